@@ -32,7 +32,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import TERM_BYTES
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
@@ -84,7 +84,7 @@ class ServeSettings:
     cors: tuple[str, ...] = ()
     tls_cert: str | None = None
     tls_key: str | None = None
-    outside: Outside = NOTHING
+    allowed_urls: AllowedUrls = NOTHING
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -255,7 +255,7 @@ def _serve(
             address=address,
             durability=settings.durability,
             retain=settings.retain(),
-            allowed_urls=settings.outside,
+            allowed_urls=settings.allowed_urls,
             budget=settings.budget(),
         ) as service:
             access = settings.access(service.base)

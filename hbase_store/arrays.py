@@ -29,7 +29,7 @@ def as_ids(values: npt.ArrayLike) -> Ids:
 
 
 def frozen(array: npt.NDArray[Item]) -> npt.NDArray[Item]:
-    """The same memory, read-only: what is handed out is shared by many threads."""
+    """The same memory, read-only: results are shared by many threads."""
     view = array.view()
     view.flags.writeable = False
     return view

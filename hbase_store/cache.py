@@ -1,6 +1,6 @@
 """A cache of what was read and decoded, with a budget of bytes: what was not used for the longest time goes first.
 
-Blocks never change, so nothing in here is ever wrong; and an array that has left it lives on with whoever reads it."""
+Blocks never change, so nothing in the cache is ever wrong; an array that has left it lives on while it is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CACHE_BYTES = 512 << 20
 
 
 class Cache(Generic[V]):
-    """For many threads."""
+    """A cache that many threads share."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max

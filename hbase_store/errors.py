@@ -4,7 +4,7 @@ StoreError
 ├── BadStoreUrl        the address of a store is not one
 ├── BadRow             a key or value that the backends cannot hold
 ├── Unwritable         a batch that cannot be packed into rows; nothing of it was written, and the next one may be
-├── StoreUnavailable   the store is not there, not reachable, or open elsewhere in a way that excludes us
+├── StoreUnavailable   the store does not exist, cannot be reached, or is open in a process that excludes others
 │   └── DiskFull           its disk has no room left, or fails
 ├── LayoutError        what is there was written by another version, or by something else
 ├── Corrupt            what was written cannot be read back

@@ -32,7 +32,7 @@ class WallClock:
 
 
 def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
-    """The backend that `url` names; what it needs is imported only then."""
+    """The backend that `url` names; its libraries are imported only then."""
     if url.startswith("lmdb:") and len(url) > len("lmdb:"):
         from hbase_store.backends.lmdb import LmdbKeyValue
 

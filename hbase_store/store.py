@@ -79,7 +79,7 @@ class Store:
         self._generation: OpenGeneration | None = None
         self._open_batch: Batch | None = None
         self._undecided: _BatchCommit | None = None
-        # Taken in this order: who writes, and who adds to what readers see.
+        # Acquired in this order: the lock of writing, and that of adding to what readers see.
         self._writing = threading.RLock()
         self._taking_in = threading.Lock()
         self._unfolded_bytes = 0
@@ -103,7 +103,7 @@ class Store:
 
     @property
     def address(self) -> str:
-        """Where others reach this process, as `take_lease` was told."""
+        """The address of this process, as it was given to `take_lease`."""
         return self._address
 
     def probe(self) -> None:
@@ -113,11 +113,11 @@ class Store:
     # ---- snapshots
 
     def head(self) -> Sn:
-        """The last snapshot that this process has taken in."""
+        """The last snapshot that this process has read."""
         return self._sn
 
     def refresh(self) -> Sn:
-        """Takes in what was committed meanwhile, by whomever; the new head."""
+        """Reads what any process committed meanwhile; returns the new head."""
         value, emitted = self.kv.get_many("meta", [self._cell.key, self.emissions.cell.key])
         self.emissions.cell.take_in(emitted)
         head = self._cell.take_in(value)
@@ -128,7 +128,7 @@ class Store:
 
     def at(self, sn: int | None = None) -> Snapshot:
         """The store at a snapshot; None: at the head, after a refresh."""
-        number = self.refresh() if sn is None else self._taken_in(sn, first=0)
+        number = self.refresh() if sn is None else self._existing(sn, first=0)
         self._edges.check_retained(number)
         if self._newest.sn == number and self._newest.layers is self._edges.newest:
             return self._newest
@@ -149,23 +149,23 @@ class Store:
         return self._edges.at(sn)
 
     def row(self, sn: int) -> SnRow:
-        """What the snapshot says beside its edges and streams."""
-        return self._history.row(self._taken_in(sn))
+        """The small row of a snapshot: its time, catalog changes and stream positions, without edges and elements."""
+        return self._history.row(self._existing(sn))
 
     def newest_row(self) -> SnRow | None:
-        """The row of the last snapshot that this process took in one by one: it is at hand."""
+        """The newest row that is in memory: that of the last snapshot that this process read one by one."""
         return self._history.newest
 
     def vts(self, sn: int) -> dict[int, StreamPosition]:
-        """Where each stream had come to."""
-        return self._history.vector(self._taken_in(sn, first=0))
+        """The position of each stream at a snapshot."""
+        return self._history.vector(self._existing(sn, first=0))
 
     def catalog(self, sn: int) -> dict[tuple[str, int], bytes]:
-        """What is known under each (kind, number)."""
-        return self._history.catalog(self._taken_in(sn, first=0))
+        """The catalog at a snapshot, by (kind, number)."""
+        return self._history.catalog(self._existing(sn, first=0))
 
     def stream(self, sn: int, stream: int) -> StreamColumns | None:
-        """What came in a stream in this snapshot, in document order; None: nothing."""
+        """The elements that a stream got in this snapshot, in document order; None: nothing."""
         row = self.row(sn)
         place = next((place for place in row.places if place.stream == stream), None)
         if place is None:
@@ -187,7 +187,7 @@ class Store:
                 yield row, number, time
 
     def streams(self, stream: int, rows: Sequence[SnRow]) -> list[StreamColumns]:
-        """What came of one stream in each of these snapshots, which all brought some of it."""
+        """The elements that a stream got in each of these snapshots, which all have some."""
         found = [self._recent.get(row.sn, stream) for row in rows]
         places = [(row, next(place for place in row.places if place.stream == stream)) for row in rows]
         missing = [place for place, columns in zip(places, found, strict=True) if columns is None]
@@ -195,7 +195,7 @@ class Store:
         return [next(read) if columns is None else columns for columns in found]
 
     def _read_streams(self, stream: int, places: Sequence[tuple[SnRow, StreamPlace]]) -> list[StreamColumns]:
-        """What was retained when somebody looked may have been let go while it is read: that is no damage."""
+        """Rows may be collected while they are read: then this raises SnapshotGone, and not Corrupt."""
         try:
             return self._reader.streams(places)
         except Corrupt:
@@ -210,13 +210,13 @@ class Store:
         return Sn(self._edges.list.floor)
 
     def horizon(self, stream: int) -> Sn:
-        """No older columns of the stream are retained. Of a stream that was dropped, none are below the floor."""
+        """The oldest snapshot whose elements of the stream are retained; for a dropped stream, at least the floor."""
         known = self._edges.list.horizons.get(stream, 0)
         return Sn(known if self._history.position(stream) is not None else max(known, self._edges.list.floor))
 
     def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
-        """How the store differs from the snapshot before, exactly; None: in all predicates."""
-        number = self._taken_in(sn)
+        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all."""
+        number = self._existing(sn)
         wanted = None if predicates is None else set(predicates)
         written = [each for each in self._edges.changes(self.row(number)) if wanted is None or each[1] in wanted]
         if not written:
@@ -230,7 +230,8 @@ class Store:
         s, p, o, g = (concatenate(column) for column in quads)
         return Rows(s, p, o, g, np.where(np.concatenate(signs), 1, -1))
 
-    def _taken_in(self, sn: int, first: int = 1) -> Sn:
+    def _existing(self, sn: int, first: int = 1) -> Sn:
+        """`sn`, if there is such a snapshot by now; SnapshotGone if not."""
         if sn > self._sn:
             self.refresh()
         if first <= sn <= self._sn:
@@ -242,19 +243,19 @@ class Store:
     # ---- terms
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that nobody has written, or that only timing data had which is gone."""
+        """The ids of terms; 0 for a term that was never written, or was in timing data only and is deleted."""
         return self._dictionary.ids_of_all(texts)
 
     def permanent_ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that only timing data has, too: no edge has it, and its id may go."""
+        """The ids of permanent terms; 0 for all others, also for transient terms, whose ids may be deleted."""
         return self._dictionary.ids(texts)
 
     def lasting_terms(self) -> tuple[Callable[[Sequence[bytes]], Ids], Callable[[Ids], list[bytes]]]:
-        """`ids` and `terms`, for a question that is asked now: what was known when it began stays known to it."""
+        """`ids` and `terms` for one query: terms that exist when it begins stay known, even if they are deleted."""
         return self._dictionary.lasting()
 
     def are_transient(self, ids: Ids) -> Mask:
-        """Which of these ids a term may lose again: those that only timing data has."""
+        """Which of these ids are those of transient terms, which are deleted with the timing data that has them."""
         return self._dictionary.are_transient(ids)
 
     def terms(self, ids: Ids) -> list[bytes]:
@@ -265,18 +266,18 @@ class Store:
         return self._dictionary.transient.count, self._dictionary.transient.nbytes
 
     def terms_version(self) -> object:
-        """Equal to what it was before: no term has come since."""
+        """A value that changes whenever terms are added: if it is equal, no term is new."""
         return self._dictionary.version()
 
     # ---- writing
 
     def take_lease(self, address: str) -> None:
-        """Becomes the one writer, or stays it; others learn that they reach it at `address` ('': not at all).
+        """Becomes the one writer, or stays it. Other processes learn its `address` ('': it has none).
 
-        Whoever was the writer and lost that writes again only after this: what others wrote meanwhile is taken in, and
-        whatever its caller knows of the store is to be read anew."""
+        A writer that lost the lease writes again only after this. What others wrote meanwhile is read here; what the
+        caller remembers of the store, it has to read anew."""
         with self._writing:
-            stays = self._cell.epoch != 0 and self._lease.held
+            stays = self._cell.epoch != 0 and self._lease.owned
             self._address = address
             self._lease.take(address)
             if not stays:
@@ -292,11 +293,11 @@ class Store:
 
     @property
     def has_lost_lease(self) -> bool:
-        """This process was the writer, and another one is, or may be. Until `take_lease` it only reads."""
+        """Whether this process lost the lease: another process is the writer, or may be. This one reads only."""
         return self._cell.is_lost or (self._cell.epoch != 0 and self._lease.lost)
 
     def resign(self) -> None:
-        """Writes nothing more until the lease is taken again: what was published with an unknown outcome stays so."""
+        """Writes nothing more until `take_lease`: a publish whose outcome is unknown is not repeated either."""
         with self._writing:
             self._cell.resign()
             self.emissions.resign()
@@ -317,7 +318,7 @@ class Store:
             return self._open_batch
 
     def preview(self, batch: Batch) -> Preview:
-        """The store at the head as it would be with what the batch says."""
+        """The store as it would be if the batch were committed now."""
         return Preview(self.at(self._sn), batch)
 
     def commit(self, batch: Batch) -> Sn:
@@ -397,8 +398,8 @@ class Store:
     ) -> Sn:
         """Publishes what was loaded as one snapshot; `graph` is for statements that name none.
 
-        `name` says what it was: the catalog keeps it under ("load", SN). Before that, nothing of it is to be seen.
-        What is long is done in this thread; `turn` runs the last step in that of whoever publishes beside it."""
+        `name` describes the load; the catalog has it under ("load", SN). Before the snapshot nothing of it can be
+        seen. The long work is done in this thread; `turn` runs the last step in the thread that publishes batches."""
 
         def publish(entry: RunEntry, runs: RunList) -> Sn:
             self._undecided = self._load_publication(entry, runs, name)
@@ -407,22 +408,22 @@ class Store:
         return self._upkeep.load(loading, graph, publish, turn)
 
     def settle(self) -> Sn:
-        """Decides what was published with an unknown outcome; the head."""
+        """Finds out whether a publish with an unknown outcome counts, and returns the head."""
         with self._writing:
             self._settle()
             return self._sn
 
     def fold(self) -> bool:
-        """Folds all that is not in runs yet, and merges runs that have become many; whether there was anything.
+        """Folds all slabs that are not in runs yet, and merges runs; returns whether there was anything to do.
 
         The writer does it by itself when there is enough. It changes no answer."""
         return self._upkeep.fold()
 
     def floor(self, sn: int, horizons: Mapping[int, int] | None = None) -> None:
-        """From now on nobody asks for a snapshot below `sn`, or for a stream's columns below its horizon.
+        """Ends the retention of snapshots below `sn`, and of each stream's elements below its horizon.
 
-        It holds for all processes when this returns; what it lets go is deleted in the background. Until somebody says
-        so, everything is retained; and of a stream without a horizon, all its columns are."""
+        When this returns, it applies to all processes; the data is deleted in the background. Without a call of it,
+        everything is retained; of a stream without a horizon, all elements are."""
         self._upkeep.retain(sn, horizons or {})
 
     def collect(self) -> None:
@@ -440,11 +441,11 @@ class Store:
         return _BatchCommit(None, row, [], stages, head, runs)
 
     def _hold_lease(self) -> None:
-        """Takes the lease, the first time. Once it is lost only `take_lease` does, as who writes must know first."""
+        """Takes the lease, the first time. A lost lease is taken by `take_lease` only, as its caller must know."""
         with self._writing:
             if self._cell.epoch == 0 and not self._cell.is_lost:
                 self.take_lease(self._address)
-            elif self._cell.is_lost or not (self._lease.held or self._lease.regain()):
+            elif self._cell.is_lost or not (self._lease.owned or self._lease.regain()):
                 self.resign()
                 raise Fenced(
                     f"this process is not the writer of {self.url} any more; it writes nothing before what others "
@@ -452,7 +453,7 @@ class Store:
                 )
 
     def _settle(self) -> None:
-        """Of an earlier batch whose outcome is unknown, decides it."""
+        """Finds out whether an earlier batch counts, if its outcome is unknown."""
         if self._undecided is not None:
             self._publish(self._undecided)
         self._cell.settle()
@@ -498,7 +499,7 @@ class Store:
             self._take_in(row, slab)
 
     def _adopt(self, head: Head) -> None:
-        """The list that the head names. What its runs cover is not read from slabs."""
+        """Reads the run list that the head names; snapshots that its runs cover are not read from slabs."""
         value = self.kv.get_many("runs", [list_key(head.run_list)])[0]
         if value is None:
             # A list is replaced in time: then the head names another by now.

@@ -1,4 +1,4 @@
-"""Verification: every checksum of a store, once, after its machine crashed while somebody was writing.
+"""Verification: every checksum of a store, once, after its machine crashed while a process was writing.
 
 With `--durability process` the kernel writes pages to disk when it likes, and in what order it likes. A process that
 dies loses nothing of that; a machine that goes down may lose the last second, or leave old pages among new ones. Then
@@ -22,7 +22,7 @@ _AFTER_CRASH = (
 
 
 def verify(kv: KeyValue) -> int:
-    """How many rows there are; Corrupt if one of them is not as it was written, or a listed run is not all there."""
+    """Checks all rows, and counts them; Corrupt if a row is damaged or a part of a listed run is missing."""
     count = 0
     blocks: dict[int, int] = {}
     try:

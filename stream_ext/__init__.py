@@ -1,4 +1,4 @@
-"""Streams beside a store: the language, the networks that answer it, and the runners that step them.
+"""Streams over a store: the language, the networks that evaluate its queries, and the runners of the networks.
 
 The public face: `parse` (text to algebra), `to_sparql`, `to_canonical` and `to_rdflib` (algebra to text and to rdflib),
 `Service` (what endpoint, plugin and command line talk to), `register_function`, `unregister_function`, `FunctionError`

@@ -1,4 +1,4 @@
-"""What the processes that we start get of our environment: all but what opens our doors."""
+"""The environment of the processes that we start: ours without passwords and tokens."""
 
 from __future__ import annotations
 

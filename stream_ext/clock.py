@@ -59,9 +59,9 @@ class SystemClock:
 
 
 class SteadyClock:
-    """The greater of another clock's time and its own, carried on by a monotonic clock; any thread may look at it.
+    """The greater of another clock's time and its own, which a monotonic clock advances; any thread may read it.
 
-    While the other clock is behind, `waits` says so."""
+    While the other clock is behind, `waits` shows it."""
 
     def __init__(self, clock: Clock, waits: Waits) -> None:
         self._clock, self._waits = clock, waits
@@ -70,7 +70,7 @@ class SteadyClock:
         self._is_behind = False
 
     def go_on_from(self, last_ms: int) -> None:
-        """Time has come to `last_ms` already."""
+        """The time is `last_ms` or later from now on."""
         with self._lock:
             self._lead_ms = max(self._lead_ms, last_ms - self._clock.monotonic_ms())
         self.now_ms()
@@ -83,18 +83,18 @@ class SteadyClock:
             was_behind, self._is_behind = self._is_behind, now_ms - wall_ms > BEHIND_MS_MAX
             changed = was_behind != self._is_behind
         if changed:
-            self._tell(now_ms, wall_ms)
+            self._report(now_ms, wall_ms)
         return now_ms
 
     def monotonic_ms(self) -> int:
         return self._clock.monotonic_ms()
 
     def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        """The other clock's time is another one, but goes by as fast."""
+        """Waits on the other clock, whose time differs by a constant."""
         ahead_ms = self.now_ms() - self._clock.now_ms()
         self._clock.wait(condition, None if until_ms is None else until_ms - ahead_ms)
 
-    def _tell(self, now_ms: int, wall_ms: int) -> None:
+    def _report(self, now_ms: int, wall_ms: int) -> None:
         fields = {"time": now_ms, "clock": wall_ms, "behind_ms": now_ms - wall_ms}
         if now_ms - wall_ms > BEHIND_MS_MAX:
             why = f"the clock says {date_of_ms(wall_ms)}, and the store has come to {date_of_ms(now_ms)}"
@@ -106,7 +106,7 @@ class SteadyClock:
 
 
 class MonotonicClock:
-    """Another clock's monotonic time, for lengths of time: it begins anywhere, and nobody sets it."""
+    """The monotonic time of another clock, to measure durations: its origin is arbitrary, and it is never set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -123,7 +123,7 @@ class MonotonicClock:
 
 
 class ManualClock:
-    """A clock that moves when it is told to; whoever waits for the time it has come to is woken."""
+    """A clock for tests, which moves by `advance` and `set_to` only, and wakes the threads that wait for its time."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms
@@ -154,7 +154,7 @@ class ManualClock:
         self._move(by_ms, by_ms)
 
     def set_to(self, now_ms: int) -> None:
-        """Somebody sets it; no time goes by."""
+        """Sets the clock, as an operator does; no time goes by."""
         self._move(now_ms - self.now_ms(), 0)
 
     def _move(self, by_ms: int, monotonic_ms: int) -> None:

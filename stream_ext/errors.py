@@ -3,9 +3,9 @@
 RilletError
 ├── TextError          a query's or update's text: line, column, the line with a caret
 │   ├── QuerySyntaxError   it is not in the language
-│   ├── Unsupported        the language has it, this version does not run it: refused by name
-│   ├── NotAllowed         it would fetch from elsewhere what the settings do not allow
-│   ├── ServiceFailed      another endpoint did not answer what SERVICE asked
+│   ├── Unsupported        the language has it, this version does not run it; the message names it
+│   ├── NotAllowed         it would fetch a URL that the settings do not allow
+│   ├── ServiceFailed      the endpoint of a SERVICE did not answer
 │   └── UpdateFailed       an operation of an update could not be done; nothing of its request was
 ├── BadData            pushed or loaded RDF: line, column
 ├── BadArgument        an option, parameter or header

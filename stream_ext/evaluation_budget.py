@@ -1,11 +1,11 @@
-"""Control: the budget of one query, and what may end its evaluation before it is done.
+"""Control: the budget of one query in time and bytes, and its cancellation.
 
-Time, and bytes: of the solutions that are alive between its operators, of what an operator is about to make, of the
-terms that its expressions make, and, where it is registered, of what its network remembers. All of it is one budget:
-an operator has what the others leave. What would exceed it is looked at before it is made.
+The bytes are those of the solutions that are alive between operators, of the result that an operator is about to make,
+of the terms that expressions create, and, of a registered query, of the state of its network. All of them share one
+budget: an operator has what the others leave. It is checked before memory is allocated.
 
-An evaluation asks between its operators, and inside of long loops, whether it should go on. Where it should not, an
-exception ends the query: it is no error of SPARQL, so no COALESCE, OPTIONAL, or SERVICE SILENT takes it for one."""
+An evaluation checks between its operators, and within long loops, whether it should go on. If not, an exception ends
+the query: it is no error of SPARQL, so COALESCE, OPTIONAL and SERVICE SILENT do not catch it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 from stream_ext.query_memory import QueryMemory
 
-#: Raises when nobody waits any more for what is being done.
+#: Raises if the work is not wanted any more.
 Check = Callable[[], None]
 
 #: Bytes of an id.
@@ -23,14 +23,14 @@ _CELL = 8
 #: The most that a term which an expression makes may take: no row of the store is longer.
 TERM_BYTES = 4 << 20
 _EDGE = 3 * _CELL
-#: More than there will ever be.
+#: As good as unlimited.
 _UNBOUNDED = 1 << 62
 #: What each query may have that asks nobody for it; and in what steps it takes more.
 FREE_BYTES, _STEP_BYTES = 256 << 10, 1 << 20
 
 
 class Control:
-    """One for each evaluation, or for each registered network. `cancel` may be called from any thread."""
+    """The budget of one evaluation, or of one registered network. Any thread may call `cancel`."""
 
     __slots__ = (
         "_alive", "_bytes_max", "_cancelled", "_clock", "_deadline", "_granted", "_memory", "_settings", "_timeout_s",
@@ -49,8 +49,8 @@ class Control:
         settings: tuple[str, str] = ("timeout=", "--query-bytes"),
         memory: QueryMemory | None = None,
     ) -> None:
-        """`bytes_max` bounds all that is alive at a time; `what` it is that is evaluated; `settings` give more time,
-        and more bytes. Who takes it from a `memory` closes it."""
+        """`bytes_max` bounds all that is alive at a time; `what` is evaluated, for messages; `settings`:
+        the names of the settings for more time, and more bytes. A control with a `memory` has to be closed."""
         self._clock, self._what = clock, what
         self._timeout_s = timeout_s
         self._deadline = None if timeout_s is None else clock() + timeout_s
@@ -78,26 +78,26 @@ class Control:
             )
 
     def left_s(self, most_s: float) -> float:
-        """So many seconds are left, or `most_s` if they are more."""
+        """The seconds that are left, `most_s` at most."""
         return most_s if self._deadline is None else max(0.0, min(most_s, self._deadline - self._clock()))
 
-    def begin(self, kept: int) -> None:
-        """The next evaluation of what is evaluated again and again: it has all of the time, and what memory is left
-        beside the bytes that are kept from one to the next."""
+    def begin(self, retained: int) -> None:
+        """Begins the next evaluation of a registered query: it has the whole time, and the memory without the
+        `retained` bytes, which the query keeps from one evaluation to the next."""
         self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
         self._alive = self.spent = 0
-        self._used = kept
+        self._used = retained
         self.spend(0)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 
     @property
     def left(self) -> int:
-        """So many bytes may still be made."""
+        """How many bytes are left."""
         return self._bytes_max - self._used
 
     def most(self, columns: int) -> int:
-        """So many rows of a table are as many as there is room for."""
+        """The greatest number of rows of a table for which there is room."""
         left = self.left
         if self._memory is not None:
             left = min(left, self._granted - self._used + self._memory.left)
@@ -110,8 +110,8 @@ class Control:
         if bytes > self._granted and not self._grant(bytes):
             raise QueryTooLarge(
                 f"the {self._what} would make {rows} solutions at once, more than fit into the "
-                f"{_mib(self._bytes_max)} that it was given{self._beside()}: join its parts by more variables, ask for "
-                f"less, or give it more ({self._settings[1]})"
+                f"{_mib(self._bytes_max)} that it was given{self._already_used()}: join its parts by more variables, "
+                f"ask for less, or give it more ({self._settings[1]})"
             )
         self.check()
 
@@ -121,14 +121,14 @@ class Control:
             self.room(edges, _EDGE // _CELL)
 
     def alive(self, bytes: int) -> None:
-        """So many bytes of solutions are alive between operators now."""
+        """Sets the bytes of the solutions that are alive between operators."""
         self._used += bytes - self._alive
         self._alive = bytes
         if self._used > self._granted:
             self.spend(0)
 
     def spend(self, bytes: int) -> None:
-        """Terms of so many bytes more were made, or are about to be."""
+        """Counts the bytes of terms that were created, or are about to be."""
         self.spent += bytes
         self._used += bytes
         if self._used > self._granted and not self._grant(self._used):
@@ -138,20 +138,20 @@ class Control:
             )
 
     def keep(self, bytes: int) -> None:
-        """The evaluation is over: only its answer of so many bytes, and its terms, stay until `close`."""
+        """Ends the evaluation: only its answer of so many bytes, and its terms, are reserved until `close`."""
         if self._memory is not None:
-            kept = min(self._granted, _in_steps(bytes + self.spent))
-            self._memory.release(self._granted - kept)
-            self._granted = kept
+            retained = min(self._granted, _in_steps(bytes + self.spent))
+            self._memory.release(self._granted - retained)
+            self._granted = retained
 
     def close(self) -> None:
-        """Nothing of it is there any more; whatever still goes on ends where it asks for more."""
+        """Releases everything. A thread that still evaluates ends as soon as it needs more."""
         self._cancelled = True
         if self._memory is not None:
             self.keep(-self.spent)
 
     def _grant(self, bytes: int) -> bool:
-        """Whether so many bytes may be alive; Overload if others have them."""
+        """Whether so many bytes may be used; Overload if other queries use them."""
         if bytes > self._bytes_max or self._memory is None:
             return False
         self.check()
@@ -161,7 +161,7 @@ class Control:
         return True
 
     def return_to(self, spent: int) -> None:
-        """What was spent since then is not alive any more."""
+        """Releases the bytes that were spent since `spent` had this value."""
         self._used -= self.spent - spent
         self.spent = spent
 
@@ -174,17 +174,17 @@ class Control:
             )
 
     def text(self, text: str) -> str:
-        """The text of a term that was made, if it is not too long."""
+        """The text of a new term, if it is not too long."""
         if 4 * len(text) > self.term_bytes:
             self.term(len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
         return text
 
-    def _beside(self) -> str:
+    def _already_used(self) -> str:
         return f", beside {_mib(self._used)} that it has already" if self._used >> 20 else ""
 
 
 def _in_steps(bytes: int) -> int:
-    """What is reserved for so many: nothing for what is free."""
+    """The bytes that are reserved, in steps, if so many are used; the first are free."""
     return FREE_BYTES + -(-max(0, bytes - FREE_BYTES) // _STEP_BYTES) * _STEP_BYTES
 
 

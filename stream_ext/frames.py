@@ -11,7 +11,7 @@ FRAME_BYTES_MAX = (1 << 32) - 1
 
 
 class Closed(ConnectionError):
-    """The other half has gone."""
+    """The other process has closed the socket."""
 
 
 def framed(body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Names that are mistyped: what was probably meant."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _COMPARED_MAX = 1_000  # names that a mistyped one is held against
 
 
 def meant(key: str, known: Iterable[str], most: int = 1) -> str:
-    """What was probably meant by a name that is none: " (did you mean 'timestamp'?)", or nothing."""
+    """A suggestion for an unknown name: " (did you mean 'timestamp'?)", or nothing."""
     near = difflib.get_close_matches(key, islice(known, _COMPARED_MAX), n=most)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -1,11 +1,11 @@
-"""Query memory: what all one-shot queries of a server have together, in whichever process each is evaluated.
+"""Query memory: the memory that all one-shot queries of a server share, in whichever process each is evaluated.
 
-A query's own budget (`stream_ext.evaluation_budget`) does not know of the others. So each takes from here what it comes
-to need beyond a small amount that is free; where the sum would be more than is allowed it gets no more, and whoever
-asked is to come back. A query that is alone can have all of its budget.
+The budget of a query (`stream_ext.evaluation_budget`) does not know other queries. So each query reserves here what it
+needs beyond a small free amount. If the sum would exceed the limit, the query fails with Overload, and the client may
+try again. A query that runs alone can have its whole budget.
 
-The processes share one page of counters, one for each of them, that it alone writes. It counts itself first and sums up
-then: two that ask at the same time may both be refused, and never both be let in."""
+The processes share one page of counters. Each process writes its own counter only: it adds first, and then reads the
+sum. So two requests at the same time may both be refused, but are never both granted beyond the limit."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class QueryMemory:
         return max(0, self.bytes_max - self.used)
 
     def reserve(self, bytes: int) -> None:
-        """Raises Overload where all of it is with others."""
+        """Reserves more bytes; Overload if other queries have them."""
         with self._lock:
             self._counters[self._place] += bytes
             if self.used <= self.bytes_max:
@@ -68,19 +68,19 @@ class QueryMemory:
             self._counters[self._place] -= bytes
 
     def place(self) -> int:
-        """For one more process, until it has ended: `vacate`."""
+        """The place of one more process, until `vacate`."""
         place = next(each for each in count(1) if each not in self._places)
         self._places.add(place)
         return place
 
     def vacate(self, place: int) -> None:
-        """What that process had is free, however it ended."""
+        """Frees the memory of a process that has ended, however it ended."""
         self._counters[place] = 0
         self._places.discard(place)
 
 
 def usual_bytes(query_bytes: int) -> int:
-    """Half of the memory of this machine, or of the container; a whole budget at least."""
+    """The default limit: half of the memory of this machine or container, and one budget at least."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _OF_CONTAINER.exists() and (most := _OF_CONTAINER.read_text().strip()).isdigit():
         memory = min(memory, int(most))

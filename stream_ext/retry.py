@@ -1,9 +1,9 @@
-"""Retry: a request that the store does not answer is repeated; a commit whose outcome is not known is repeated
-unchanged, until its outcome is known.
+"""Retries: a call of the store that fails is repeated; a commit whose outcome is unknown is repeated, the very same,
+until it is decided.
 
-A store in a network may be away for a while, or receive a commit and lose the answer. The store makes sure that a
-repeated commit counts once. The writer only must not give up too soon: an HBase that restarts is away for a minute or
-two."""
+A store that is reached over a network may not answer for a while, or commit and lose the answer. The store counts a
+repeated commit once, so it is safe to repeat; the writer must only not give up too soon: an HBase that is restarted
+does not answer for a minute or two."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ def retry(
     commit: Callable[[], Result],
     clock: Clock,
     over: Callable[[], bool] = lambda: False,
-    lock: threading.Condition | None = None,
+    condition: threading.Condition | None = None,
     waits: Waits | None = None,
 ) -> Result:
-    """The result of `commit`, which is repeated while the store does not answer. StoreUnavailable is raised after five
-    minutes, or once it is `over`.
+    """The result of `commit`; StoreUnavailable if it fails for five minutes, or once it is `over`.
 
-    `lock`: a condition with a reentrant lock of the caller, which is released between two tries. `waits` shows what the
-    caller waits for."""
+    `condition`: the caller holds its lock, which is reentrant; it is released between two tries. `waits` shows
+    meanwhile that the store is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = lock or threading.Condition()
+    pause = condition or threading.Condition()
     waited: Kind | None = None
     try:
         while True:

@@ -1,12 +1,13 @@
-"""Waits: what the service cannot go on without, and does not have, now.
+"""Waits: what the service waits for now, and cannot go on without.
 
-Readiness, status and the console show them; whoever waits says so within the first second, and says when it is over.
+Readiness, status and the console show them. A component that waits calls `begin` within the first second, and `end`
+when the wait is over.
 
     waits.begin("store", "HBase at 127.0.0.1:9090 does not answer: connection refused")
     ...
     waits.end("store")
 
-A call that neither fails nor returns says nothing; so a call of the store is made
+A call that neither fails nor returns cannot report; so a call of the store is made
 
     with waits.during("store", "the writer"): ...        a wait of its own once it has lasted for more than a second"""
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 #: The store does not answer; its disk is full; Spark does not answer; the clock is behind the time of a stream;
-#: the writer's lease is somebody else's.
+#: another process has the writer's lease.
 Kind = Literal["store", "disk", "spark", "clock", "lease"]
 
 #: Without these nothing can be written, or read; Spark and the clock only hold queries back.

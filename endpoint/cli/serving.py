@@ -149,7 +149,7 @@ def serve(arguments: argparse.Namespace) -> None:
     from endpoint.serve import ServeSettings, Stopped
     from endpoint.serve import serve as run
     from stream_ext.errors import BadArgument
-    from stream_ext.remote.allowed_urls import Outside
+    from stream_ext.remote.allowed_urls import AllowedUrls
 
     settings = ServeSettings(
         store=arguments.store,
@@ -188,13 +188,13 @@ def serve(arguments: argparse.Namespace) -> None:
         cors=arguments.cors or (),
         tls_cert=arguments.tls_cert or None,
         tls_key=arguments.tls_key or None,
-        outside=Outside(
+        allowed_urls=AllowedUrls(
             load=arguments.allow_load or (),
             service=arguments.allow_service or (),
             bytes_max=arguments.fetch_bytes,
             timeout_s=arguments.fetch_timeout,
             refresh_s=arguments.service_refresh,
-            standing_s=arguments.service_timeout,
+            service_timeout_s=arguments.service_timeout,
         ),
     )
     try:

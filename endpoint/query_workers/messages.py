@@ -14,7 +14,7 @@ import msgspec
 from endpoint.errors import Problem
 from endpoint.monitoring.log import Settings as LogSettings
 from stream_ext.frames import framed
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
@@ -27,7 +27,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     term_bytes: int
     rows_max: int
     threads: int
-    outside: Outside
+    allowed_urls: AllowedUrls
     log: LogSettings | None = None
 
 

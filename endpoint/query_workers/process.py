@@ -142,7 +142,13 @@ class Answerer:
     def _begin(self, ask: Ask, question: _Question) -> Began:
         start = self._start
         asking = Asking(
-            start.base, self._clock.now_ms(), os.urandom(8), question.control, start.outside, self._plans, self._known
+            start.base,
+            self._clock.now_ms(),
+            os.urandom(8),
+            question.control,
+            start.allowed_urls,
+            self._plans,
+            self._known,
         )
         dataset = Dataset(ask.default, ask.named)
         answer = answer_once(self._store, ask.text, start.base, ask.snapshot, ask.at, dataset or None, asking)

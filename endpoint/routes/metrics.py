@@ -243,14 +243,14 @@ def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
     if calls is None:
         return
-    told = calls.told()
+    counts = calls.counts()
     count = "Calls of HBase."
-    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in told])
+    yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in counts])
     failed = "Calls of HBase that failed."
-    values = [(c.verb, c.failed) for c in told]
+    values = [(c.verb, c.failed) for c in counts]
     yield _of_each(CounterMetricFamily, "rillet_hbase_calls_failed_total", failed, "verb", values)
     seconds = "Time that calls of HBase took together."
-    values_s = [(c.verb, c.seconds) for c in told]
+    values_s = [(c.verb, c.seconds) for c in counts]
     yield _of_each(CounterMetricFamily, "rillet_hbase_call_seconds_total", seconds, "verb", values_s)
 
 

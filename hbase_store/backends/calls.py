@@ -1,4 +1,4 @@
-"""Calls of HBase as they are counted: how many, how many failed, how long they took, by verb."""
+"""Counters of the calls of HBase, by verb: how many, how many failed, how long they took."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Counted:
 
 
 class Calls:
-    """Any thread may count and look."""
+    """The counters; any thread may add to them and read them."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -37,6 +37,6 @@ class Calls:
                 counted.failed += failed
                 counted.seconds += self._clock() - began
 
-    def told(self) -> list[Counted]:
+    def counts(self) -> list[Counted]:
         with self._lock:
             return [replace(counted) for counted in self._by_verb.values()]

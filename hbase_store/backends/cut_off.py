@@ -69,7 +69,7 @@ class Length:
 
 
 def check_not_emptied(folder: str) -> None:
-    """A file of no bytes is taken for a new store. Where somebody has written before, it is none."""
+    """LMDB takes an empty file for a new store; Corrupt if the store was written before."""
     path = Path(folder) / _FILE
     if (Path(folder) / "writer.lock").exists() and path.exists() and path.stat().st_size == 0:
         raise Corrupt(f"{path} is empty, and was a store: restore it from a backup, or remove the folder to begin anew")

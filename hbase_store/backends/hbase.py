@@ -43,14 +43,14 @@ Row = tuple[Key, Value]
 BUCKETS = 8
 COLUMN = b"n:v"
 
-#: Below what is left of the writer's lease when it is renewed: who has waited for so long is the writer still.
+#: Less than what is left of the writer's lease when it is renewed: after such a wait the process is still the writer.
 TIMEOUT_MS = LEASE_MS * 2 // 3
 #: The server drops connections that were idle for a minute; ours are replaced before.
 IDLE_S_MAX = 30.0
 
-# An answer has at most ROWS_MAX rows. Whoever knows their sizes gets at most ANSWER_BYTES_MAX bytes at a time; else it
-# is CALL_BYTES_MAX, if they are no larger than the largest of late. ROWS_MIN rows are always asked for: the first time,
-# when nothing is known, and after an answer that did not come in time.
+# An answer has at most ROWS_MAX rows. If the caller knows their sizes, it has at most ANSWER_BYTES_MAX bytes; else
+# about CALL_BYTES_MAX, estimated by the largest row of recent answers. At least ROWS_MIN rows are requested, also the
+# first time, when nothing is known, and after an answer that did not arrive in time.
 ROWS_MIN = 2
 ROWS_MAX = 256
 #: By so much the largest row of late counts less with each answer.
@@ -74,7 +74,7 @@ class HBaseKeyValue:
     """The tables of one namespace behind one Thrift server; they are made when absent.
 
     Thrift 1 cannot split a table when it makes it, so each then starts as one region and HBase splits it as it
-    grows. Who wants it split from the start makes the tables beforehand, split at the bytes 1 to 7.
+    grows. To have them split from the start, create the tables beforehand, split at the bytes 1 to 7.
 
     How safe a write is when the power fails is HBase's to decide: Thrift 1 never asks for an fsync."""
 
@@ -117,7 +117,7 @@ class HBaseKeyValue:
         size_of = {_salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
         start = 0
         while start < len(wanted):
-            count = self._rows_asked(table) if size_of is None else _that_fit(wanted, start, size_of)
+            count = self._rows_per_call(table) if size_of is None else _that_fit(wanted, start, size_of)
             with self._sizing(table):
                 rows = self._call(_get_rows, self._names[table], wanted[start : start + count])
             found.update(rows)
@@ -125,7 +125,7 @@ class HBaseKeyValue:
             start += count
         return [found.get(_salted(table, key)) if key else None for key in keys]
 
-    def _rows_asked(self, table: str) -> int:
+    def _rows_per_call(self, table: str) -> int:
         return min(max(CALL_BYTES_MAX // (self._largest[table] or CALL_BYTES_MAX), ROWS_MIN), ROWS_MAX)
 
     def _note_sizes(self, table: str, rows: Sequence[Row]) -> None:
@@ -135,7 +135,7 @@ class HBaseKeyValue:
 
     @contextmanager
     def _sizing(self, table: str) -> Iterator[None]:
-        """An answer that does not come may be too large: next time less is asked for."""
+        """After an answer that did not arrive, and may have been too large, the next call requests fewer rows."""
         try:
             yield
         except StoreUnavailable:
@@ -164,9 +164,9 @@ class HBaseKeyValue:
             scan.filterString = b"KeyOnlyFilter()"
         complete = False
         while not complete:
-            asked = ROWS_MAX if keys_only else self._rows_asked(table)
+            row_count = ROWS_MAX if keys_only else self._rows_per_call(table)
             with self._sizing(table):
-                rows, complete = self._call(_scan_chunk, self._names[table], scan, asked)
+                rows, complete = self._call(_scan_chunk, self._names[table], scan, row_count)
             if not rows:
                 return
             yield rows
@@ -268,7 +268,7 @@ def _table_names(client: Any) -> list[bytes]:
 
 
 def _create_table(client: Any, name: bytes) -> None:
-    # None of this is what HBase does when it is not told.
+    # None of this is a default of HBase.
     family = thrift.ColumnDescriptor(name=b"n:", maxVersions=1, bloomFilterType=b"ROW", blockCacheEnabled=True)
     try:
         client.createTable(name, [family])
@@ -281,20 +281,20 @@ def _get_rows(client: Any, name: bytes, rows: Sequence[bytes]) -> list[Row]:
     return _rows(client.getRowsWithColumns(name, rows, [COLUMN], {}))
 
 
-def _scan_chunk(client: Any, name: bytes, scan: Any, asked: int) -> tuple[list[Row], bool]:
+def _scan_chunk(client: Any, name: bytes, scan: Any, row_count: int) -> tuple[list[Row], bool]:
     """Rows from the start of the scan, and whether these are all. An error leaves the scanner to expire."""
     rows: list[Row] = []
     size = 0
     complete = False
     scanner = client.scannerOpenWithScan(name, scan, {})
     while not complete and len(rows) < CHUNK_ROWS and size < CALL_BYTES_MAX:
-        answer = _rows(client.scannerGetList(scanner, asked))
+        answer = _rows(client.scannerGetList(scanner, row_count))
         rows += answer
         size += sum(len(key) + len(value) for key, value in answer)
-        complete = len(answer) < asked
+        complete = len(answer) < row_count
         if answer:
             largest = max(len(key) + len(value) for key, value in answer) + ROW_BYTES
-            asked = min(max(CALL_BYTES_MAX // largest, ROWS_MIN), ROWS_MAX)
+            row_count = min(max(CALL_BYTES_MAX // largest, ROWS_MIN), ROWS_MAX)
     client.scannerClose(scanner)
     return rows, complete
 
@@ -375,8 +375,8 @@ class _ConnectionDied(Exception):
 
 
 class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has no types
-    """May be closed by several threads at once, as thriftpy2's may not: by whoever closes the store, by the thread
-    whose call that breaks, and with the last reference when the thread has ended."""
+    """A connection that several threads may close at once, which thriftpy2 does not allow: the thread that closes the
+    store, the thread whose call fails of that, and the garbage collector when the thread has ended."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._closing = threading.RLock()

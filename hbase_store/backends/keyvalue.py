@@ -49,8 +49,8 @@ class KeyValue(Protocol):
     def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         """The values, in the order asked; None where there is none.
 
-        `sizes`: how large each is at most, from who knows. Who does not may have a call carry more than it should,
-        where values are much larger than those before."""
+        `sizes`: the largest possible size of each value, if the caller knows it. Without it, a call may carry more
+        bytes than it should, if values are much larger than those before."""
         ...
 
     def scan(self, table: str, start: Key, stop: Key | None) -> Iterator[tuple[Key, Value]]:
@@ -58,7 +58,7 @@ class KeyValue(Protocol):
         ...
 
     def put_many(self, puts: Iterable[Put]) -> None:
-        """All written and acknowledged when it returns; in which order is not said."""
+        """All are written and acknowledged when it returns, in any order."""
         ...
 
     def delete(self, table: str, keys: Sequence[Key], time: int) -> None:

@@ -45,19 +45,18 @@ class Lease(Protocol):
         ...
 
     @property
-    def held(self) -> bool:
-        """Whether we are the writer now."""
+    def owned(self) -> bool:
+        """Whether this process is the writer now."""
         ...
 
     @property
     def lost(self) -> bool:
-        """Whether it is known that it is not ours: it was never taken, or given back, or somebody else took it."""
+        """Whether the lease is certainly not ours: it was never taken, or released, or another process took it."""
         ...
 
     def regain(self) -> bool:
-        """Whether it is held, for a writer that finds it is not: then its time was over, and it is ours again if
-        nobody took it meanwhile. If somebody did, only `take` gets it back, for one who has read all that was written
-        since."""
+        """Renews a lease whose time was over; returns whether this process is the writer again, as nobody else took the
+        lease meanwhile. If somebody did, only `take` gets it back: then the store has to be read first."""
         ...
 
     def release(self) -> None:
@@ -66,7 +65,7 @@ class Lease(Protocol):
 
 
 class Leasing(KeyValue, Protocol):
-    """A key-value backend that has a writer lease: always the same one."""
+    """A key-value backend with a writer lease; `lease` returns the same one each time."""
 
     def lease(self, clock: Clock) -> Lease: ...
 
@@ -75,8 +74,8 @@ class Leasing(KeyValue, Protocol):
 
 
 class FileHolder(msgspec.Struct):
-    """What the lock file says while somebody holds it; who gives it back empties it. `boot` is that of the machine, or
-    empty where what was written survives the machine."""
+    """The content of the lock file while the lease is held; `release` empties the file. `boot`: that of the machine, or
+    empty if written data survives a crash of the machine."""
 
     address: str = ""
     pid: int = 0
@@ -113,7 +112,7 @@ class FileLease:
             _write_holder(lock.descriptor, FileHolder(address, os.getpid(), self._boot))
 
     def machine_crashed(self) -> bool:
-        """Whether the machine went down, or was started anew, while somebody was writing."""
+        """Whether the machine crashed or was restarted while a process was writing."""
         try:
             holder = _holder_in(self._file.read_bytes())
         except FileNotFoundError:
@@ -123,17 +122,17 @@ class FileLease:
         return holder.boot not in ("", this_boot())
 
     @property
-    def held(self) -> bool:
+    def owned(self) -> bool:
         with _locks_lock:
             lock = self._here()
             return lock is not None and lock.lease is self
 
     @property
     def lost(self) -> bool:
-        return not self.held
+        return not self.owned
 
     def regain(self) -> bool:
-        return self.held  # the kernel takes a lock from nobody
+        return self.owned  # the kernel takes a lock from nobody
 
     def release(self) -> None:
         with _locks_lock:
@@ -227,9 +226,9 @@ def is_dead(holder: CellHolder) -> bool:
 class CellLease:
     """A cell of `meta`, which a thread renews three times per `lease_ms`.
 
-    It is held until its time is over. It is lost when the cell says that somebody else took it. In between, when its
-    time is over and nobody took it, it is neither: the cell is as we left it, so nobody can have written, and it is
-    ours again as soon as a renewal gets through. What a call of ours that was given up does later is ours, too."""
+    It is owned until its time is over. It is lost when the cell says that another process took it. In between, when its
+    time is over and nobody took it, it is neither: the cell is as we left it, so no other process can have written, and
+    it is ours again as soon as a renewal succeeds. A call that was given up may still succeed, and is ours, too."""
 
     def __init__(self, backend: KeyValue, clock: Clock, where: str, lease_ms: int = LEASE_MS) -> None:
         self._backend = backend
@@ -249,13 +248,13 @@ class CellLease:
             holder = self._set_ours(free=True)
             if holder is not None:
                 self._lose(holder)
-                raise self._elsewhere(holder)
+                raise self._another_writer(holder)
             if self._renewer is None or not self._renewer.is_alive():
                 self._renewer = threading.Thread(target=self._renew_while_ours, name="lease", daemon=True)
                 self._renewer.start()
 
     @property
-    def held(self) -> bool:
+    def owned(self) -> bool:
         mine = self._mine  # without the lock, which a renewal keeps while HBase is slow
         return mine is not None and self._is_ours(mine) and self._clock.now_ms() < mine.until_ms
 
@@ -270,7 +269,7 @@ class CellLease:
             holder = self._set_ours()
             if holder is not None:
                 self._lose(holder)
-            return self.held
+            return self.owned
 
     def release(self) -> None:
         with self._changed:
@@ -294,7 +293,7 @@ class CellLease:
                     else:
                         self._clock.wait(self._changed, self._renew_at_ms)
             finally:
-                self._renewer = None  # whoever takes it again starts another
+                self._renewer = None  # the next `take` starts another
 
     def _renew(self) -> None:
         try:
@@ -352,5 +351,5 @@ class CellLease:
         old = None if expected is None else msgspec.json.encode(expected)
         return self._backend.publish([], CompareAndSet(LEASE_KEY, old, msgspec.json.encode(new)))
 
-    def _elsewhere(self, holder: CellHolder) -> WriterElsewhere:
+    def _another_writer(self, holder: CellHolder) -> WriterElsewhere:
         return WriterElsewhere(holder.address, holder.pid, f"{self._where} (on {holder.host})")

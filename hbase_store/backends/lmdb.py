@@ -391,7 +391,7 @@ def _open_tables(environment: Any, path: str, read_only: bool) -> dict[str, Any]
 
 
 def _make_tables(environment: Any) -> None:
-    """In an empty environment; all at once with the layout version, so that nobody sees some of them."""
+    """Makes the tables in an empty environment, in one transaction with the layout version."""
     with environment.begin(write=True) as transaction:
         if transaction.stat()["entries"] == 0:
             tables = {table: environment.open_db(table.encode(), txn=transaction) for table in TABLES}

@@ -29,7 +29,7 @@ def check_layout(found: bytes | None, where: str) -> None:
 
 
 def check_put(put: Put) -> None:
-    """What one backend refuses the other refuses too, so that a store can move between them."""
+    """Refuses what any backend would refuse, so that a store can be copied from one backend to another."""
     if not 0 < len(put.key) <= KEY_BYTES_MAX:
         raise BadRow(f"a key of {len(put.key)} bytes in {put.table}: LMDB's limit is 1 to {KEY_BYTES_MAX} bytes")
     if len(put.value) > CALL_BYTES_MAX:

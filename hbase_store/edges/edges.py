@@ -1,7 +1,7 @@
-"""The edges that this process reads: layers for each span of snapshots that somebody asks for.
+"""The edges that this process reads: layers for each span of snapshots that is in use.
 
-The newest layers follow the head. When a fold moves the start of the overlay up, the layers before are kept for who
-follows a little behind; for older snapshots, layers are made when they are asked for, from the runs of that time and
+The newest layers follow the head. When a fold moves the start of the overlay up, the layers before are retained for
+readers that follow a little behind; for older snapshots, layers are built on demand, from the runs of that time and
 the slabs between."""
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hbase_store.layout.stream_columns import graphs_of
 from hbase_store.sorted.view import FORWARD, View
 
 #: Layers of so many spans of older snapshots are kept.
-SPANS_KEPT = 3
+SPANS_MAX = 3
 
 #: (named, predicate, columns (s, o[, g]), which rows were inserted)
 Changes = tuple[bool, int, Columns, Mask]
@@ -58,15 +58,15 @@ class Edges:
     # ---- following the head
 
     def adopt(self, runs: RunList, sn: Sn, head: int) -> None:
-        """`runs` is the list that counts from now on; `sn` is the last snapshot whose changes have been appended."""
+        """Uses another run list from now on; `sn` is the last snapshot whose changes have been appended."""
         cover = runs.cover(head)
         opened = self.runs.open(cover)
         with self._lock:
             start = cover[-1].last if cover else 0
             before = self.newest
             if opened != before.runs:
-                kept = before.overlay if before.start <= start <= sn else None
-                self.newest = Layers(opened, self.cache, kept)
+                overlay = before.overlay if before.start <= start <= sn else None
+                self.newest = Layers(opened, self.cache, overlay)
                 if before.start < start and before.start < sn:
                     self._keep(_Span(before, sn))
             self.list = runs
@@ -87,7 +87,7 @@ class Edges:
                 if start <= sn <= span.last:
                     self._spans.move_to_end(start)
                     return span.layers
-            span = self._made(sn)
+            span = self._rebuilt(sn)
             self._keep(span)
             return span.layers
 
@@ -95,11 +95,11 @@ class Edges:
         known = self._spans.get(span.layers.start)
         if known is None or known.last < span.last:
             self._spans[span.layers.start] = span
-        while len(self._spans) > SPANS_KEPT:
+        while len(self._spans) > SPANS_MAX:
             self._spans.popitem(last=False)
 
-    def _made(self, sn: int) -> _Span:
-        """From the runs of that time, and the slabs up to the end of the run that they went into."""
+    def _rebuilt(self, sn: int) -> _Span:
+        """Layers for an old snapshot: the runs of that time, and the slabs that were folded into the next run."""
         self.check_retained(sn)
         cover = self.list.cover(sn)
         layers = Layers(self.runs.open(cover), self.cache)
@@ -120,7 +120,7 @@ class Edges:
             raise SnapshotGone(f"snapshot {sn} is not retained any more; the oldest one is {self.list.floor}")
 
     def changes(self, row: SnRow) -> list[Changes]:
-        """What a snapshot says, net: whether or not it changed anything."""
+        """The net changes that a snapshot wrote, also those that changed nothing."""
         sn = Sn(row.sn)
         if row.load_run:
             return list(self._changes_of_load(row))
@@ -160,7 +160,7 @@ def _logged(overlay: Overlay, sn: Sn) -> Iterator[Changes]:
 
 
 def changes_of(slab: Slab) -> Iterator[Changes]:
-    """In the order in which they count: what streams bring comes before the blocks."""
+    """The changes of a slab in the order in which they apply: absorbed stream columns come before the blocks."""
     for parts in slab.streams.values():
         for part, graphs in zip(parts, graphs_of(parts), strict=True):
             for named, predicate, columns, _ in by_predicate(part.s, part.p, part.o, graphs):

@@ -21,15 +21,15 @@ from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, contains, lay
 
 _serial = count()
 
-# Rows of one in so many keys of a column asked for: from then on it is read as one.
-_ASKED_PART = 8
-_ASKED_KEPT = 256
-# What is above the lowest layer is little up to one row in so many.
+# Once one in so many keys of a column was looked up, its layers are merged into one.
+_LOOKUP_SHARE = 8
+_LOOKUPS_MAX = 256
+# Few changes are above the lowest layer: at most one row in so many.
 _LITTLE = 4
 
 
 class Reads(Protocol):
-    """What a snapshot is read by."""
+    """The reads that a snapshot consists of."""
 
     def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View: ...
 
@@ -57,7 +57,7 @@ class Reads(Protocol):
 
 
 class Layers:
-    """`start` is the last snapshot that the runs cover; older ones are not to be asked for here."""
+    """The edges at all snapshots from `start` on, which is the last snapshot that the runs cover."""
 
     def __init__(self, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
         self.runs = runs
@@ -65,7 +65,7 @@ class Layers:
         self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
         self._cache = cache
         self._serial = next(_serial)
-        self._asked: dict[tuple[bool, int, int, int], int] = {}
+        self._lookups: dict[tuple[bool, int, int, int], int] = {}
         self._counts: dict[tuple[bool, int, int], int] = {}
         self._run_graphs: tuple[Ids, Ids] | None = None
 
@@ -102,7 +102,7 @@ class Layers:
         known = self._known(columns, changes, named, predicate, order, sn)
         if known is not None:
             return known
-        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+        if self._is_read_often(columns, named, predicate, order, len(keys), sn):
             return self.view(named, predicate, order, sn)
         keys = keys if bool((keys[1:] > keys[:-1]).all()) else distinct_values(keys)
         if len(changes):
@@ -114,7 +114,7 @@ class Layers:
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
     ) -> tuple[Offsets, *Columns] | None:
-        """Of many keys, where the lowest layer is at hand and what is above it is little; None: by way of `reach`."""
+        """Neighbours of many keys, if the lowest layer is in memory and few changes are above it; None: use `reach`."""
         columns = self._columns(named, predicate, order)
         lowest = columns[0].known() if columns and columns[0].index.deletions == 0 else None
         if lowest is None:
@@ -124,7 +124,7 @@ class Layers:
         known = self._known(columns, self.overlay.view(named, predicate, order, sn), named, predicate, order, sn)
         if known is not None:
             return hop(known, keys, room)
-        if self._is_asked_often(columns, named, predicate, order, len(keys), sn):
+        if self._is_read_often(columns, named, predicate, order, len(keys), sn):
             return hop(self.view(named, predicate, order, sn), keys, room)
         above = self._above(columns, named, predicate, order, sn)
         return hop_over(lowest, above, keys, room) if _LITTLE * len(above) <= len(lowest) else None
@@ -144,19 +144,19 @@ class Layers:
             self._cache.put(name, view, view.nbytes)
         return view
 
-    def _is_asked_often(
+    def _is_read_often(
         self, columns: list[RunColumn], named: bool, predicate: int, order: int, keys: int, sn: Sn
     ) -> bool:
-        """Whether layers that differ were asked for so many keys that laying them together once is cheaper."""
+        """Whether so many keys were looked up in several layers that merging the layers once is cheaper."""
         name = (named, predicate, order, self._end(named, predicate, sn))
-        asked = self._asked.get(name, 0) + keys
-        if len(self._asked) > _ASKED_KEPT:
-            self._asked.clear()
-        self._asked[name] = asked
-        return asked * _ASKED_PART > sum(column.total for column in columns)
+        lookups = self._lookups.get(name, 0) + keys
+        if len(self._lookups) > _LOOKUPS_MAX:
+            self._lookups.clear()
+        self._lookups[name] = lookups
+        return lookups * _LOOKUP_SHARE > sum(column.total for column in columns)
 
     def at_hand(self, named: bool, predicate: int, order: int, sn: Sn) -> tuple[View, Ids] | None:
-        """Rows that need not be read, and the keys, ascending, of which they do not tell the truth."""
+        """Rows in memory, and the keys, ascending, whose rows have changed since; None: nothing is in memory."""
         columns = self._columns(named, predicate, order)
         changes = self.overlay.view(named, predicate, order, sn)
         known = self._known(columns, changes, named, predicate, order, sn) if columns else changes
@@ -188,7 +188,7 @@ class Layers:
         return known
 
     def least(self, predicate: int, graph: np.uint64, sn: Sn) -> int:
-        """So many rows are read of one named graph at least; no block is read to know it."""
+        """A lower bound of the rows of one named graph, found without reading blocks."""
         changes = self.overlay.view(True, predicate, BY_GRAPH, sn).columns[0]
         above = int(changes.searchsorted(graph, "right") - changes.searchsorted(graph, "left"))
         return max([above, *(column.least(graph) for column in self._columns(True, predicate, BY_GRAPH))])
@@ -200,7 +200,7 @@ class Layers:
         return changes.inserted is not None or any(column.index.deletions for column in columns)
 
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float:
-        """How many rows a key has, about: what the runs say of themselves, or the changes where there are no runs."""
+        """How many rows a key has on average, by the index of the runs, or by the changes if there are no runs."""
         columns = self._columns(named, predicate, order)
         rows, keys = sum(column.total for column in columns), sum(column.index.keys for column in columns)
         if not rows:

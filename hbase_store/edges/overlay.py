@@ -1,8 +1,8 @@
-"""The overlay: what changed since the last run, in memory, for every snapshot that somebody may still ask for.
+"""The overlay: the changes since the last run, in memory, for every snapshot that may still be read.
 
-For each predicate, of the default graph and of the named graphs apart, there is a log of changes and, made when they
-are asked for, sorted views of its net changes up to some snapshot: by subject, by object and by graph. A newer view
-is an older one with the changes between laid over it; an older one than those at hand is made from the log. Views and
+For each predicate, separately for the default graph and the named graphs, there is a log of changes. Sorted views of
+its net changes up to a snapshot, by subject, by object and by graph, are built on demand. A newer view is an older one
+with the changes between laid over it; a view older than those in memory is built from the log. Views and
 log entries never change, so any number of readers share them; a lock guards only their making."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.layout.rows import Sn
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, settled, view_of
 
-# Of each order: of the head, and of the two snapshots that somebody who follows behind it compares.
-VIEWS_KEPT = 3
+# Of each order: that of the head, and those of the two snapshots that a reader behind the head compares.
+VIEWS_MAX = 3
 
 
 class _Log:
@@ -63,7 +63,7 @@ class _Log:
             yield Sn(self._sns[i]), tuple(column[place] for column in self._columns), self._inserted[place]
 
     def net(self, start: int, end: int, order: int) -> tuple[Columns, Mask]:
-        """What became of each row between."""
+        """The last change of each row between `start` and `end`."""
         columns = in_order(tuple(column[start:end] for column in self._columns), order)
         return last_of_each(columns, self._inserted[start:end])
 
@@ -77,7 +77,7 @@ def _grown(array: npt.NDArray[Item], used: int, size: int) -> npt.NDArray[Item]:
 class Column:
     """The changes of one predicate, of the default graph or of the named graphs.
 
-    `keep`: there is something below, so what deletes is a change too."""
+    `keep`: there are rows below, so that deletions are to be remembered."""
 
     def __init__(self, named: bool, keep: bool) -> None:
         self._nothing = nothing(named)
@@ -100,7 +100,7 @@ class Column:
         return self._log.changed(sn)
 
     def changes(self, sn: Sn) -> tuple[Columns, Mask]:
-        """What the slab of `sn` says, net, whether or not it changed anything."""
+        """The net changes that the slab of `sn` has, also those that changed nothing."""
         with self._lock:
             return self._log.net(self._log.end(Sn(sn - 1)), self._log.end(sn), FORWARD)
 
@@ -116,13 +116,13 @@ class Column:
                 return self._nothing
             views = self._views[order]
             start, nearest = 0, self._nothing
-            for made, view in views:
-                if start < made <= end:
-                    start, nearest = made, view
+            for covered, view in views:
+                if start < covered <= end:
+                    start, nearest = covered, view
             if start < end:
                 nearest = self._laid_over(nearest, start, end, order)
-            others = [kept for kept in views if kept[0] != end]
-            self._views[order] = [*others[1 - VIEWS_KEPT :], (end, nearest)]
+            others = [each for each in views if each[0] != end]
+            self._views[order] = [*others[1 - VIEWS_MAX :], (end, nearest)]
             return nearest
 
     def _laid_over(self, view: View, start: int, end: int, order: int) -> View:
@@ -135,7 +135,7 @@ class Column:
 class Overlay:
     """The changes of the snapshots above `start`. One thread at a time appends, in order; any number read.
 
-    `below` tells whether there is something below the changes of a column."""
+    `below`: whether there are rows below the changes of a column."""
 
     def __init__(self, start: Sn, below: Callable[[bool, int], bool]) -> None:
         self.start = start
@@ -152,7 +152,7 @@ class Overlay:
         return self._columns.get((named, predicate))
 
     def predicates(self, named: bool) -> list[int]:
-        """All that something was said of."""
+        """The predicates that have changes."""
         return sorted(predicate for is_named, predicate in self._columns.copy() if is_named == named)
 
     def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View:
@@ -162,7 +162,7 @@ class Overlay:
         return column.view(order, sn)
 
     def since(self, start: Sn, below: Callable[[bool, int], bool]) -> Overlay:
-        """The changes above `start` alone, over something else."""
+        """A new overlay with the changes above `start` only, over another `below`."""
         later = Overlay(start, below)
         for (named, predicate), column in self._columns.items():
             for sn, columns, inserted in column.entries(start):

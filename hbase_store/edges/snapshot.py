@@ -61,7 +61,7 @@ class Rows:
 
 
 class Snapshot:
-    """Immutable: what is written later is in no view of it."""
+    """The store at one number. Immutable: what is written later does not appear in it."""
 
     def __init__(self, layers: Reads, sn: Sn, renewed: Callable[[Sn], Reads]) -> None:
         """`renewed` finds the layers by which the snapshot is read now, when blocks of those before are gone."""
@@ -78,7 +78,7 @@ class Snapshot:
         return self.read(lambda layers: layers.reach(named, predicate, order, keys, self.sn))
 
     def read(self, read: Callable[[Reads], Answer]) -> Answer:
-        """What the layers say, by way of those that there are now."""
+        """The result of `read` on the layers, or on newer ones if blocks of these were collected."""
         try:
             return read(self.layers)
         except SnapshotGone:
@@ -90,7 +90,7 @@ class Snapshot:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
         wanted = np.uint64(key)
         at_hand = self._at_hand.get((p, inverse))
-        if at_hand is None or (len(at_hand[1]) and _holds(at_hand[1], wanted)):
+        if at_hand is None or (len(at_hand[1]) and _is_in(at_hand[1], wanted)):
             columns = self._brought(p, np.array([wanted]), inverse)
         else:
             columns = at_hand[0]
@@ -104,7 +104,7 @@ class Snapshot:
         if len(keys) >= _MANY:
             return _placed(*self._many(p, keys, inverse, DEFAULT, room))
         at_hand = self._at_hand.get((p, inverse))
-        if at_hand is None or (len(at_hand[1]) and any(_holds(at_hand[1], key) for key in keys)):
+        if at_hand is None or (len(at_hand[1]) and any(_is_in(at_hand[1], key) for key in keys)):
             columns = self._brought(p, keys, inverse)
         else:
             columns = at_hand[0]
@@ -172,7 +172,8 @@ class Snapshot:
         return hop(self._reach(named, p, inverse, keys), keys, room)
 
     def _neighbours_within(self, p: int, keys: Ids, inverse: bool, graph: int) -> tuple[Offsets, Ids]:
-        """By way of the graph: keys with very many edges in all graphs together may have few in this one."""
+        """The neighbours in one named graph, read from the edges of this graph: keys with very many edges in all graphs
+        together may have few in this one."""
         keyed, values = self.pairs(p, inverse, graph)
         starts, ends = keyed.searchsorted(keys, "left"), keyed.searchsorted(keys, "right")
         offsets, places = gather_ranges(starts, ends)
@@ -339,7 +340,7 @@ class Snapshot:
         return sum(self.count(p, graph) for p in self.predicates(graph).tolist())
 
 
-def _holds(ascending: Ids, key: np.uint64) -> bool:
+def _is_in(ascending: Ids, key: np.uint64) -> bool:
     at = ascending.searchsorted(key)
     return bool(at < len(ascending) and ascending[at] == key)
 

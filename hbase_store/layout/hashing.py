@@ -1,6 +1,6 @@
 """The hash by which a term is found: 64 bits of its bytes, the same on every machine and for ever.
 
-Two terms may share one, so whoever finds an id by it compares the text."""
+Two terms may have the same hash, so the text is compared, too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _hash_all(data, offsets, out):  # type: ignore[no-untyped-def]
 
 
 def hash_column(data: bytes, offsets: Offsets) -> Ids:
-    """Of the texts data[offsets[i]:offsets[i + 1]]."""
+    """The hashes of the texts data[offsets[i]:offsets[i + 1]]."""
     out = np.empty(len(offsets) - 1, np.uint64)
     _hash_all(np.frombuffer(data, np.uint8), frozen(offsets), out)
     return out

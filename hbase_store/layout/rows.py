@@ -76,7 +76,7 @@ class StreamMove(msgspec.Struct, array_like=True):
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
-    """What is known under (kind, number) from now on; no body: it is gone."""
+    """A new value of the catalog under (kind, number); no body: the entry is deleted."""
 
     kind: str
     number: int
@@ -93,7 +93,7 @@ class StreamPlace(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SnRow(msgspec.Struct, array_like=True):
-    """What one snapshot says beside its slab. `epoch` is the writer epoch.
+    """The row of one snapshot: all but its slab. `epoch` is the writer epoch.
 
     A bulk load has a run (`load_run`) in place of a slab's changes. Every so often a row comes with all that the rows
     up to it add up to, in pieces of its own (`whole_pieces`). Transient terms are in `terms_pieces`."""

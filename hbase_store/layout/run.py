@@ -1,7 +1,7 @@
 """A run, read: its columns are found in its index, and their blocks come through a cache.
 
-Whoever asks for some keys gets the blocks that these may be in; whoever asks for most of a column gets it whole, as
-one array, and then it stays in the cache as that."""
+A read of some keys returns the blocks that may contain them. A read of most of a column returns it whole, as one array,
+which then stays in the cache."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Runs:
             return tuple(self._runs[entry.number] for entry in entries)
 
     def keep(self, entries: Sequence[RunEntry]) -> None:
-        """Forgets all others; whoever still holds one goes on reading it."""
+        """Forgets all other runs; a reader that still has one goes on reading it."""
         with self._lock:
             wanted = {entry.number for entry in entries}
             self._runs = {number: run for number, run in self._runs.items() if number in wanted}
@@ -61,7 +61,7 @@ class RunColumn:
         self.total = index.total
         self._kv, self._cache, self._run = kv, cache, run
         self._name = (run, key)
-        self._asked = 0
+        self._blocks_read = 0
 
     def known(self) -> View | None:
         """The whole column, if it is in the cache."""
@@ -78,7 +78,7 @@ class RunColumn:
         return view
 
     def uncached(self) -> View:
-        """The whole column for one who reads it once."""
+        """The whole column, not put into the cache: for a single read."""
         return self.known() or _joined(self._blocks(list(range(len(self.index.rows))), cached=False))
 
     def reach(self, keys: Ids) -> View:
@@ -90,17 +90,17 @@ class RunColumn:
         if count <= _SMALL:
             return self.whole()
         wanted = self._places(keys)
-        self._asked += len(wanted)
-        if 2 * len(wanted) > count or self._asked > _OFTEN * count:
+        self._blocks_read += len(wanted)
+        if 2 * len(wanted) > count or self._blocks_read > _OFTEN * count:
             # Whole it is found at once, and its blocks were all read by now, or nearly all.
-            self._asked = 0
+            self._blocks_read = 0
             return self.whole()
         if len(wanted) == 0:
             wanted = np.zeros(1, np.int64)
         return _joined(self._blocks(wanted.tolist()))
 
     def least(self, key: np.uint64) -> int:
-        """So many rows begin with this key at least: those of blocks in which there is nothing else. None is read."""
+        """A lower bound of the rows of a key, from the index: the rows of all blocks that have no other key."""
         first = self.index.first[0]
         start, end = int(first.searchsorted(key, "left")), int(first.searchsorted(key, "right"))
         return int(self.index.rows[start : max(start, end - 1)].sum())

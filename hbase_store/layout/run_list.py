@@ -1,8 +1,8 @@
 """Run lists: which runs there are, and which snapshots each of them covers. The head names the one that counts.
 
 A list never changes; a fold writes its blocks, then a new list, then the head. Runs that were merged into a larger
-one stay listed while somebody may read a snapshot that lies within the larger one's range. The runs of a list cover
-the snapshots from 1 on without a gap; what is newer stands in slabs."""
+one stay listed while a snapshot within the range of the larger one may be read. The runs of a list cover
+the snapshots from 1 on without a gap; newer snapshots are in slabs."""
 
 from __future__ import annotations
 

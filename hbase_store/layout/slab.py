@@ -82,7 +82,7 @@ def check_lengths(texts: Iterable[bytes]) -> None:
 
 
 def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Value]:
-    """`check` is called again and again meanwhile, and may end it."""
+    """`check` is called again and again meanwhile, and may raise to end it."""
     return _pieces(_records(slab, check))
 
 

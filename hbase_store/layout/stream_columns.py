@@ -169,7 +169,7 @@ def unpack_part(data: memoryview) -> StreamPart:
 
 
 class RecentStreams:
-    """The columns that were last written or read, up to so many bytes: whoever follows the head reads nothing twice."""
+    """The columns last written or read, up to so many bytes, so that a reader at the head reads nothing twice."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -199,7 +199,7 @@ class RecentStreams:
                 self._bytes -= oldest.nbytes
 
     def drop_below(self, horizon: Callable[[int], int]) -> None:
-        """What nobody may ask for any more; `horizon` says of a stream below which snapshot."""
+        """Drops what is not retained any more; `horizon` gives the oldest retained snapshot of a stream."""
         with self._lock:
             firsts = {stream: horizon(stream) for stream in {stream for _, stream in self._columns}}
             for key in [(sn, stream) for sn, stream in self._columns if sn < firsts[stream]]:

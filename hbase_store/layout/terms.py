@@ -169,7 +169,7 @@ _ENCODABLE = (b"<", b'"')
 
 
 def check_encodable(texts: Iterable[bytes]) -> None:
-    """Labels of a document mean nothing outside of it; whoever reads it gives its blank nodes fresh ids."""
+    """Refuses labels of blank nodes of a document, which mean nothing outside of it: they need fresh ids."""
     for text in [text for text in texts if text[:1] not in _ENCODABLE]:
         if text.startswith(b"_:"):
             raise ValueError(f"{text.decode()} is a label of some document; give its node an id with Batch.blanks()")

@@ -90,7 +90,7 @@ def joined(parts: Sequence[Texts]) -> Texts:
 
 @dataclass(frozen=True, slots=True)
 class TransientRow:
-    """What one snapshot says: texts that its generation had not, and the streams whose first slices in it these are.
+    """What one snapshot adds to its generation: new texts, and the streams that have their first slices in it here.
 
     A generation is known by its first snapshot; `begun_ms` is when that was published."""
 

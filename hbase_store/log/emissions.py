@@ -1,8 +1,8 @@
-"""The emission log: what the registered queries have said, and how far their work has come.
+"""The emission log: the emissions of the registered queries, their states, and their position.
 
 One commit stores some emissions, the states of the queries that differ, and the snapshot that all of it follows
-from; it counts as a whole or not at all (see `hbase_store.log.head`). Whoever goes on after a crash takes states and
-position of the last commit, and says nothing twice."""
+from; it counts as a whole or not at all (see `hbase_store.log.head`). After a crash, the engine goes on from the states
+and the position of the last commit, so nothing is emitted twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ALL = (1 << 62) - 1
 
 
 class EmissionRow(msgspec.Struct, array_like=True, frozen=True):
-    """Emission `number` of a query; what `body` says is the caller's affair."""
+    """Emission `number` of a query; the store does not look into `body`."""
 
     query: int
     number: int
@@ -64,7 +64,7 @@ class _EmissionCommit:
 
 
 class _Sum:
-    """What all commits up to `number` come to."""
+    """The sum of all commits up to `number`: the state and the last emission of each query."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -89,7 +89,7 @@ class _Sum:
 
 
 class EmissionLog:
-    """One writer, who has the lease of the store; any number of readers, in any process."""
+    """The log: one writer, the process with the lease of the store; any number of readers, in any process."""
 
     def __init__(self, kv: KeyValue, clock: Clock) -> None:
         self._kv, self._clock = kv, clock
@@ -116,7 +116,7 @@ class EmissionLog:
     # ---- writing
 
     def take_over(self) -> None:
-        """From now on this process commits, and whoever did before cannot. Take the lease of the store first."""
+        """From now on this process commits, and the writer before it cannot. Take the lease of the store first."""
         with self._lock:
             self.cell.take_epoch()
             self._undecided = None  # it counts, and is added now; or it never will
@@ -181,24 +181,24 @@ class EmissionLog:
 
     # ---- collecting
 
-    def collect(self, before_ms: int, kept_after: Mapping[int, int] | None = None) -> None:
+    def collect(self, before_ms: int, retained_after: Mapping[int, int] | None = None) -> None:
         """Deletes the emissions of commits made before, and all those of queries that are gone.
 
-        Of the queries that `kept_after` names, emissions after that number stay."""
+        `retained_after`: for some queries, a number; their emissions above it stay."""
         with self._collecting:
             if self._collecting_epoch != self.cell.epoch:
                 # Writers before this epoch may have collected, and may have dropped queries unnoticed here.
                 self._collecting_epoch, self._first_commit = self.cell.epoch, None
                 self._orphans_gone = self._swept = False
-            self._collect(before_ms, kept_after or {})
+            self._collect(before_ms, retained_after or {})
 
-    def _collect(self, before_ms: int, kept_after: Mapping[int, int]) -> None:
+    def _collect(self, before_ms: int, retained_after: Mapping[int, int]) -> None:
         number = self._last_before(before_ms)
         lasts = self._summed_at(number).lasts if number else {}
         with self._lock:
             self._add_commits()
             ends = {
-                query: min(last, kept_after.get(query, last))
+                query: min(last, retained_after.get(query, last))
                 for query, last in lasts.items()
                 if query in self._sum.lasts
             }
@@ -218,28 +218,28 @@ class EmissionLog:
     def _delete_emissions(self, query: int, last: int) -> None:
         done = self._deleted.get(query, 0)
         if last > done:
-            with self._lock:  # before anything of it goes: who reads meanwhile looks here
+            with self._lock:  # before anything is deleted: reads meanwhile look here
                 self._gone[query] = max(last, self._gone.get(query, 0))
                 self._found.discard(query)
             start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
             self._kv.delete_range("emission", start, stop, self.cell.head.last)
             self._deleted[query] = last
 
-    def _forget_epochs(self, before: int, kept: Mapping[int, int]) -> None:
+    def _forget_epochs(self, before: int, retained_from: Mapping[int, int]) -> None:
         """The next head names no epoch of which nothing is left: its commits are below `before`, and deleted.
 
-        `kept`: the queries of which older emissions stay than of others, and the number that these are above."""
+        `retained_from`: the queries whose emissions are retained for longer, and the number above which they are."""
         ranges = self.cell.head.ranges
         if not ranges or ranges[0].last >= before:
             return
         # Who takes over goes on above what was emitted, so that the first row of a query has its oldest epoch.
-        oldest = min(self._epochs_from(kept), default=ranges[-1].epoch)
+        oldest = min(self._epochs_from(retained_from), default=ranges[-1].epoch)
         needed = next((granted.first for granted in ranges if granted.epoch >= oldest), before)
         self._needed_from = max(self._needed_from, min(before, needed))
 
-    def _epochs_from(self, kept: Mapping[int, int]) -> Iterator[int]:
+    def _epochs_from(self, retained_from: Mapping[int, int]) -> Iterator[int]:
         """Of each of these queries the epoch of the first row above its number."""
-        for query, last in kept.items():
+        for query, last in retained_from.items():
             start, stop = _EMISSION_KEY.pack(query, last + 1, 0, 0), _EMISSION_KEY.pack(query + 1, 0, 0, 0)
             for key, _ in self._kv.scan("emission", start, stop):
                 yield _EMISSION_KEY.unpack(key)[-1]
@@ -340,7 +340,7 @@ class EmissionLog:
     # ---- reading
 
     def read(self, query: int, after: int = 0, limit: int | None = None) -> Iterator[EmissionRow]:
-        """The committed emissions of a query above `after`, in order of their numbers."""
+        """The committed emissions of a query with numbers above `after`, in order."""
         if limit is not None and limit <= 0:
             return
         head = self.cell.head

@@ -54,7 +54,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
     def advanced(self, run_list: int | None = None, needed_from: int = 0) -> Head:
         """The head after one more number of the same epoch, with another run list if one is given; and without the
-        ranges of which no row from `needed_from` on is."""
+        ranges that have no row from `needed_from` on."""
         number = self.last + 1
         ranges = self._needed(needed_from)
         if ranges and ranges[-1].epoch == self.epoch:
@@ -63,11 +63,12 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
             ranges = (*ranges, Range(self.epoch, number, number))
         return Head(self.epoch, secrets.token_bytes(8), number, ranges, self.run_list if run_list is None else run_list)
 
-    def taken_over(self) -> Head:
+    def next_epoch(self) -> Head:
+        """The head of a writer that takes over: the next epoch, with no number of its own yet."""
         return Head(self.epoch + 1, secrets.token_bytes(8), self.last, self.ranges, self.run_list)
 
     def with_runs(self, run_list: int, needed_from: int = 0) -> Head:
-        """With another run list; and without the ranges of which no row from `needed_from` on is."""
+        """The same head with another run list; and without the ranges that have no row from `needed_from` on."""
         return Head(self.epoch, secrets.token_bytes(8), self.last, self._needed(needed_from), run_list)
 
     def _needed(self, needed_from: int) -> tuple[Range, ...]:
@@ -87,7 +88,7 @@ def pack_head(head: Head) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class _Installation:
-    """A list of runs that is to count, as it is written: the same bytes each time, however often it takes."""
+    """A run list on its way into the head: the same bytes at each try."""
 
     stages: Sequence[Sequence[Put]]
     old: Value | None
@@ -116,7 +117,7 @@ class HeadCell:
 
     @property
     def is_lost(self) -> bool:
-        """We were the writer, and may not go on before we take another epoch."""
+        """Whether this process was the writer, and may not write before it takes another epoch."""
         return self._is_lost
 
     def resign(self) -> None:
@@ -128,7 +129,7 @@ class HeadCell:
         return self._kv.get_many("meta", [self.key])[0]
 
     def take_in(self, value: Value | None) -> Head:
-        """`value` has just been read from the cell. A head never goes back: what is older is ignored."""
+        """Takes a `value` that was just read from the cell. A head never goes back: an older value is ignored."""
         with self._lock:
             known, head = self._known
             if value is None or value == known:
@@ -142,19 +143,19 @@ class HeadCell:
         return self.take_in(self.read())
 
     def settle(self) -> None:
-        """Before the next head is made: an installation that was not answered is made again, the very same. It may
-        still be under way, and would be taken for another writer's if it came between."""
+        """Repeats an installation that was not answered, the very same, before the next head is written. It may still
+        be under way, and would look like another writer's if it arrived later."""
         if self._installing is not None:
             self._install(self._installing)
 
     def take_epoch(self) -> None:
-        """From now on this process writes, and whoever wrote before cannot. After an error it writes under no epoch."""
+        """From now on this process writes, and the writer before it cannot. After an error it writes under no epoch."""
         if self._epoch:
             self.resign()
         for _ in range(_TRIES):
             self.refresh()
             old, head = self._known
-            mine = head.taken_over()
+            mine = head.next_epoch()
             if self._set((), old, mine, partial(_same, mine)):
                 self._epoch, self._is_lost = mine.epoch, False
                 return
@@ -198,7 +199,7 @@ class HeadCell:
             raise self._fenced(self.refresh())
 
     def _set(self, stages: Sequence[Sequence[Put]], old: Value | None, new: Head, won: Callable[[Head], bool]) -> bool:
-        """Whether `new` got into the cell; False says that something else did."""
+        """Whether `new` got into the cell; False: another value did."""
         value = pack_head(new)
         failure: StoreUnavailable | None = None
         for _ in range(_TRIES):

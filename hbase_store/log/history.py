@@ -1,7 +1,7 @@
-"""History: where each stream had come to at each snapshot, and what the catalog said.
+"""History: the position of each stream, and the catalog, at each snapshot.
 
-Both are sums of what the sn rows say. Every 256th row comes with the sums up to it, so whoever opens the store, or asks
-about an older snapshot, reads that and the few rows after it."""
+Both are sums over the rows of the snapshots. Every 256th row is stored with the sums up to it; so to open the store, or
+to read an older snapshot, it is enough to read that row and the few rows after it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import msgspec
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamPosition, moved
 
 WHOLE_EVERY = 256
-ROWS_KEPT = 1024
+ROWS_MAX = 1024
 ROWS_FETCHED = 256
 # Of a stream that comes in so many snapshots, or more often, rows are fetched by the hundred.
 _DENSE = 8
-WHOLES_KEPT = 8
+WHOLES_MAX = 8
 
 Vector = dict[int, StreamPosition]
 CatalogKey = tuple[str, int]
@@ -54,8 +54,8 @@ class _Sums:
 
 
 class History:
-    """Many threads ask, one at a time takes in. `read_rows` reads the rows of some snapshots, `read_present` those that
-    are still there, `read_whole` the sums that came with the row of one."""
+    """Many threads read, one at a time adds. `read_rows` reads the rows of some snapshots, `read_present` those that
+    still exist, `read_whole` the sums that are stored with the row of one."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class History:
             self.sn, self.newest = Sn(row.sn), row
 
     def whole_after(self, row: SnRow) -> Whole | None:
-        """What must be written with a row that is the next; None: nothing."""
+        """The sums to be stored with the next row; None if it is a row without them."""
         if row.sn % WHOLE_EVERY:
             return None
         with self._lock:
@@ -102,7 +102,7 @@ class History:
         return self._range(sn, sn)[0]
 
     def position(self, stream: int) -> StreamPosition | None:
-        """Of one stream, after the last row that was taken in."""
+        """The position of one stream after the last row that was added."""
         with self._lock:
             return self._sums.vector.get(stream)
 
@@ -140,7 +140,7 @@ class History:
             sn, time, gap = move.before, move.time_before, sn - move.before
 
     def _fetch(self, sns: Sequence[int]) -> None:
-        """Remembers these rows, if the last of them is not at hand: who walks back asks for those before it next."""
+        """Reads these rows, unless the last of them is in memory: a walk back reads those before it next."""
         with self._lock:
             missing = [] if sns[-1] in self._rows else [sn for sn in sns if sn not in self._rows]
         found = self._read_present(missing) if missing else []
@@ -164,7 +164,7 @@ class History:
             whole = self._read_whole(self._read_rows([sn])[0])
             with self._lock:
                 self._wholes[sn] = whole
-                if len(self._wholes) > WHOLES_KEPT:
+                if len(self._wholes) > WHOLES_MAX:
                     self._wholes.popitem(last=False)
         return whole
 
@@ -181,7 +181,7 @@ class History:
 
     def _remember(self, row: SnRow) -> None:
         self._rows[row.sn] = row
-        if len(self._rows) > ROWS_KEPT:
+        if len(self._rows) > ROWS_MAX:
             self._rows.popitem(last=False)
 
 

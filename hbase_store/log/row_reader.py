@@ -1,6 +1,6 @@
-"""What is read of the log: the row of each snapshot, its slab, its stream columns.
+"""Reads the log: the row of each snapshot, its slab, its stream columns.
 
-Several writers may have written rows of one number; whose counts, the head says."""
+Several writers may have written rows of one number; the head says whose row counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hbase_store.layout.transient_rows import TransientRow, unpack_transient
 from hbase_store.log.head import HeadCell
 from hbase_store.log.history import Whole
 
-#: How much is read at once by who catches up.
+#: How much is read at once when a process catches up.
 ROWS_AT_ONCE = 256
 BYTES_AT_ONCE = 8 << 20
 
@@ -51,14 +51,14 @@ class RowReader:
         return [unpack_row(value, key) for key, value in found]
 
     def present(self, sns: Sequence[int]) -> list[SnRow]:
-        """Those of them that are still there."""
+        """The rows of these snapshots that still exist."""
         head = self._cell.head
         keys = [sn_key(head.epoch_of(sn), sn) for sn in sns]
         found = zip(keys, self._kv.get_many("sn", keys), strict=True)
         return [unpack_row(value, key) for key, value in found if value is not None]
 
     def whole(self, row: SnRow) -> Whole:
-        """The sums that came with a row."""
+        """The sums that are stored with a row."""
         keys = [whole_key(row.epoch, row.sn, piece) for piece in range(row.whole_pieces)]
         values = self._kv.get_many("sn", keys, of_pieces(len(keys)))
         body = b"".join(bytes(unseal(_WHOLE_MAGIC, value, "sn", key)) for key, value in zip(keys, values, strict=True))

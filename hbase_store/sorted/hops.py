@@ -1,8 +1,8 @@
 """Hops: the neighbours of many keys in one call, out of sorted rows and what changed above them.
 
-Keys are found by one look, and not by a search: where they lie close together, as ids that were given out one after
-another do, a directory says for each possible key where its rows begin; elsewhere a hash table does. Either is made
-when so many keys were asked for that it pays, and stays with the rows."""
+A key is found by one memory access, without a search. If keys lie close together, as ids that were given out one after
+another do, a directory says for each possible key where its rows begin; otherwise a hash table does. Either is built
+once so many keys were looked up that it pays, and stays with the rows."""
 
 from __future__ import annotations
 
@@ -94,30 +94,30 @@ def _look_up(first, starts, keys, begins, ends):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _copy(begins, ends, b, c, wide, offsets, out_b, out_c):  # type: ignore[no-untyped-def]
-    made = 0
+    count = 0
     for i in range(len(begins)):
-        offsets[i] = made
+        offsets[i] = count
         for at in range(begins[i], ends[i]):
-            out_b[made] = b[at]
+            out_b[count] = b[at]
             if wide:
-                out_c[made] = c[at]
-            made += 1
-    offsets[len(begins)] = made
+                out_c[count] = c[at]
+            count += 1
+    offsets[len(begins)] = count
 
 
 @njit(cache=True, nogil=True)
 def _merge(begins, ends, b, c, from_, to, x, y, inserted, wide, offsets, out_b, out_c):  # type: ignore[no-untyped-def]
     """As _copy, with the changes (x[, y]) of each key merged in: of equal rows the change wins."""
-    made = 0
+    count = 0
     for i in range(len(begins)):
-        offsets[i] = made
+        offsets[i] = count
         at, end, change, last = begins[i], ends[i], from_[i], to[i]
         if change == last:  # of most keys nothing has changed
             for row in range(at, end):
-                out_b[made] = b[row]
+                out_b[count] = b[row]
                 if wide:
-                    out_c[made] = c[row]
-                made += 1
+                    out_c[count] = c[row]
+                count += 1
             continue
         while at < end or change < last:
             order = 0
@@ -130,22 +130,22 @@ def _merge(begins, ends, b, c, from_, to, x, y, inserted, wide, offsets, out_b, 
             elif wide and c[at] != y[change]:
                 order = -1 if c[at] < y[change] else 1
             if order < 0:
-                out_b[made] = b[at]
+                out_b[count] = b[at]
                 if wide:
-                    out_c[made] = c[at]
-                made += 1
+                    out_c[count] = c[at]
+                count += 1
                 at += 1
                 continue
             if inserted[change]:
-                out_b[made] = x[change]
+                out_b[count] = x[change]
                 if wide:
-                    out_c[made] = y[change]
-                made += 1
+                    out_c[count] = y[change]
+                count += 1
             change += 1
             if order == 0:
                 at += 1
-    offsets[len(begins)] = made
-    return made
+    offsets[len(begins)] = count
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -204,8 +204,8 @@ def hop_over(view: View, changes: View, keys: Ids, room: Room = anything) -> tup
     offsets = np.empty(len(keys) + 1, np.int64)
     out = [np.empty(size, np.uint64), np.empty(size if wide else 0, np.uint64)]
     places = (begins, ends, *_values(view), from_, to, *_values(changes))
-    made = _merge(*places, frozen(inserted), wide, offsets, *out)
-    return offsets, *(column[:made] for column in out[: 1 + wide])
+    count = _merge(*places, frozen(inserted), wide, offsets, *out)
+    return offsets, *(column[:count] for column in out[: 1 + wide])
 
 
 def _values(view: View) -> tuple[Ids, Ids]:
@@ -226,11 +226,11 @@ def _places(view: View, keys: Ids) -> tuple[Offsets, Offsets]:
     return begins, ends
 
 
-def _way(view: View, asked: int) -> Directory | Table | None:
+def _way(view: View, lookups: int) -> Directory | Table | None:
     use = view.use
     if use.way is None and 0 < len(view) < _ROWS_MAX:
-        use.asked += asked
-        if use.asked * _PAYS_AT >= len(view):
+        use.lookups += lookups
+        if use.lookups * _PAYS_AT >= len(view):
             use.way = _directory(view.columns[0]) or _table(view.columns[0])
     way: Directory | Table | None = use.way  # type: ignore[assignment]  # a view does not know of this module
     return way

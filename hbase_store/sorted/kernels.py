@@ -38,34 +38,34 @@ def _contains(a, b, c, wide, x, y, z, found):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _merge(a, b, c, wide, kept, x, y, z, inserted, keep, out_a, out_b, out_c, out):  # type: ignore[no-untyped-def]
+def _merge(a, b, c, wide, old, x, y, z, inserted, keep, out_a, out_b, out_c, out):  # type: ignore[no-untyped-def]
     """Copies runs of unchanged rows in one go; the changes are sorted and distinct. How many rows there are then.
 
-    `kept` are the flags of (a, b, c) and `out` those of the result: both empty unless deletions are to be kept."""
-    taken, made = 0, 0
+    `old` are the flags of (a, b, c) and `out` those of the result: both are empty without `keep`."""
+    read, count = 0, 0
     for i in range(len(x) + 1):
-        at = _lower_bound(a, b, c, wide, x[i], y[i], z[i] if wide else np.uint64(0), taken) if i < len(x) else len(a)
-        run = at - taken
-        out_a[made : made + run] = a[taken:at]
-        out_b[made : made + run] = b[taken:at]
+        at = _lower_bound(a, b, c, wide, x[i], y[i], z[i] if wide else np.uint64(0), read) if i < len(x) else len(a)
+        run = at - read
+        out_a[count : count + run] = a[read:at]
+        out_b[count : count + run] = b[read:at]
         if wide:
-            out_c[made : made + run] = c[taken:at]
+            out_c[count : count + run] = c[read:at]
         if keep:
-            out[made : made + run] = kept[taken:at]
-        made += run
-        taken = at
+            out[count : count + run] = old[read:at]
+        count += run
+        read = at
         if i == len(x):
             break
         if at < len(a) and a[at] == x[i] and b[at] == y[i] and (not wide or c[at] == z[i]):
-            taken += 1
+            read += 1
         if inserted[i] or keep:
-            out_a[made], out_b[made] = x[i], y[i]
+            out_a[count], out_b[count] = x[i], y[i]
             if wide:
-                out_c[made] = z[i]
+                out_c[count] = z[i]
             if keep:
-                out[made] = inserted[i]
-            made += 1
-    return made
+                out[count] = inserted[i]
+            count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -116,21 +116,21 @@ def contains(rows: Columns, sought: Columns) -> Mask:
 
 
 def merge(
-    rows: Columns, kept: Mask | None, changes: Columns, inserted: Mask | None, keep: bool
+    rows: Columns, old: Mask | None, changes: Columns, inserted: Mask | None, keep: bool
 ) -> tuple[Columns, Mask | None]:
     """`rows` after sorted, distinct changes: what was there already is not inserted twice.
 
     Without `keep`, deletions delete; with it both sides are changes (no flags: insertions), and so is the result."""
-    if not keep and kept is not None:
-        rows, kept = tuple(column[kept] for column in rows), None
+    if not keep and old is not None:
+        rows, old = tuple(column[old] for column in rows), None
     flags = np.ones(len(changes[0]), np.bool_) if inserted is None else inserted
     size = len(rows[0]) + (len(flags) if keep else int(np.count_nonzero(flags)))
     wide = len(rows) == 3
     out = [np.empty(size, np.uint64), np.empty(size, np.uint64), np.empty(size if wide else 0, np.uint64)]
     out_flags = np.empty(size if keep else 0, np.bool_)
-    kept_flags = np.empty(0, np.bool_) if not keep else np.ones(len(rows[0]), np.bool_) if kept is None else kept
-    made = _merge(*_three(rows), wide, frozen(kept_flags), *_three(changes), frozen(flags), keep, *out, out_flags)
-    return tuple(column[:made] for column in out[: len(rows)]), out_flags[:made] if keep else None
+    old_flags = np.empty(0, np.bool_) if not keep else np.ones(len(rows[0]), np.bool_) if old is None else old
+    count = _merge(*_three(rows), wide, frozen(old_flags), *_three(changes), frozen(flags), keep, *out, out_flags)
+    return tuple(column[:count] for column in out[: len(rows)]), out_flags[:count] if keep else None
 
 
 def _three(columns: Columns) -> tuple[Ids, Ids, Ids]:

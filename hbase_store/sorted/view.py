@@ -13,7 +13,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
 
-#: Is told how many edges will be gathered, before they are; raises where these are too many.
+#: Called with the number of edges before they are gathered; raises if these are too many.
 Room = Callable[[int], object]
 #: The orders of the rows of an edge (s, o[, g]): (s, o[, g]), (o, s[, g]) and, of named graphs alone, (g, s, o).
 #: From so many rows on, finding the rows of their keys first pays.
@@ -40,9 +40,9 @@ def in_order(columns: Columns, order: int) -> Columns:
 
 @dataclass(slots=True)
 class Use:
-    """How many keys were asked for, and what was made to find them: see `hops`."""
+    """How many keys were looked up in a view, and the directory or table that was built to find them: see `hops`."""
 
-    asked: int = 0
+    lookups: int = 0
     way: object = None
 
 
@@ -78,7 +78,7 @@ def view_of(columns: Columns, inserted: Mask | None) -> View:
 
 
 def lay_over(lower: View, upper: View, keep: bool) -> View:
-    """Both as one layer; `keep` the deletions, which matter while there is something below."""
+    """Two layers as one. `keep` the deletions if there is a layer below, to which they apply."""
     if len(upper) == 0:
         return lower if keep else settled(lower)
     if len(lower) == 0:
@@ -89,7 +89,7 @@ def lay_over(lower: View, upper: View, keep: bool) -> View:
 
 
 def settled(view: View) -> View:
-    """Without the deletions: nothing is below."""
+    """A view without its deletions, for the lowest layer."""
     if view.inserted is None:
         return view
     return view_of(tuple(column[view.inserted] for column in view.columns), None)

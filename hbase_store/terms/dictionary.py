@@ -111,12 +111,12 @@ class Dictionary:
         self._remembered_bytes = self._decoded_bytes = 0
 
     def version(self) -> object:
-        """Another one whenever terms may have come."""
+        """A value that changes whenever terms may have been added."""
         recent, columns = self._places
         return len(recent.chunks), len(recent.promoted), columns, self.transient.version()
 
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None = None) -> None:
-        """`texts` are those of the chunk, if they are at hand: then hashing them costs nothing more."""
+        """`texts`: the texts of the chunk, if the caller has them: then they need not be cut out for hashing."""
         self._places[0].add(sn, chunk, texts)
 
     def adopt(self, runs: Sequence[Run], start: int) -> None:
@@ -128,14 +128,14 @@ class Dictionary:
         self._places = recent.since(start), columns
 
     def recent_chunks(self, sn: int) -> list[TermsChunk]:
-        """Of the slabs up to `sn` that are not folded."""
+        """The terms of the slabs up to `sn` that are not folded."""
         recent, _ = self._places
         return [chunk for at, chunk in recent.all() if at <= sn]
 
     # ---- text to id
 
     def ids_of_all(self, texts: Sequence[bytes]) -> Ids:
-        """Of permanent and transient terms; 0 for one that has none."""
+        """The ids of permanent and transient terms; 0 for a term without one."""
         ids = self.ids(texts)
         if self.transient:
             places = np.flatnonzero(ids == NO_TERM)
@@ -144,15 +144,15 @@ class Dictionary:
         return ids
 
     def lasting(self) -> tuple[Callable[[Sequence[bytes]], Ids], Callable[[Ids], list[bytes]]]:
-        """From texts to ids and back, for somebody for whom the terms that are alive now stay so."""
-        alive = self.transient.kept()
+        """Two functions, from texts to ids and back, for which the terms that are alive now stay known."""
+        alive = self.transient.pinned()
 
         def ids(texts: Sequence[bytes]) -> Ids:
             found = self.ids_of_all(texts)
             if alive.first == self.transient.first:
                 return found
-            held = alive.ids(texts)
-            return np.where(held != NO_TERM, held, found)
+            pinned = alive.ids(texts)
+            return np.where(pinned != NO_TERM, pinned, found)
 
         return ids, self.terms
 
@@ -166,7 +166,7 @@ class Dictionary:
         return transient
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """Of permanent terms; 0 for one that is none."""
+        """The ids of permanent terms; 0 for all others."""
         recent, columns = self._places
         found = list(map(recent.hashed().get, texts))
         missing = [i for i, id in enumerate(found) if id is None]
@@ -193,7 +193,7 @@ class Dictionary:
                 ids[i] = known.get(texts[i], NO_TERM)
 
     def known(self, hashes: Ids, text_of: Callable[[int], bytes]) -> list[tuple[int, int]]:
-        """(place, id) of the terms that are in runs, of which the hashes are given; each term once."""
+        """(place, id) of the terms with these hashes that are in runs; each term once."""
         return list(self._matches(hashes, self._places[1], text_of))
 
     def _matches(
@@ -224,7 +224,7 @@ class Dictionary:
     # ---- id to text
 
     def terms(self, ids: Ids) -> list[bytes]:
-        """The texts of ids that were asked for lately are at hand: what an id means never changes."""
+        """The texts of ids. Those of recent calls are remembered: what an id means never changes."""
         listed = ids.tolist()
         found = list(map(self._decoded.get, listed))
         if None not in found:
@@ -253,22 +253,22 @@ class Dictionary:
     def _few(self, ids: list[int]) -> list[bytes]:
         recent, _ = self._places
         texts: list[bytes] = []
-        elsewhere: dict[int, list[int]] = {}
+        paged: dict[int, list[int]] = {}
         for i, id in enumerate(ids):
             if id >> TAG_SHIFT != DICTIONARY:
                 texts.append(inline_text(id))
                 continue
             chunk = recent.chunk_of(id) if id != NO_TERM else None
             if chunk is None:
-                elsewhere.setdefault(id, []).append(i)
+                paged.setdefault(id, []).append(i)
                 texts.append(b"")
             else:
                 start, end = chunk.offsets[id - chunk.first : id - chunk.first + 2].tolist()
                 texts.append(chunk.data[start:end])
-        if elsewhere:
-            distinct = np.array(sorted(elsewhere), np.uint64)
+        if paged:
+            distinct = np.array(sorted(paged), np.uint64)
             for id, text in zip(distinct.tolist(), self._paged(distinct), strict=True):
-                for i in elsewhere[id]:
+                for i in paged[id]:
                     texts[i] = text
         return texts
 
@@ -294,7 +294,7 @@ class Dictionary:
         return texts
 
     def _paged(self, ids: Ids) -> list[bytes]:
-        """Of ascending, distinct ids."""
+        """The texts of ascending, distinct ids, from pages and from transient terms."""
         if len(ids) == 0:
             return []
         if ids[0] == NO_TERM:
@@ -316,7 +316,7 @@ class Dictionary:
         return texts
 
     def _dropped_texts(self, ids: Ids) -> list[bytes]:
-        """Of transient terms that are not alive any more: who asked before may still be at it."""
+        """The texts of transient terms that were deleted lately: a query that read their ids may still run."""
         dropped = TransientTerms()
         for row in self._read_dropped():
             dropped.add(row)
@@ -324,7 +324,7 @@ class Dictionary:
 
 
 def _fill_in(found: list[int | None], missing: list[int], texts: Sequence[bytes], known: dict[bytes, int]) -> list[int]:
-    """Of the places that are missing, those that are missing still."""
+    """Fills in what was found; returns the places that are still missing."""
     if not known or not missing:
         return missing
     left = []

@@ -110,7 +110,7 @@ class Pages:
         self._cache: Cache[Page] = Cache(bytes_max)
 
     def texts(self, ids: Ids) -> list[bytes]:
-        """Of ascending, distinct ids of the dictionary; b"" for one that has none."""
+        """The texts of ascending, distinct ids of the dictionary; b"" for an id without a text."""
         numbers = (ids - np.uint64(1)) >> np.uint64(PAGE_BITS)
         starts = np.flatnonzero(np.concatenate(([True], numbers[1:] != numbers[:-1]))).tolist()
         pages = self._read([int(numbers[start]) for start in starts])

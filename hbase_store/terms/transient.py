@@ -66,7 +66,7 @@ class Generation:
 
 @dataclass(slots=True)
 class OpenGeneration:
-    """The one that a writer writes: which terms it has written there, under which ids."""
+    """The generation that the writer adds to: the terms it has written there, with their ids."""
 
     first: int
     begun_ms: int
@@ -75,7 +75,7 @@ class OpenGeneration:
 
 
 class TransientTerms:
-    """Those that are alive. Many threads read, one at a time adds and drops."""
+    """The transient terms that are alive. Many threads read, one at a time adds and drops."""
 
     def __init__(self) -> None:
         self.generations: tuple[Generation, ...] = ()
@@ -97,7 +97,7 @@ class TransientTerms:
 
     @property
     def count(self) -> int:
-        """A term counts in each generation that has it."""
+        """How many terms there are; a term counts in each generation that has it."""
         return sum(generation.count for generation in self.generations)
 
     def add(self, row: TransientRow) -> None:
@@ -118,15 +118,15 @@ class TransientTerms:
             self.first = first
             self.generations = tuple(generation for generation in self.generations if generation.first >= first)
 
-    def kept(self) -> TransientTerms:
-        """Those that are alive now, from which none is dropped."""
-        kept = TransientTerms()
-        kept.first, kept.generations = self.first, self.generations
-        return kept
+    def pinned(self) -> TransientTerms:
+        """The terms that are alive now, in a copy from which none is dropped."""
+        pinned = TransientTerms()
+        pinned.first, pinned.generations = self.first, self.generations
+        return pinned
 
     def first_needed(self, horizons: Mapping[int, int]) -> int:
-        """Where the first generation begins of which a slice is retained, if of each stream none is below its horizon;
-        of a stream without one, all are. One that may still grow is needed."""
+        """The start of the oldest generation that is needed: one of its streams has slices at or above the horizon of
+        that stream (or has no horizon), or the generation may still grow."""
         ends = [*(generation.first for generation in self.generations[1:]), self._closed]
         for generation, end in zip(self.generations, ends, strict=bool(self.generations)):
             if end is None or any(horizons.get(stream, 0) < end for stream in generation.streams):
@@ -134,21 +134,21 @@ class TransientTerms:
         return self._closed or self.first
 
     def next_generation(self, open_: OpenGeneration | None, now_ms: int, sn: int) -> OpenGeneration | None:
-        """The one that a batch belongs to; None: there is no room for more terms, and the newest one is closed."""
+        """The generation of a batch; None: there is no room for more terms, and the newest generation is closed."""
         if self.nbytes > BYTES_MAX:
             self._closed = self._closed or sn
             return None
         if open_ is None:
             return OpenGeneration(sn, now_ms)
         age_ms = now_ms - open_.begun_ms
-        kept_ms = now_ms - self.generations[0].begun_ms if self.generations else 0
-        is_over = age_ms >= max(GENERATION_MS, kept_ms // _GENERATIONS) or len(open_.written) > GENERATION_TERMS
+        retained_ms = now_ms - self.generations[0].begun_ms if self.generations else 0
+        is_over = age_ms >= max(GENERATION_MS, retained_ms // _GENERATIONS) or len(open_.written) > GENERATION_TERMS
         return OpenGeneration(sn, now_ms) if is_over else open_
 
     # ---- reading
 
     def ids(self, texts: Sequence[bytes], before: int | None = None) -> Ids:
-        """NO_TERM where there is none; `before`: only generations that begin before this snapshot are asked."""
+        """The ids of terms, or NO_TERM. `before`: only of generations that begin before this snapshot."""
         found = np.full(len(texts), NO_TERM, np.uint64)
         generations = [g for g in reversed(self.generations) if before is None or g.first < before]
         if not generations or not len(texts):
@@ -168,7 +168,7 @@ class TransientTerms:
         return found
 
     def texts(self, ids: Ids) -> list[bytes]:
-        """Of ascending ids; b"" for one that is not among them."""
+        """The texts of ascending ids; b"" for an id that is not among these terms."""
         texts = [b""] * len(ids)
         missing = np.arange(len(ids))
         for generation in reversed(self.generations):

@@ -1,3 +1,3 @@
-"""Writing: what becomes a snapshot, and what is done to it later: batches, bulk loads, folding, collection.
+"""Writing: batches and bulk loads become snapshots; later, folding, merging and collection.
 
 Its verb is *commit*. It imports all rooms of the store but those that open one."""

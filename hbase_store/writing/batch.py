@@ -60,7 +60,7 @@ class Numbers:
         return runs
 
     def forget(self) -> None:
-        """What is left is not used: another writer may have taken later ones meanwhile."""
+        """Drops the rest of the block: another writer may have taken later numbers meanwhile."""
         self._next = self._end = 0
 
 
@@ -164,7 +164,7 @@ class Batch:
         return ids
 
     def _promoted(self, texts: list[bytes]) -> list[bytes]:
-        """Those of these terms that are not transient; these that are become permanent under the ids that they have."""
+        """The terms that are not transient; the others become permanent here, under the ids that they have."""
         generation, alive = self.generation, self._dictionary.transient
         if not (alive or self.transient):
             return texts
@@ -246,7 +246,7 @@ class Batch:
         self._operations.append(np.full(len(s), operation, np.uint8))
 
     def stream(self, move: StreamMove, columns: StreamColumns | None = None, absorbed: Mask | None = None) -> None:
-        """How far a stream went, what came in it, and which of its triples the store absorbs (None: none)."""
+        """Adds to a stream: its move, its elements, and which of their triples the store absorbs (None: none)."""
         if any(earlier.stream == move.stream for earlier in self.moves):
             raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes before")
         self.moves.append(move)
@@ -264,11 +264,11 @@ class Batch:
         self.catalog_changes.append(CatalogChange(kind, number, body))
 
     def operations(self) -> int:
-        """How many calls have said something of edges."""
+        """How many calls have inserted or deleted edges."""
         return len(self._operations)
 
     def edges(self, after: int) -> Iterator[Change]:
-        """What was said of edges after the first `after` calls, in order: of one row perhaps more than once."""
+        """The changes of edges after the first `after` calls, in order; a row may be among them more than once."""
         if len(self._quads) == after:
             return
         s, p, o, g = (concatenate(column) for column in zip(*self._quads[after:], strict=True))
@@ -278,28 +278,28 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing: a snapshot of it would be like the one before."""
+        """Whether it changes nothing: its snapshot would be like the one before."""
         return not (self._quads or self.moves or self.catalog_changes)
 
     # ---- what is committed
 
     def new_streams(self) -> list[int]:
-        """Those whose first slices of the generation these are."""
+        """The streams whose first slices in this generation are in this batch."""
         return [] if self.generation is None else sorted(self.slice_parts.keys() - self.generation.streams)
 
     def pack_transient(self) -> list[Value]:
-        """What the generation has from this snapshot on."""
+        """The rows of the generation's transient terms that this snapshot adds."""
         if self.generation is None:
             return []
         return pack_transient(self.generation.first, self.generation.begun_ms, self.new_streams(), self.transient)
 
     def pack(self, check: Callable[[], object] = lambda: None) -> Packed:
-        """As it will be stored. `check` is called again and again meanwhile, and may end it; who asks once more before
-        anything is added gets the same."""
-        told = (len(self._quads), len(self.new_texts))
-        if self._packed is None or self._packed[0] != told:
+        """The bytes as they will be stored; the same object again if nothing was added since the last call. `check` is
+        called again and again meanwhile, and may raise to end it."""
+        counts = (len(self._quads), len(self.new_texts))
+        if self._packed is None or self._packed[0] != counts:
             self._packed = None
-            self._packed = told, self._pack(check)
+            self._packed = counts, self._pack(check)
         return self._packed[1]
 
     def _pack(self, check: Callable[[], object]) -> Packed:

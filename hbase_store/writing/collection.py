@@ -1,9 +1,9 @@
-"""Collection: what no snapshot that is retained needs any more is deleted.
+"""Collection: deletes what no retained snapshot needs any more.
 
 The run list says what is retained: no snapshot below its floor, and of each stream no slice below its horizon. That is
 published before anything is deleted, and never goes back. Below the floor a snapshot's row, and the slab that was
-folded, stay while they hold elements that a stream retains. Blocks of runs that left the list stay for a while, for who
-is reading them. What writers of earlier epochs left and never counted is deleted once, by the next writer."""
+folded, stay while they hold elements that a stream retains. Blocks of runs that left the list stay for a while, as
+they may be in use. Rows of earlier writers that never counted are deleted once, by the next writer."""
 
 from __future__ import annotations
 
@@ -31,30 +31,31 @@ _BY_EPOCH = ("sn", "slab", "terms")
 def retained(
     runs: RunList, head: int, floor: int, horizons: Mapping[int, int], streams: Collection[int] | None = None
 ) -> RunList:
-    """The list with a floor and horizons no lower than these, and with the runs that somebody may still need.
+    """The list with a floor and horizons no lower than these, and with the runs that may still be read.
 
     `streams` are those that there are, if that is known: of others no horizon is kept."""
     floor = max(runs.floor, min(floor, head))
     higher = {stream: max(sn, runs.horizons.get(stream, 0)) for stream, sn in horizons.items()}
-    kept_horizons = {
+    new_horizons = {
         stream: sn for stream, sn in {**runs.horizons, **higher}.items() if streams is None or stream in streams
     }
     cover_ends = {floor, *(run.last for run in runs.runs if run.last >= floor)}
     needed = {run.number for sn in cover_ends for run in runs.cover(sn)}
     # A load above the floor is what its snapshot changed.
-    kept = tuple(run for run in runs.runs if run.number in needed or run.first == run.last > floor)
-    return msgspec.structs.replace(runs, runs=kept, floor=floor, horizons=kept_horizons)
+    runs_left = tuple(run for run in runs.runs if run.number in needed or run.first == run.last > floor)
+    return msgspec.structs.replace(runs, runs=runs_left, floor=floor, horizons=new_horizons)
 
 
 class Collector:
-    """Of the one writer, who tells it what left the list. `first_run`: no run that it writes has a lower number."""
+    """The collector of the one writer, which calls `leave` for runs that left the list. `first_run`: the lowest number
+    that a run of this writer can have."""
 
     def __init__(self, kv: KeyValue, first_run: int) -> None:
         self._kv, self._first_run = kv, first_run
         self._left: list[tuple[int, tuple[RunEntry, ...]]] = []
-        # Up to here the slabs, and before here the rows, were looked at; those that a stream holds are listed with it.
+        # Slabs up to here and rows before here were looked at; `_needed` lists those that a stream still needs.
         self._slabs_seen, self._rows_before = 0, 1
-        self._held: dict[int, array[int]] = {}
+        self._needed: dict[int, array[int]] = {}
         self._sliced: dict[int, int] = {}
         self._terms_left: list[tuple[int, int]] = []
 
@@ -62,7 +63,7 @@ class Collector:
         self._left.append((now_ms, tuple(runs)))
 
     def collect(self, runs: RunList, head: Head, streams: Collection[int], now_ms: int) -> None:
-        """`runs` is published, and `streams` are those that there are."""
+        """Deletes what `runs`, which is published, does not retain. `streams`: those that exist."""
         self._collect_slices(runs, head, streams)
         self._collect_log(runs, head, streams)
         self._collect_terms(runs, head, now_ms)
@@ -74,7 +75,7 @@ class Collector:
             self._kv.delete_range("runs", list_key(0), list_key(runs.number), head.last)
 
     def needed_from(self, head: Head) -> int:
-        """Of numbers below, no row of any epoch is there any more: nobody asks who wrote them."""
+        """The number below which no epoch has rows any more, so that the head can forget who wrote them."""
         needed = 0
         for granted in head.ranges[:-1]:
             if granted.last >= self._rows_before or any(map(partial(self._has_rows, granted.epoch), _BY_EPOCH)):
@@ -87,7 +88,7 @@ class Collector:
         return next(self._kv.scan(table, start, stop), None) is not None
 
     def _collect_slices(self, runs: RunList, head: Head, streams: Collection[int]) -> None:
-        """Of the streams that there are, whose slices lie one after another."""
+        """Deletes slices below the horizons of existing streams: the slices of a stream are one range of keys."""
         for stream in streams:
             horizon, done = runs.horizons.get(stream, 0), self._sliced.get(stream, 0)
             for granted in head.ranges:
@@ -99,7 +100,7 @@ class Collector:
         self._sliced = {stream: done for stream, done in self._sliced.items() if stream in streams}
 
     def _collect_terms(self, runs: RunList, head: Head, now_ms: int) -> None:
-        """Of generations that have left: who has read their ids may still ask for a while what they mean."""
+        """Deletes transient terms of generations that left a while ago: a reader of their ids may still decode them."""
         if not self._terms_left or self._terms_left[-1][1] < runs.terms_from:
             self._terms_left.append((now_ms, runs.terms_from))
         due = max((before for at, before in self._terms_left if at + GRACE_MS <= now_ms), default=0)
@@ -118,7 +119,7 @@ class Collector:
         slabs = min(runs.floor, cover[-1].last if cover else 0)
         whole = slabs - slabs % WHOLE_EVERY
         freed = _Freed(runs.horizons, frozenset(streams), whole)
-        for row in self._held_no_more(head, freed):
+        for row in self._released(head, freed):
             self._hold(freed.look_at(row), row)
         for row in self._rows(head, self._slabs_seen + 1, slabs):
             self._hold(freed.look_at(row), row)
@@ -130,23 +131,23 @@ class Collector:
 
     def _hold(self, stream: int | None, row: SnRow) -> None:
         if stream is not None:
-            self._held.setdefault(stream, array("q")).append(row.sn)
+            self._needed.setdefault(stream, array("q")).append(row.sn)
 
-    def _held_no_more(self, head: Head, freed: _Freed) -> list[SnRow]:
-        """The rows that were held for a stream which does not need them now; another one may."""
+    def _released(self, head: Head, freed: _Freed) -> list[SnRow]:
+        """Rows that were needed by one stream and are not any more; another stream may still need them."""
         passed: list[int] = []
-        for stream, sns in list(self._held.items()):
+        for stream, sns in list(self._needed.items()):
             horizon = freed.horizon(stream)
             passed += [sn for sn in sns if sn < horizon]
-            self._held[stream] = array("q", [sn for sn in sns if sn >= horizon])
-            if not self._held[stream]:
-                del self._held[stream]
+            self._needed[stream] = array("q", [sn for sn in sns if sn >= horizon])
+            if not self._needed[stream]:
+                del self._needed[stream]
         keys = [sn_key(head.epoch_of(sn), sn) for sn in passed]
         found = zip(keys, self._kv.get_many("sn", keys) if keys else (), strict=True)
         return [unpack_row(value, key) for key, value in found if value is not None]
 
     def _rows(self, head: Head, first: int, last: int) -> Iterator[SnRow]:
-        """Those of them that are still there."""
+        """The rows of these snapshots that still exist."""
         for granted in head.ranges:
             start, stop = max(first, granted.first), min(last, granted.last) + 1
             if start < stop:
@@ -192,7 +193,7 @@ class Collector:
                 self._delete_run(number)
 
     def _numbers(self, table: str) -> Iterator[int]:
-        """The numbers with which the keys of a table begin; one look for each."""
+        """The numbers with which the keys of a table begin, at the cost of one read for each."""
         number: int | None = 0
         while number is not None:
             first = next((key for key, _ in self._kv.scan(table, run_range(number)[0], None)), None)
@@ -210,11 +211,11 @@ class _Freed:
         self.keys: dict[str, list[Key]] = {"slab": [], "slice": [], "sn": []}
 
     def horizon(self, stream: int) -> int:
-        """Of a stream that was dropped, nothing is retained below the floor."""
+        """The horizon of a stream; for one that was dropped, at least the floor."""
         return self._horizons.get(stream, 0) if stream in self._streams else _NEVER
 
     def look_at(self, row: SnRow) -> int | None:
-        """Of a row at or below the floor; the stream that holds it, if one does."""
+        """Adds the keys of a row at or below the floor; returns the stream that still needs it, if there is one."""
         holding = [place for place in row.places if self.horizon(place.stream) <= row.sn]
         for place in row.places:
             if place.stream not in self._streams:

@@ -1,8 +1,8 @@
 """Folding: the changes of many slabs become one run, and small runs become larger ones.
 
 A fold reads what is in memory or in blocks, writes new blocks that nobody knows, and is then installed by one
-compare-and-set of the head: killed anywhere before, it leaves garbage and changes no answer. It gives way to whoever
-waits to publish. Runs are merged when the newest few together are not much smaller than the one before them, so
+compare-and-set of the head: killed anywhere before, it leaves garbage and changes no answer. It gives way to threads
+that wait to publish. Runs are merged when the newest few together are not much smaller than the one before them, so
 each row is rewritten a logarithmic number of times."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _YIELD_BYTES = 1 << 20
 
 
 class Gate:
-    """Who publishes goes first; who folds waits between its transactions while anybody wants to."""
+    """Lets publishing go first: a fold waits between its transactions while a thread wants to publish."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -67,7 +67,7 @@ class Gate:
 
 
 class Abandoned(StoreUnavailable):
-    """The store closes: what was written of this run is garbage."""
+    """The store is being closed: what was written of this run is garbage."""
 
     def __init__(self) -> None:
         super().__init__("the store is being closed; open it again")
@@ -83,7 +83,7 @@ class FoldWriter:
         self._vertices: dict[tuple[int, int], list[tuple[Ids, int]]] = {}
 
     def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
-        """The texts, which nobody looks for before the run counts."""
+        """Writes the pages of texts; no reader looks for them before the run counts."""
         self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
 
     def announce_pages(self, pages: PageRange) -> None:
@@ -92,7 +92,7 @@ class FoldWriter:
         self._kv.put_many([Put("runindex", pages_key(number), pack_range(pages), self._time)])
 
     def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
-        """Of the columns given; those of pseudo-predicate 0 follow from them."""
+        """Writes the run of these columns; the columns of pseudo-predicate 0 are derived from them."""
         self._kv.put_many(self._paced(self._puts(columns)))
         index = self._writer.index_puts()
         self._kv.put_many(index)
@@ -148,7 +148,7 @@ def folded_columns(layers: Layers, sn: Sn) -> Iterator[tuple[ColumnKey, View]]:
 
 
 def merged_columns(runs: Sequence[Run], keep: bool) -> Iterator[tuple[ColumnKey, View]]:
-    """The runs laid over one another, column by column; with `keep` there is something below."""
+    """The runs merged, column by column; `keep` the deletions if there is a run below them."""
     keys = sorted({key for run in runs for key in run.columns if not is_derived(key)})
     for key in keys:
         view = nothing(key.kind == NAMED_EDGES)
@@ -198,7 +198,7 @@ class Folder:
             except Abandoned:
                 return
             except StoreError as failure:
-                self.failure = failure  # whoever writes next is told; the next fold tries again
+                self.failure = failure  # the next write raises it; the next fold tries again
 
     def close(self) -> None:
         self._closing = True

@@ -1,8 +1,8 @@
 """The loops that take N-Triples and N-Quads apart: lines into terms, and terms into numbers, in one pass.
 
 Only what is written as we would write it is understood here: absolute IRIs without escapes, plain labels, literals with
-no other escapes than the canonical ones, language tags in lower case. Any other line is pointed at, for somebody who
-reads with care; so a term is known by its very bytes. Terms are numbered in order of first appearance by a hash table
+no other escapes than the canonical ones, language tags in lower case. Any other line is left to a careful parser; so a
+term is known by its very bytes. Terms are numbered in order of first appearance by a hash table
 whose arrays the caller owns and grows."""
 
 from __future__ import annotations

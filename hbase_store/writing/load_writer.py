@@ -76,7 +76,7 @@ class LoadWriter:
         return writer.write(chain(self._hash_rows(), edge_columns(columns, self._ids)), sn)
 
     def _hash_rows(self) -> Iterator[tuple[ColumnKey, View]]:
-        """Of the terms that are ours: those whose permanent ids somebody else gave have theirs there already."""
+        """The rows of the hash column for new terms; terms that had a permanent id before have their row already."""
         ids = self._ids[self._new]
         ours = ids == np.arange(self._chunk.first, self._chunk.first + len(ids), dtype=np.uint64)
         if self._promoted:

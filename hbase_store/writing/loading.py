@@ -43,7 +43,7 @@ class Terms:
         return int(self.counts[0])
 
     def make_room(self, terms: int, size: int) -> None:
-        """For so many more terms of so many bytes."""
+        """Makes room for so many more terms of so many bytes."""
         from hbase_store.writing.line_kernels import rehash
 
         count = len(self)
@@ -168,7 +168,7 @@ class Loading:
         self.terms.counts[1] += 1
 
     def add(self, texts: Sequence[bytes], columns: Sequence[Numbers32]) -> None:
-        """Statements parsed elsewhere: s, p, o and graph (-1 for none) point at canonical texts."""
+        """Adds parsed statements: s, p, o and graph (-1 for none) are numbers of canonical texts."""
         check_encodable([text for text in texts if not text.startswith(b"_:")])
         numbers = np.array([*map(self.terms.number, texts), -1], np.int32)
         rows = np.stack([numbers[column] for column in columns])

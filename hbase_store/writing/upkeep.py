@@ -102,7 +102,7 @@ class Upkeep:
                     pass
                 self._collect()
             except Fenced:
-                return  # another writer folds now, and whoever writes here is told so
+                return  # another writer folds now; the next write here raises it
 
     def _give_way(self) -> None:
         if self.folder is not None and self.folder.closing:
@@ -120,7 +120,7 @@ class Upkeep:
             return folded
 
     def _fold_slabs(self, paced: bool = True) -> bool:
-        """Unless it is `paced`, whoever wants to publish waits."""
+        """`paced`: publishing goes first; else it waits for the fold."""
         epoch = self._cell.epoch
         with self._host.taking_in:
             layers, sn = self._edges.newest, self._host.head()
@@ -159,7 +159,7 @@ class Upkeep:
     # ---- loading
 
     def load(self, loading: Loading, graph: bytes | None, publish: Callable[[RunEntry, RunList], Sn], turn: Turn) -> Sn:
-        """`publish` makes the snapshot of a run, with a list that it is still to be entered in."""
+        """Publishes a load. `publish` writes the snapshot; it is given the run list without the run of the load."""
         columns = loading.columns(graph)
         self._host.hold_lease()
         with self._one:
@@ -174,7 +174,7 @@ class Upkeep:
         return sn
 
     def _publish_load(self, load: LoadWriter, entry: RunEntry, publish: Callable[[RunEntry, RunList], Sn]) -> Sn | None:
-        """None if one of its terms was published meanwhile: then its run is to be written again."""
+        """The snapshot; None if one of the new terms was published meanwhile: then the run has to be written again."""
         with self.gate.first(), self._host.writing:
             self._host.settle()
             if not load.agrees_with(self._dictionary.recent_ids(), self._dictionary.transient):
@@ -185,7 +185,7 @@ class Upkeep:
     # ---- collecting
 
     def retain(self, floor: int, horizons: Mapping[int, int]) -> None:
-        """Publishes what is retained; never less than was let go before."""
+        """Publishes floor and horizons; none of them ever goes back."""
         self._host.hold_lease()
         epoch = self._cell.epoch
         with self._host.writing:
@@ -217,7 +217,7 @@ class Upkeep:
             self._collect()
 
     def _collect(self) -> None:
-        """Deletes what is not retained, as far as that is published."""
+        """Deletes what the published run list does not retain."""
         epoch = self._cell.epoch
         collector = self._collector_of(epoch)
         runs, head, streams = self._edges.list, self._cell.head, self._host.streams()
@@ -248,4 +248,4 @@ def _with_run(runs: RunList, entry: RunEntry) -> RunList:
 
 
 def _at_once() -> None:
-    """Gives way to nobody."""
+    """A gate that is always open."""

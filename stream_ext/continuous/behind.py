@@ -22,7 +22,7 @@ from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.runs import silent_parts, state_of
 from stream_ext.continuous.steps import AFTER_ALL, silent_part
 from stream_ext.continuous.turns import Turn
-from stream_ext.windows.part import Part, Told
+from stream_ext.windows.part import AnyPart, Part
 from stream_ext.windows.schedule import QueryState
 
 if TYPE_CHECKING:
@@ -92,18 +92,18 @@ class QueriesBehind:
     def stay(self, states: Mapping[int, QueryState]) -> None:
         """Queries that may share a run stay where they were when their states were last emitted."""
         shard, state = self._shard, next(iter(states.values()))
-        assert state.stands is not None, "a query that is behind has a position"
+        assert state.behind_at is not None, "a query that is behind has a position"
         own: dict[int, QueryState | None] = {}
         is_suspended = any(number in shard.suspended for number in states)
         for number, each in states.items():
-            begins = state.stands < shard.catalog.queries[number].since
+            begins = state.behind_at < shard.catalog.queries[number].since
             own[number] = None if begins and each.within is None else each
             if is_suspended:
                 shard.faults[number] = _IN_QUARANTINE
             elif state.unanswered:
-                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.stands + 1}"
+                why = f"ServiceFailed: an endpoint did not answer in snapshot {state.behind_at + 1}"
                 shard.faults[number] = f"{why}; {CAUGHT_UP_LATER}"
-        unit = UnitBehind(set(states), state.stands, own, state.unanswered or is_suspended)
+        unit = UnitBehind(set(states), state.behind_at, own, state.unanswered or is_suspended)
         self._units |= dict.fromkeys(states, unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
@@ -128,7 +128,7 @@ class QueriesBehind:
             shard.runs.end(number)
             shard.forget_fault(number)
             planned = shard.guarded((number,), partial(shard.read, definition, state, shard.catalog))
-            if planned is not None and planned.state.stands is not None:
+            if planned is not None and planned.state.behind_at is not None:
                 units.setdefault((planned.key or number, planned.place), {})[number] = planned.state
         for alike in units.values():
             self.stay(alike)
@@ -147,7 +147,7 @@ class QueriesBehind:
     def _is_suspended(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.suspended for number in unit.numbers)
 
-    def go_on(self) -> list[Told]:
+    def go_on(self) -> list[AnyPart]:
         """The next turn of one unit."""
         ready = [unit for unit in self.units if self._goes_on(unit)]
         begun = [unit for unit in ready if unit.own_shard is not None]
@@ -161,20 +161,20 @@ class QueriesBehind:
             self._units[number] = self._units.pop(number)
         return parts
 
-    def ask_again(self) -> list[Told]:
+    def ask_again(self) -> list[AnyPart]:
         """Steps the units that waited, and have no reason to wait any more."""
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         for unit in [unit for unit in self.units if unit.unanswered]:
             if not self._is_suspended(unit) and self._shard.backoff.why_not(*unit.later) is None:
                 parts += self._guarded(unit)
         return parts
 
-    def _guarded(self, unit: UnitBehind) -> Sequence[Told]:
+    def _guarded(self, unit: UnitBehind) -> Sequence[AnyPart]:
         return self._shard.guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
 
-    def _make_up(self, unit: UnitBehind) -> Sequence[Told]:
+    def _make_up(self, unit: UnitBehind) -> Sequence[AnyPart]:
         """Evaluates what the queries of a unit have missed, as far as their turn goes."""
-        shard, own_shard, parts = self._shard, unit.own_shard, list[Told]()
+        shard, own_shard, parts = self._shard, unit.own_shard, list[AnyPart]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
         try:
@@ -188,7 +188,7 @@ class QueriesBehind:
         shard.send_later(*own_shard.take_unsent())
         return [*parts, *self._end_turn(unit, own_shard)]
 
-    def _end_turn(self, unit: UnitBehind, own_shard: Shard) -> Sequence[Told]:
+    def _end_turn(self, unit: UnitBehind, own_shard: Shard) -> Sequence[AnyPart]:
         """Parts with the new positions; queries that have caught up return to the runs of the main shard."""
         shard = self._shard
         for number in unit.numbers - own_shard.runs.of.keys():  # they have ended
@@ -220,7 +220,7 @@ class QueriesBehind:
         begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
         own_shard = self._shard.of_these(unit.numbers, unit.sn if begin else -1)
         known = {
-            number: msgspec.structs.replace(state, stands=None, unanswered=False)
+            number: msgspec.structs.replace(state, behind_at=None, unanswered=False)
             for number, state in unit.states.items()
             if state is not None
         }
@@ -237,8 +237,8 @@ class QueriesBehind:
         else:
             shard.give_up(number)
 
-    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[Told]:
-        shard, parts = self._shard, list[Told]()
+    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[AnyPart]:
+        shard, parts = self._shard, list[AnyPart]()
         for number in sorted(unit.numbers):
             definition = shard.catalog.queries[number]
             run = None if unit.own_shard is None else unit.own_shard.runs.of.get(number)
@@ -249,15 +249,17 @@ class QueriesBehind:
 
     # ---- queries that come from another runner
 
-    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Told]:
+    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
         """Steps a query that was moved here, from the position where the other runner left it to `sn`.
 
         The query may have been behind at the other runner: its parts up to `sn` count if that runner has not emitted
         them. It may fall behind here, too."""
         shard, left, number = self._shard, definition.left, definition.number
         assert left is not None, "it was moved"
-        if left.state.stands is not None or number in shard.suspended:
-            state = left.state if left.state.stands is not None else left.state.behind(left.position, unanswered=True)
+        if left.state.behind_at is not None or number in shard.suspended:
+            state = (
+                left.state if left.state.behind_at is not None else left.state.behind(left.position, unanswered=True)
+            )
             self.stay({number: state})
             return [self._position_after_move(number, state)]
         try:
@@ -266,7 +268,7 @@ class QueriesBehind:
         except SnapshotGone:
             return shard.begin_from_here(definition, left.state)
         evaluated = [part for part in parts if isinstance(part, Part) and part.evaluated]
-        emitted = [msgspec.structs.replace(part, taken_over=True) for part in evaluated]
+        emitted = [msgspec.structs.replace(part, after_move=True) for part in evaluated]
         run = own_shard.runs.of.get(number)
         if number in own_shard.faults:
             self._take_fault(number, own_shard)
@@ -276,7 +278,7 @@ class QueriesBehind:
         elif run is not None:
             state = state_of(run, own_shard.sn)
             if own_shard.sn < sn or run.is_underway:
-                state = state if state.stands is not None else state.behind(own_shard.position)
+                state = state if state.behind_at is not None else state.behind(own_shard.position)
                 self._units[number] = UnitBehind({number}, own_shard.position, {number: state}, own_shard=own_shard)
             else:
                 shard.go_on_with(definition, state)
@@ -287,12 +289,12 @@ class QueriesBehind:
         """A part with the state of a query here, after the snapshot in which the query was moved."""
         shard = self._shard
         current = shard.since_it_runs(number, state)
-        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, current), taken_over=True)
+        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, current), after_move=True)
 
 
-def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[Told]:
+def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[AnyPart]:
     """Steps to `sn` as far as the turn goes; the rest is left to the next turn."""
-    parts: list[Told] = []
+    parts: list[AnyPart] = []
     while (
         (own_shard.sn < sn or own_shard.runs.underway)
         and not own_shard.faults

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Result, Steps, part_of
 from stream_ext.windows.grids import Run
-from stream_ext.windows.part import Ids, Part, SharedPart, Told, WindowBounds
+from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart, WindowBounds
 from stream_ext.windows.schedule import Due, LastEvaluation, QueryState, Schedule, Within, own_begins
 
 _NONE = np.empty(0, np.uint64)
@@ -197,10 +197,10 @@ class Members:
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    def parts(self, sn: int) -> list[Told]:
+    def parts(self, sn: int) -> list[AnyPart]:
         """The parts of all evaluations of this snapshot that are not emitted yet."""
         pending, self.pending = self.pending, []
-        found: list[Told] = []
+        found: list[AnyPart] = []
         if pending:
             places = range(len(self.members)) if len(self.members) == 1 else self._apart(pending)
             before = self.evaluated
@@ -217,7 +217,7 @@ class Members:
             self.k += sum(each.run.count() for each in pending)
         return found
 
-    def end(self, sn: int) -> list[Told]:
+    def end(self, sn: int) -> list[AnyPart]:
         """Ends the snapshot; returns the remaining parts."""
         found = self.parts(sn)
         if self.went_on_silently:
@@ -226,7 +226,7 @@ class Members:
         self.k = 0
         return found
 
-    def pause(self, sn: int, push: int) -> list[Told]:
+    def pause(self, sn: int, push: int) -> list[AnyPart]:
         """Stops in the middle of a snapshot, after an evaluation over windows that are not empty: all is emitted by
         then."""
         found = self.parts(sn)
@@ -242,7 +242,7 @@ class Members:
             return []
         return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
 
-    def silent(self, sn: int, k: int, state: QueryState) -> Told:
+    def silent(self, sn: int, k: int, state: QueryState) -> AnyPart:
         """A part without a result, which stores the progress of the queries."""
         time = self.schedule.after or 0
         if len(self.members) == 1:
@@ -326,7 +326,7 @@ class Together:
 _Emitted = tuple[Evaluation, Result]
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], emitted: Sequence[_Emitted]) -> Sequence[Told]:
+def _stepped(steps: Steps[Part] | Steps[SharedPart], emitted: Sequence[_Emitted]) -> Sequence[AnyPart]:
     for each, result in emitted:
         if each.is_run:
             steps.add_run(each.run, each.push, result)

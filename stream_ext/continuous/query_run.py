@@ -26,7 +26,7 @@ from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.plan.result_columns import columns_of
-from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.rows.zset import Columns, Weights, repeated
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
@@ -118,7 +118,7 @@ class QueryRun:
         timing: Timing,
         labels: Sequence[str],
         store: Store,
-        backoff: Elsewhere,
+        backoff: Backoff,
         budget: Budget,
     ) -> None:
         self.number = number
@@ -139,7 +139,7 @@ class QueryRun:
         self._at_closes: TriggeredNetwork | None = None
         self._at_arrivals: TriggeredNetwork | None = None
         self._composed: Composed | None = None
-        self._received: Heard | None = None
+        self._service_answers: ServiceAnswers | None = None
         self._last: TriggeredNetwork | None = None  # that of the last evaluation
         self.evaluated: LastEvaluation | None = None
         self._gap = False
@@ -233,7 +233,7 @@ class QueryRun:
         self._at_arrivals = TriggeredNetwork(make, schedule.for_arrivals) if schedule.timing.arrivals else None
         network, r2s = self._triggered_networks[0].network, self._query.r2s or R2S.RSTREAM
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
-        self._received = None if single else Heard(by_several=True)
+        self._service_answers = None if single else ServiceAnswers(by_several=True)
         self._last = None
 
     def _triggered_network(self, arrived: bool) -> TriggeredNetwork:
@@ -267,7 +267,9 @@ class QueryRun:
 
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """Whether a query of the same template will be evaluated at the same times as this one, and not before it."""
-        return self.timing == timing and state.comes_after(None if self.evaluated is None else self.evaluated.time)
+        return self.timing == timing and state.is_unevaluated_at(
+            None if self.evaluated is None else self.evaluated.time
+        )
 
     def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """In the snapshot of the registration: windows of the past are replayed."""
@@ -315,7 +317,7 @@ class QueryRun:
         if self._went_on_silently or self._timing.ends_at is not None:
             self._went_on_silently = False
             parts.append(self._silent_part(sn, steps.count))
-        if self._vocabulary.made > self._created_max and self._timing.ends_at is None:
+        if self._vocabulary.created > self._created_max and self._timing.ends_at is None:
             self._begin_anew(sn)
         return parts
 
@@ -339,14 +341,14 @@ class QueryRun:
             parts.append(silent_part(self.number, sn, (state.within or _NOTHING).k, state))
         if (
             state is not None
-            and self._vocabulary.made > self._created_max
+            and self._vocabulary.created > self._created_max
             and self._steps.emitted_up_to == self._steps.count
         ):
             # As `_begin_anew`, in the middle of a snapshot.
             with as_it_is_without_an_answer(self):
                 self._vocabulary = vocabulary_of(self._store)
                 self.resume(state, sn if self._timing.ends_at is not None else sn - 1)
-                self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.made)
+                self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.created)
                 self._going = self._evaluations(sn, self._arrivals, self._steps, state.within)
         return parts
 
@@ -370,7 +372,7 @@ class QueryRun:
         with as_it_is_without_an_answer(self):
             self._vocabulary = vocabulary_of(self._store)
             self.resume(state, sn)
-            self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.made)
+            self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.created)
 
     def _take(self, sn: int, arrival: Arrival, steps: Steps[Part], within: Within | None) -> Iterator[None]:
         was_settled = self.timing.is_settled
@@ -454,11 +456,11 @@ class QueryRun:
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
         seed = seed_of(self.number, sn, k)
         retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self._triggered_networks)
-        self._control.begin(retained_bytes + self._vocabulary.made_bytes)
+        self._control.begin(retained_bytes + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,
-            received=self._received,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            service_answers=self._service_answers,
         )  # fmt: skip
 
     def _empty_run(self, sn: int, due: Due) -> Run | None:

@@ -17,8 +17,8 @@ from stream_ext.continuous.store_run import StoreRun
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.templates import Parametrised, QueryTemplate
-from stream_ext.remote.backoff import Elsewhere
-from stream_ext.windows.part import Told
+from stream_ext.remote.backoff import Backoff
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import QueryState, Timing
 
 Run = QueryRun | StoreRun | TemplateRun
@@ -46,7 +46,7 @@ class PlannedQuery:
         """Equal for queries with the same evaluation times from now on, and the same last evaluation."""
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time)
-        return self.timing, at, state.after, state.last, state.stands, state.within and state.within.push
+        return self.timing, at, state.after, state.last, state.behind_at, state.within and state.within.push
 
     @property
     def joining(self) -> Joining:
@@ -55,7 +55,7 @@ class PlannedQuery:
 
 
 class Runs:
-    def __init__(self, store: Store, backoff: Elsewhere, budget: Budget) -> None:
+    def __init__(self, store: Store, backoff: Backoff, budget: Budget) -> None:
         """`budget`: that of each network."""
         self._store, self._backoff, self._budget = store, backoff, budget
         self.of: dict[int, Run] = {}  # by query
@@ -187,7 +187,7 @@ def state_of(run: Run, sn: int) -> QueryState:
     return run.stand(sn)
 
 
-def silent_parts(run: Run, sn: int, behind_at: int | None) -> Sequence[Told]:
+def silent_parts(run: Run, sn: int, behind_at: int | None) -> Sequence[AnyPart]:
     """Parts that store the progress of a run's queries. `behind_at`: the queries are behind the others, at that
     snapshot."""
     if isinstance(run, TemplateRun):

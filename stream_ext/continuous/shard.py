@@ -30,10 +30,10 @@ from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.language.algebra.algebra import Form
 from stream_ext.network.operators.remote.service import Unanswered
-from stream_ext.remote.allowed_urls import NOTHING, Outside
-from stream_ext.remote.backoff import Elsewhere
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, arrivals
-from stream_ext.windows.part import Told
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 
 #: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
@@ -74,8 +74,8 @@ class Shard:
         self,
         store: Store,
         takes: Takes = takes_all,
-        allowed_urls: Outside = NOTHING,
-        backoff: Elsewhere | None = None,
+        allowed_urls: AllowedUrls = NOTHING,
+        backoff: Backoff | None = None,
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
@@ -85,7 +85,7 @@ class Shard:
         under way, and the shard is not stepped again."""
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
-        self.backoff = backoff or Elsewhere(allowed_urls, lambda sn: store.row(sn).published_ms)
+        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
@@ -100,36 +100,36 @@ class Shard:
         self.resumes: dict[int, QueryState] = {}  # of queries in the middle of the snapshot in which they begin
         self.in_step = False  # runs that are underway are in the next snapshot; else in the one in which they began
         self._turn: Turn | None = None  # the turn of all runs together; None: each run has its own
-        self._unsent: list[Told] = []  # parts that are returned with the next ones
+        self._unsent: list[AnyPart] = []  # parts that are returned with the next ones
         self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         """Without results: every query of the catalog at `sn`, from its state."""
         self.sn, self.faults = sn, {}
         self._forget_all()
-        self.backoff.comes_to(sn)
+        self.backoff.advance_to(sn)
         catalog = self.catalog = Catalog.read(self.store, sn)
         together: dict[tuple[object, ...], list[PlannedQuery]] = {}
         for definition in filter(self.takes, catalog.queries.values()):
             number = definition.number
             planned = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
-            if planned is not None and number in self.suspended and planned.state.stands is None:
+            if planned is not None and number in self.suspended and planned.state.behind_at is None:
                 self.those_behind.set_aside(number, sn, planned.state)
             elif planned is not None:
                 key: tuple[object, ...] = (planned.number,) if planned.key is None else (planned.key, planned.place)
                 together.setdefault(key, []).append(planned)
-        for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.stands is not None]:
+        for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.behind_at is not None]:
             self.those_behind.stay({planned.number: planned.state for planned in alike})
             del together[key]
         # Queries that were never evaluated may join runs of queries that were.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
 
-    def step(self, sn: int) -> list[Told]:
+    def step(self, sn: int) -> list[AnyPart]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
-        self.backoff.comes_to(sn)
+        self.backoff.advance_to(sn)
         parts, self._unsent = self._unsent, []
         parts += self.those_behind.ask_again()
         self.stepping(sn, ())
@@ -159,7 +159,7 @@ class Shard:
         """Whether `go_on` has something to do."""
         return self.those_behind.has_more
 
-    def go_on(self) -> list[Told]:
+    def go_on(self) -> list[AnyPart]:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
         parts = self.those_behind.go_on()
@@ -184,11 +184,11 @@ class Shard:
     def close(self) -> None:
         self.store.close()
 
-    def _follow_catalog(self, sn: int) -> list[Told]:
+    def _follow_catalog(self, sn: int) -> list[AnyPart]:
         """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
         before, catalog = self.catalog, self.catalog.followed(self.store, sn)
         self.catalog = catalog
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
@@ -204,7 +204,7 @@ class Shard:
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Told]:
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
         """A query moves to another shard after this snapshot, or from another shard to this one."""
         leaves, enters = self.takes(was), self.takes(definition)
         if leaves and not enters:
@@ -232,7 +232,7 @@ class Shard:
         if planned is not None:
             self._start([planned])
 
-    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Told]:
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[AnyPart]:
         if definition.number in self.suspended and definition.is_evaluated:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
@@ -242,7 +242,7 @@ class Shard:
         self._start([planned])
         return self._started(planned.number, sn - 1)
 
-    def _started(self, number: int, behind_at: int) -> Sequence[Told]:
+    def _started(self, number: int, behind_at: int) -> Sequence[AnyPart]:
         """The first parts of a query. `behind_at`: its position if a remote endpoint does not answer."""
         run = self.runs.of.get(number)
         if run is None:
@@ -306,11 +306,11 @@ class Shard:
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
 
-    def send_later(self, *parts: Told) -> None:
+    def send_later(self, *parts: AnyPart) -> None:
         """Adds these to the next parts."""
         self._unsent += parts
 
-    def take_unsent(self) -> list[Told]:
+    def take_unsent(self) -> list[AnyPart]:
         unsent, self._unsent = self._unsent, []
         return unsent
 
@@ -321,17 +321,17 @@ class Shard:
         """The last snapshot that all queries of this shard have completed."""
         return self.sn - (bool(self.runs.underway) and not self.in_step)
 
-    def advance(self, turn: Turn) -> list[Told]:
+    def advance(self, turn: Turn) -> list[AnyPart]:
         """Continues the snapshot that the queries are underway in, else steps the next one, as far as the turn goes."""
         self._turn = turn
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
                 parts += self._stepped_run(run, self.sn + in_step, [])
         else:
             turn.spend()
-            self.backoff.comes_to(self.sn + 1)
+            self.backoff.advance_to(self.sn + 1)
             pushes, in_step = self._pushes(self.sn + 1), True
             for run in list(self.runs.all):
                 parts += self._stepped_run(run, self.sn + 1, pushes)
@@ -355,7 +355,7 @@ class Shard:
         shard.stepping = self.stepping
         return shard
 
-    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Told]:
+    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
         """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
         timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
         begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
@@ -368,7 +368,7 @@ class Shard:
 
     # ---- faults of queries that share a network
 
-    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Told]:
+    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[AnyPart]:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
         has_services = not isinstance(run, TemplateRun) and run.has_services
         stood = state_of(run, self.sn) if has_services else None
@@ -396,7 +396,7 @@ class Shard:
                 alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
 
-    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Told]:
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[AnyPart]:
         """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
         `sn`."""
         assert not isinstance(run, TemplateRun), "a query with SERVICE shares no network"
@@ -404,10 +404,10 @@ class Shard:
         if state is None or (stood is None and state.within is None):
             state = stood
         self.runs.drop(run.numbers)
-        self._report(run.number, error, sn if state is None or state.stands is None else state.stands, state)
+        self._report(run.number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
         return parts
 
-    def _broken(self, run: Run, error: Exception) -> Sequence[Told]:
+    def _broken(self, run: Run, error: Exception) -> Sequence[AnyPart]:
         """The parts before the fault."""
         parts = [] if isinstance(run, TemplateRun) else run.parts_before_fault()
         numbers = run.numbers
@@ -417,10 +417,13 @@ class Shard:
         return parts
 
     def _without_faulty(
-        self, alike: Sequence[PlannedQuery], error: Exception, go_on: Callable[[Sequence[PlannedQuery]], Sequence[Told]]
-    ) -> list[Told]:
+        self,
+        alike: Sequence[PlannedQuery],
+        error: Exception,
+        go_on: Callable[[Sequence[PlannedQuery]], Sequence[AnyPart]],
+    ) -> list[AnyPart]:
         """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
-        parts: list[Told] = []
+        parts: list[AnyPart] = []
         waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
@@ -483,7 +486,7 @@ def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
 
 
 def open_shard(
-    store_url: str, base: str, allowed_urls: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""

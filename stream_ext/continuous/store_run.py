@@ -22,7 +22,7 @@ from stream_ext.language.algebra.walk import has_services
 from stream_ext.network.network import registered_network
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, seed_of
-from stream_ext.remote.backoff import Elsewhere
+from stream_ext.remote.backoff import Backoff
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
@@ -35,7 +35,7 @@ Whole = tuple[Columns, Weights]
 class StoreRun:
     """Steps one query from snapshot to snapshot; the same changes give the same parts, in whatever process."""
 
-    def __init__(self, number: int, query: Query, store: Store, backoff: Elsewhere, budget: Budget) -> None:
+    def __init__(self, number: int, query: Query, store: Store, backoff: Backoff, budget: Budget) -> None:
         self._control, self._state_bytes = budget.control(), budget.bytes
         self.number = number
         self._query = query
@@ -54,7 +54,7 @@ class StoreRun:
 
     def resume(self, state: QueryState, sn: int) -> None:
         """Silently: the answer at `sn` is that of the last evaluation, or it would have been evaluated since."""
-        self._state = msgspec.structs.replace(state, stands=None, unanswered=False)
+        self._state = msgspec.structs.replace(state, behind_at=None, unanswered=False)
         self._vocabulary = Vocabulary(self._store.permanent_ids, self._store.terms)
         at = self._store.at(sn)
         self._orders = Orders(state.ranked)
@@ -105,7 +105,7 @@ class StoreRun:
         emitted = self._step(sn)
         if not answer.is_unchanged_since(before):
             parts = [self._part(sn, result_of(self._query, emitted, self._control))]
-            if self.has_services and self._vocabulary.made > self._created_max:
+            if self.has_services and self._vocabulary.created > self._created_max:
                 self._begin_anew(sn)
             return parts
         answer.compare_with(evaluated)
@@ -119,7 +119,7 @@ class StoreRun:
         forgotten."""
         with as_it_is_without_an_answer(self):
             self.resume(self._state, sn)
-            self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.made)
+            self._created_max = max(TERMS_CREATED_MAX, 2 * self._vocabulary.created)
 
     def _step(self, sn: int) -> Whole:
         low = self._stepped_sn
@@ -140,10 +140,10 @@ class StoreRun:
         """The moment of a snapshot; NOW() and chance may be those of an earlier evaluation."""
         time = self._time(sn) if evaluated is None else evaluated.time
         seed = seed_of(self.number, sn if evaluated is None else evaluated.sn, 0)
-        self._control.begin(self._network.retained_bytes(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(self._network.retained_bytes(self._state_bytes) + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, allowed_urls=self._backoff.outside, backoff=self._backoff,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

@@ -40,7 +40,7 @@ from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.grids import Run
-from stream_ext.windows.part import Ids, Told, WindowBounds
+from stream_ext.windows.part import AnyPart, Ids, WindowBounds
 from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
 
 
@@ -92,7 +92,7 @@ class TemplateRun:
 
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """As `QueryRun.accepts`."""
-        return self.timing == timing and state.comes_after(self._time)
+        return self.timing == timing and state.is_unevaluated_at(self._time)
 
     def build(self, joining: Sequence[Joining], sn: int) -> None:
         """Without results, as `QueryRun.resume`. Queries that were evaluated were evaluated at the same times."""
@@ -167,10 +167,10 @@ class TemplateRun:
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
-    def start(self, sn: int, turn: Turn) -> list[Told]:
+    def start(self, sn: int, turn: Turn) -> list[AnyPart]:
         return []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> list[Told]:
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> list[AnyPart]:
         """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
         self._sn = sn
         self._going = self._evaluations(sn, arrivals)
@@ -181,7 +181,7 @@ class TemplateRun:
         """As `QueryRun.is_underway`."""
         return self._going is not None
 
-    def go_on(self, turn: Turn) -> list[Told]:
+    def go_on(self, turn: Turn) -> list[AnyPart]:
         assert self._going is not None, "it is underway"
         sn, push = self._sn, self._push
         underway = None if push is None else (sn, Within(push, 0))
@@ -196,7 +196,7 @@ class TemplateRun:
         self._going = self._push = None
         parts = [part for cohort in self._cohorts for part in cohort.end(sn)]
         self._gather()
-        if self._vocabulary.made > TERMS_CREATED_MAX:
+        if self._vocabulary.created > TERMS_CREATED_MAX:
             self._begin_anew(sn)
         return parts
 
@@ -208,7 +208,7 @@ class TemplateRun:
     def state_of(self, number: int) -> QueryState:
         return self._cohort_of[number].state_of(number, self._sn)
 
-    def silent_parts(self, sn: int, behind_at: int | None) -> list[Told]:
+    def silent_parts(self, sn: int, behind_at: int | None) -> list[AnyPart]:
         """Parts that store the progress of the queries; `behind_at`: they are behind the others, at that snapshot."""
         states = [(cohort, cohort.state(sn)) for cohort in self._cohorts]
         return [
@@ -322,7 +322,7 @@ class TemplateRun:
         triggered = self._triggered
         assert triggered is not None
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        self._control.begin(triggered.network.retained_bytes(self._state_bytes) + self._vocabulary.made_bytes)
+        self._control.begin(triggered.network.retained_bytes(self._state_bytes) + self._vocabulary.created_bytes)
         moment = Moment(
             time, self._store.at(sn), changes, now_ms=time, control=self._control, vocabulary=self._vocabulary
         )

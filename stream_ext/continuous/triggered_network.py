@@ -19,7 +19,7 @@ from stream_ext.network.operators.answers.slice import net_change
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.rows.zset import Columns, Weights, ZSet, empty, in_order
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.occupancy import Presence, next_entry
+from stream_ext.windows.occupancy import Occupancy, next_entry
 from stream_ext.windows.schedule import ScheduledWindow
 
 #: A network over these windows, by their names.
@@ -47,7 +47,7 @@ class TriggeredNetwork:
         self.network = make({window.name: window for window in windows})
         self.store_sn: int | None = None  # of the last evaluation
         self.was_empty = False  # the windows, at the last evaluation
-        self._presence = [Presence(window) for window in windows]
+        self._presence = [Occupancy(window) for window in windows]
 
     def arrive(self, arrival: Arrival) -> None:
         self.network.arrive(arrival)
@@ -61,7 +61,7 @@ class TriggeredNetwork:
 
     def has_content(self, time: int) -> bool:
         """Call it when moved to `time`, or when nothing can have come in since."""
-        return any(presence.holds_at(time) for presence in self._presence)
+        return any(presence.is_occupied(time) for presence in self._presence)
 
     def next_entry(self) -> int:
         return next_entry(self._presence)

@@ -63,7 +63,7 @@ def body_of(
     decode: Callable[[Ids], list[bytes]],
     graph: bool = False,
 ) -> EmissionBody:
-    terms, columns = _texts(part.columns, decoder(part.made, decode))
+    terms, columns = _texts(part.columns, decoder(part.created, decode))
     return EmissionBody(
         query,
         number,
@@ -103,7 +103,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]]) -> SharedBody:
-        terms, columns = _texts(part.columns, decoder(part.made, decode))
+        terms, columns = _texts(part.columns, decoder(part.created, decode))
         whose = part.queries[part.whose].astype(_NUMBERS)
         return cls(
             part.time, part.windows, part.sn, terms, whose.tobytes(), [column.tobytes() for column in columns],

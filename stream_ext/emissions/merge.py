@@ -49,7 +49,7 @@ from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.windows.part import Ids, Part, SharedPart, Told
+from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
 from stream_ext.windows.schedule import NOWHERE, QueryState
 
 Result = TypeVar("Result")
@@ -110,8 +110,8 @@ class Merge:
         self._owner: Runner = "inline"
         self._attempt = 0
         self._attempts = 0
-        self._pending: dict[int, list[list[Told]]] = {}
-        self._inline_pending: dict[int, list[list[Told]]] | None = None
+        self._pending: dict[int, list[list[AnyPart]]] = {}
+        self._inline_pending: dict[int, list[list[AnyPart]]] | None = None
         self.homes = Homes()
 
     # ---- any thread may read -----------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Merge:
                 query, state = definitions.get(number), self._progress.state(number)
                 if query is None or state is None or not query.is_evaluated or query.current_state(state) is not state:
                     continue
-                if state.stands is None:
+                if state.behind_at is None:
                     state = state.behind(self._position)
                     self._progress.by_itself(number, state, 0)
                 if state.is_catching_up:
@@ -209,7 +209,7 @@ class Merge:
             if self._position < sn:
                 return False
             behind = self._catching_up().values() if for_all else ()
-            return not any(state.stands is not None and state.stands < sn for state in behind)
+            return not any(state.behind_at is not None and state.behind_at < sn for state in behind)
 
         with self._changed:
             self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
@@ -241,7 +241,7 @@ class Merge:
                 self._inline_pending = {}
             return self._attempts, self._position, self._states_now()
 
-    def take(self, runner: str, sn: int, parts: list[Told]) -> None:
+    def take(self, runner: str, sn: int, parts: list[AnyPart]) -> None:
         """Takes all parts of `sn`. They are merged now, or when it is their turn, or never (`position` shows it)."""
         with self._idle():
             self._raise_fault()
@@ -255,7 +255,7 @@ class Merge:
                 emitted = self._merge(self._following(self._position)) if self._owner == "spark" else []
         self._announce(emitted)
 
-    def take_piece(self, runner: str, parts: list[Told]) -> None:
+    def take_piece(self, runner: str, parts: list[AnyPart]) -> None:
         """Takes parts of queries that are behind. They come after all that this runner has sent; they count as in
         `take`."""
         with self._idle():
@@ -403,12 +403,12 @@ class Merge:
                 return False
         for number, behind_at in behind.items():
             state = self._progress.state(number)
-            if state is not None and goes(number, state) and state.stands is None and behind_at < self._position:
+            if state is not None and goes(number, state) and state.behind_at is None and behind_at < self._position:
                 self._progress.by_itself(number, state.behind(self._position), 0)
         return True
 
     @property
-    def _inline_sent(self) -> dict[int, list[list[Told]]]:
+    def _inline_sent(self) -> dict[int, list[list[AnyPart]]]:
         assert self._inline_pending is not None
         return self._inline_pending
 
@@ -416,11 +416,11 @@ class Merge:
         if self._fault is not None:
             raise self._fault
 
-    def _following(self, sn: int) -> list[tuple[int, list[Told]]]:
+    def _following(self, sn: int) -> list[tuple[int, list[AnyPart]]]:
         """The pending parts of the snapshots right after `sn`, up to the first that is incomplete."""
         found = []
         while (sn := sn + 1) in self._pending:
-            inline: list[list[Told]] = [[]]
+            inline: list[list[AnyPart]] = [[]]
             if self.homes.are_two(sn):
                 if self._inline_pending is None or sn not in self._inline_pending:
                     break
@@ -429,14 +429,14 @@ class Merge:
             found += [(sn, [*parts, *inline[0]]), *((sn, piece) for piece in (*pieces, *inline[1:]))]
         return found
 
-    def _merge(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
+    def _merge(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
         """Merges these snapshots; returns the emissions."""
         if not steps:
             return []
         with self._being_busy():
             return self._merge_now(steps)
 
-    def _merge_now(self, steps: Sequence[tuple[int, list[Told]]]) -> list[EmissionRow]:
+    def _merge_now(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
             rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
@@ -455,7 +455,7 @@ class Merge:
         self.homes.forget(position)
         return rows
 
-    def _merge_piece(self, parts: list[Told]) -> list[EmissionRow]:
+    def _merge_piece(self, parts: list[AnyPart]) -> list[EmissionRow]:
         """Merges parts of queries that are behind, at the same position."""
         try:
             rows = list(self._merged(self._position, parts, self._queries()))
@@ -469,9 +469,11 @@ class Merge:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
 
-    def _merged(self, sn: int, sent: Sequence[Told], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
+    def _merged(
+        self, sn: int, sent: Sequence[AnyPart], queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; those of earlier snapshots, which were missed, come first."""
-        parts = [part for part in sent if isinstance(part, SharedPart) or not (part.taken_over or part.given_up)]
+        parts = [part for part in sent if isinstance(part, SharedPart) or not (part.after_move or part.given_up)]
         stale = {id(part) for part in parts if isinstance(part, Part) and self._is_stale(part)}
         for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):
             if isinstance(part, SharedPart):
@@ -483,7 +485,7 @@ class Merge:
                 else:
                     yield from self._emissions_of(part, query)
         yield from self._emissions_after_move(
-            sn, [part for part in sent if isinstance(part, Part) and part.taken_over], queries
+            sn, [part for part in sent if isinstance(part, Part) and part.after_move], queries
         )
         for part in sent:
             if isinstance(part, Part) and part.given_up and part.query in queries:
@@ -498,18 +500,18 @@ class Merge:
     def _is_stale(self, part: Part) -> bool:
         """Whether the state of this part is older than the known state, of a query that is behind."""
         state, new = self._progress.state(part.query), part.state
-        if part.evaluated or state is None or new.stands == NOWHERE:
+        if part.evaluated or state is None or new.behind_at == NOWHERE:
             return False
-        return (state.stands is not None or new.stands is not None) and state.progress > new.progress
+        return (state.behind_at is not None or new.behind_at is not None) and state.progress > new.progress
 
     def _update_waiting(self, part: Part) -> None:
         """The runner repeats older evaluations than are merged; only whether it waits for an answer is taken from the
         part."""
         state = self._progress.state(part.query)
-        if state is None or state.stands is None or part.state.stands is None:
+        if state is None or state.behind_at is None or part.state.behind_at is None:
             return
         if state.unanswered != part.state.unanswered:
-            changed = state.behind(state.stands, state.within, part.state.unanswered)
+            changed = state.behind(state.behind_at, state.within, part.state.unanswered)
             self._progress.by_itself(part.query, changed, 0)
 
     def _emissions_after_move(
@@ -523,23 +525,23 @@ class Merge:
         for part in sorted(parts, key=lambda part: (part.sn, part.k)):
             if (known := left.get(part.query)) is None:
                 continue
-            if known.stands is None:  # all of its parts are merged
-                if part.state.stands is not None and not part.evaluated:
+            if known.behind_at is None:  # all of its parts are merged
+                if part.state.behind_at is not None and not part.evaluated:
                     changed = known.behind(sn, None, part.state.unanswered)
                     self._progress.by_itself(part.query, changed, 0)
             elif part.evaluated:
                 if not self._is_emitted(part):
                     yield from self._emissions_of(part, queries[part.query])
-            elif part.state.stands is None or part.state.progress >= known.progress:
+            elif part.state.behind_at is None or part.state.progress >= known.progress:
                 self._progress.by_itself(part.query, part.state, 0)
             else:
-                changed = known.behind(known.stands, known.within, part.state.unanswered)
+                changed = known.behind(known.behind_at, known.within, part.state.unanswered)
                 self._progress.by_itself(part.query, changed, 0)
 
     def _give_up(self, part: Part) -> None:
         state = self._current_state(self._queries()[part.query])
-        if state.stands is not None:
-            changed = msgspec.structs.replace(state, stands=None, within=None, unanswered=False)
+        if state.behind_at is not None:
+            changed = msgspec.structs.replace(state, behind_at=None, within=None, unanswered=False)
             self._progress.by_itself(part.query, changed, 0)
 
     def _current_state(self, query: QueryDefinition) -> QueryState:

@@ -179,9 +179,9 @@ class Progress:
     def waiting(self) -> Iterator[tuple[int, int]]:
         """The queries that wait for a remote endpoint, and the snapshot up to which each was stepped."""
         return (
-            (query, state.stands)
+            (query, state.behind_at)
             for query, state in self._states.items()
-            if state.stands is not None and state.unanswered
+            if state.behind_at is not None and state.unanswered
         )
 
     def catching_up(self) -> dict[int, QueryState]:

@@ -307,7 +307,7 @@ def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
     """Charges the bytes of changes; the arrays that they share are found only if the sum is large."""
     most = 0
     for each in changes:
-        most += each.count * (len(each.held) + _WITH_EACH)
+        most += each.count * (len(each.stored) + _WITH_EACH)
     most *= _CELL
     control.alive(most if most < control.left // _LOOKS else _bytes_of(changes))
 
@@ -316,7 +316,7 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
     """The bytes of their arrays, each counted once: changes share columns."""
     sizes: dict[int, int] = {}
     for change in changes:
-        for column in change.held:
+        for column in change.stored:
             for array in column.arrays() if isinstance(column, Deferred) else (column,):
                 sizes[id(array)] = array.nbytes
         for extra in (change.weights, change.untils):

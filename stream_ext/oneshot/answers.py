@@ -25,7 +25,7 @@ from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, e
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.plan.stream_variables import over_streams
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -124,7 +124,7 @@ def answer_at_last_evaluation(
     catalog: Catalog,
     definition: QueryDefinition,
     state: QueryState,
-    allowed_urls: Outside,
+    allowed_urls: AllowedUrls,
     control: Control = Control.FREE,
 ) -> Answer:
     """The whole answer of the last evaluation in `state`, evaluated again.

@@ -28,7 +28,7 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.known_values import KnownValues
 from stream_ext.values.vocabulary import Vocabulary, stored_blank
@@ -103,7 +103,7 @@ class Asking:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    allowed_urls: Outside = NOTHING  # the URLs that LOAD and SERVICE may request
+    allowed_urls: AllowedUrls = NOTHING  # the URLs that LOAD and SERVICE may request
     plans: Plans | None = None
     known: KnownValues | None = None
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others

@@ -38,7 +38,7 @@ from stream_ext.language.algebra.algebra import (
     Values,
 )
 from stream_ext.language.algebra.formulas import Expression
-from stream_ext.language.algebra.policy import FirstClose, Policy, Said, WindowPolicy, policy_of
+from stream_ext.language.algebra.policy import FirstClose, Policy, Setting, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.printing import terms
 from stream_ext.language.printing.balance import chain
@@ -178,14 +178,14 @@ def _policy(policy: Policy) -> list[str]:
     lines = [f"dialect    {policy.dialect.value}"]
     if policy.dialect is not Dialect.NONE:
         lines.append(f"evaluated  {evaluated} ({policy.evaluated.origin.value})")
-        lines.append(f"emitted    {_shown_value(policy.r2s)}")
-        lines.append(f"empty      {_shown_value(policy.empty)}")
-    lines.append(f"scope      {_shown_value(policy.scope)}")
+        lines.append(f"emitted    {_setting(policy.r2s)}")
+        lines.append(f"empty      {_setting(policy.empty)}")
+    lines.append(f"scope      {_setting(policy.scope)}")
     return lines
 
 
-def _shown_value(value: Said[object], shown: str | None = None) -> str:
-    return f"{value.value if shown is None else shown} ({value.origin.value})"
+def _setting(setting: Setting[object], shown: str | None = None) -> str:
+    return f"{setting.value if shown is None else shown} ({setting.origin.value})"
 
 
 def _window(policy: WindowPolicy) -> list[str]:
@@ -195,10 +195,10 @@ def _window(policy: WindowPolicy) -> list[str]:
     t0 = policy.t0.value
     facts = {
         "extent": extent(policy.window),
-        "step": _shown_value(policy.step_ms, step),
-        "bounds": _shown_value(policy.bounds),
-        "T0": _shown_value(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0)),
-        "lateness": _shown_value(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),
-        "report": _shown_value(policy.reports, ", ".join(reports) or "nothing of its own"),
+        "step": _setting(policy.step_ms, step),
+        "bounds": _setting(policy.bounds),
+        "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0)),
+        "lateness": _setting(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),
+        "report": _setting(policy.reports, ", ".join(reports) or "nothing of its own"),
     }
     return [f"{name:<9}{fact}" for name, fact in facts.items()]

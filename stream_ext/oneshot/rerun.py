@@ -24,7 +24,7 @@ from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import LastEvaluation, QueryState, ScheduledWindow
@@ -40,7 +40,7 @@ class Rerun:
     query: Query
     windows: Sequence[ScheduledWindow]
     store: Store
-    allowed_urls: Outside
+    allowed_urls: AllowedUrls
     control: Control = Control.FREE
 
     def json(self, body: EmissionBody) -> bytes:

@@ -1,4 +1,4 @@
-"""What of a text can hardly be meant, though it has a meaning: told at registration and by EXPLAIN.
+"""Advice: parts of a text that are valid, but probably a mistake. Shown at registration and by EXPLAIN.
 
 SELECT ?zoen  FROM NAMED WINDOW <w> ON s [RANGE 1s]  { ?taxi ex:in ?zone }
 =>  ?zoen is bound nowhere in this text: it never has a value; no pattern reads the window <w> ..."""

@@ -1,4 +1,4 @@
-"""Needs: what a query reads of its pattern's solutions.
+"""Columns read: which variables of its pattern's solutions a query needs.
 
     SELECT ?city (COUNT(?f) AS ?n) { ?p :city ?city ; :knows ?f } GROUP BY ?city
 

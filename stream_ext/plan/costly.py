@@ -1,4 +1,4 @@
-"""Costly: whether a query may take long though it has few rows: its calls make, or look through, long texts.
+"""Costly: whether a query may take long though it has few rows, because its calls create or search long texts.
 
 FILTER(CONTAINS(?name, "ann"))     =>  False          BIND(REPLACE(?text, "a", ?text) AS ?more)     =>  True"""
 

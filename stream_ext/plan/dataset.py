@@ -30,7 +30,7 @@ from stream_ext.rdf.iris import is_absolute
 
 
 class DatasetOverride(Protocol):
-    """What is said beside a text, and changes what it means."""
+    """What a request adds to a text, and changes its meaning."""
 
     def over(self, unit: Unit) -> Unit: ...
 
@@ -49,10 +49,10 @@ class Dataset:
         return chosen(unit, self)
 
     def clauses(self, parameters: tuple[str, str]) -> tuple[GraphClause, ...]:
-        """As FROM or USING say it; `parameters` is what the request calls the two."""
+        """The graphs as clauses of FROM or USING; `parameters`: the names of the two parameters of the request."""
         return tuple(
-            GraphClause(Constant(_term(graph, said)), said is parameters[1], f"{said}=", Position(1, 1))
-            for said, graphs in zip(parameters, (self.default, self.named), strict=True)
+            GraphClause(Constant(_term(graph, called)), called is parameters[1], f"{called}=", Position(1, 1))
+            for called, graphs in zip(parameters, (self.default, self.named), strict=True)
             for graph in graphs
         )
 

@@ -1,9 +1,9 @@
-"""Order: in which order the parts of a conjunction are joined.
+"""Join order: in which order the parts of a conjunction are joined.
 
     ?x :p ?y (in :w)   ?z :r ?v (1,000,000)   ?y :q ?z (10)      =>      :w, then :q, then :r
 
-Windows come first, for what arrives drives the query; then always the part that is expected to leave the fewest rows
-among those connected to what is there. A part that shares no variable comes only when nothing else is left."""
+Windows come first, because arrivals drive the query; then always the part with the fewest expected rows, among those
+that share a variable with the parts before. A part without a shared variable comes last."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def order_items(
 
     def rank(item: Logic, bound: Names) -> Rank:
         check()
-        # A remote service is asked last: it is told what is known by then.
+        # A remote service comes last: the values that are bound by then are sent to it.
         place = (not reads_window(item), isinstance(item, Remote))
         return (*place, not item.variables & bound, _cost(item, bound, estimate))
 
@@ -79,18 +79,18 @@ def connected(items: Sequence[Logic], most: int) -> list[tuple[Logic, ...]]:
     groups: list[tuple[Logic, ...]] = []
     while left:
         group: list[Logic] = []
-        beside = [next(iter(left))]
-        while beside and len(group) < most:
-            place = beside.pop()
+        adjacent = [next(iter(left))]
+        while adjacent and len(group) < most:
+            place = adjacent.pop()
             if place not in left:
                 continue
             item = left.pop(place)
             group.append(item)
             # What few share is followed first: else it would be left over, connected with nothing that is left.
             for name in sorted(item.variables, key=lambda name: -len(of_variable.get(name, ()))):
-                beside += reversed(of_variable.pop(name, ()))
+                adjacent += reversed(of_variable.pop(name, ()))
         groups.append(tuple(group))
-        for place in beside:
+        for place in adjacent:
             for name in left[place].variables if place in left else ():
                 of_variable.setdefault(name, []).append(place)
     return groups

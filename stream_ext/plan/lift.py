@@ -1,9 +1,9 @@
-"""Lift: what only adds to solutions, or takes some away, comes after all that is joined.
+"""Lift: OPTIONAL, MINUS and BIND are moved behind the joins.
 
     (A OPTIONAL B) . C . FILTER(?a > 1)      =>      (A . C . FILTER(?a > 1)) OPTIONAL B
 
-where C and the filter speak of nothing that B alone may bind. So more triple patterns stand in one conjunction, whose
-order is free, and fewer solutions meet the OPTIONAL. MINUS and BIND are lifted in the same way."""
+if C and the filter have no variable that only B may bind. So more triple patterns are in one conjunction, whose order
+is free, and fewer solutions reach the OPTIONAL. MINUS and BIND are lifted in the same way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stream_ext.plan.logic import (
     traits_of,
 )
 
-#: What is lifted stands one above the other. It makes no query deeper than a text may be: whoever walks it recurses.
+#: Lifted parts are nested, no deeper than the groups of a text may be, because later code recurses.
 DEPTH_MAX = 200
 
 Lifted = Optional | Without | Assign

@@ -1,7 +1,7 @@
-"""What is left of a query's pattern once its scopes are settled: the tree that is ordered and built.
+"""Logic: the tree of a query's pattern without scopes, which the passes rewrite and from which the network is built.
 
-Every triple pattern says itself where it looks (which graph, which window), every condition says which variables it
-sees, and a variable that a sub-SELECT keeps to itself has a name of its own. So parts may be moved past each other."""
+Every triple pattern has its graph or window, every condition has the variables that it sees, and a variable that a
+sub-SELECT does not project has a unique name. So parts can be moved past each other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Part = TypeVar("Part", bound=type)
 
 
 def hashed_once(part: Part) -> Part:
-    """Parts are looked up again and again, also inside of one another: each works its hash out once."""
+    """A class decorator: the hash of an object is computed once, as parts are looked up again and again."""
     whole = cast("Callable[[Any], int]", part.__hash__)
 
     def once(self: Any) -> int:
@@ -91,7 +91,7 @@ class PatternScan:
 @hashed_once
 @dataclass(frozen=True)
 class PathSource:
-    """A path that no join can say: it repeats, or takes any predicate but some.
+    """A path that cannot become joins: it repeats, or it takes any predicate except some.
 
     `merged` windows are one graph with `graph`, which may be none of the store."""
 
@@ -197,7 +197,7 @@ class Test:
 
     @cached_property
     def needs(self) -> Names:
-        """What it reads of the rows, questions included."""
+        """The variables of the rows that it reads, also in its questions."""
         inner = NO_NAMES.union(*(mentioned(question.inner) for question in self.questions))
         return (self.mentions | inner) & self.sees
 
@@ -214,7 +214,7 @@ class Test:
 @hashed_once
 @dataclass(frozen=True)
 class Conjunction:
-    """All of these at once, in whatever order; the tests hold for the whole."""
+    """The join of these parts, in any order; the tests apply to the whole."""
 
     items: tuple[Logic, ...] = ()
     tests: tuple[Test, ...] = ()
@@ -427,14 +427,14 @@ def tests_of(node: Logic) -> tuple[Test, ...]:
 
 
 def inside_of(node: Logic) -> tuple[Logic, ...]:
-    """The parts right inside of it, those of its questions included, in the order of the text."""
-    asked = tuple(question.inner for test in tests_of(node) for question in test.questions)
-    return (*children(node), *asked) if asked else children(node)
+    """The direct parts of a node, including those of its questions, in the order of the text."""
+    inner = tuple(question.inner for test in tests_of(node) for question in test.questions)
+    return (*children(node), *inner) if inner else children(node)
 
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What whoever plans asks of a part at each of those around it.
+    """Properties of a part that the passes need at each of the parts around it.
 
     `mentions`: every variable that occurs anywhere in it: what a substitution may reach. `depth`: so many parts are
     inside of one another. `size`: so many are inside of it, with itself. `varies`: in another place of the query the
@@ -467,11 +467,11 @@ def traits_of(node: Logic) -> Traits:
 
 
 def _traits(node: Logic) -> Traits:
-    """Of a part whose own parts have theirs."""
+    """The traits of a part, from those of its own parts."""
     tests = tests_of(node)
     inside: list[Traits] = [each.__dict__["_traits"] for each in inside_of(node)]
     windowed = _is_windowed(node)
-    node.certain  # noqa: B018  (remembered, too, while those inside of it are: whoever asks first does not recurse)
+    node.certain  # noqa: B018  (remembered, too, after those inside of it: so the first read does not recurse)
     found = node.variables.union(*(test.mentions for test in tests), *(each.mentions for each in inside))
     return Traits(
         node.variables if found == node.variables else found,

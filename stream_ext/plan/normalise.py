@@ -75,7 +75,7 @@ from stream_ext.plan.logic import (
 )
 from stream_ext.plan.places import STORE, GraphsInScope, Place, dataset, merged_windows, window_of_graph, with_graphs
 from stream_ext.plan.select_steps import Stages
-from stream_ext.plan.timestamps import asked_in, shape_expressions, with_expressions, with_names
+from stream_ext.plan.timestamps import shape_expressions, timed_triples, with_expressions, with_names
 
 #: So many triple patterns a query may look for: each counts once for each window and graph that is merged for it.
 LEAVES_MAX = 100_000
@@ -113,7 +113,7 @@ def normalise_pattern(
 
 
 class Normaliser:
-    """One for each query: it gives out the names that no one else has."""
+    """The normaliser of one query, which gives out unique names."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Normaliser:
             case InWindow(name, inner):
                 return self.pattern(inner, Place(GraphScope(), name))
             case SubSelect(query, position):
-                return replace(self.select(self._kept_apart(query), place), position=position)
+                return replace(self.select(self._with_own_names(query), place), position=position)
             case ServicePattern(node, inner, silent, position):
                 return Remote(node, inner, _seen(inner), silent, position)
             case InAnyWindow(name, inner):
@@ -186,8 +186,8 @@ class Normaliser:
     def _timed(
         self, inner: Logic, expressions: Sequence[Expression], place: Place
     ) -> tuple[Logic, Callable[[Expression], Expression]]:
-        """With the times of triples that the expressions ask for; and how to name them in these."""
-        names = {asked: self.fresh() for asked in asked_in(expressions)}
+        """`inner` with the times of the triples of rlt:timestamp, and a function that replaces the calls."""
+        names = {triple: self.fresh() for triple in timed_triples(expressions)}
         if not names:
             return inner, lambda expression: expression
         for (subject, predicate, target), name in names.items():
@@ -240,13 +240,13 @@ class Normaliser:
         return self._in_graph(self.pattern(inner, there), there)
 
     def _in_graph(self, node: Logic, place: Place) -> Logic:
-        """A group under GRAPH that looks for no triple there still ranges over the graphs, or asks for its one."""
-        if place.graph.node is None or _asks(node, place.graph):
+        """A group under GRAPH without a triple pattern ranges over the graphs, or tests whether its graph exists."""
+        if place.graph.node is None or _reads_only(node, place.graph):
             return node
         return _all((GraphNames(place.graph, place.window), node), ())
 
-    def _kept_apart(self, query: Query) -> Query:
-        """A variable that a sub-SELECT does not project is its own, whatever those around it are called."""
+    def _with_own_names(self, query: Query) -> Query:
+        """A sub-SELECT whose variables that are not projected have names that occur nowhere else."""
         number = next(self._numbers)
         shown = frozenset(query.variables)
         return rename_query(query, lambda name: name if name in shown else f"{name}.{number}")
@@ -298,7 +298,7 @@ class Normaliser:
     def test(self, expression: Expression, sees: AbstractSet[str], place: Place) -> Test:
         questions: list[Question] = []
 
-        def asked(part: Expression) -> Expression | None:
+        def exists(part: Expression) -> Expression | None:
             if not isinstance(part, Exists):
                 return None
             question = Question(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
@@ -306,7 +306,7 @@ class Normaliser:
             answer = Variable(question.name)
             return Not(answer) if part.negated else answer
 
-        condition = replaced(expression, asked)
+        condition = replaced(expression, exists)
         hidden = frozenset(question.name for question in questions)
         mentions = variables_of(condition) - hidden
         # What it speaks of, of what it is shown: many conditions are shown many variables.
@@ -345,17 +345,17 @@ class Normaliser:
         return self._with_values(selected, shape.values, place)
 
     def _with_values(self, selected: Select, values: Values, place: Place) -> Select:
-        """VALUES behind a query with groups restricts what the groups have become, before it is ordered and cut."""
+        """VALUES behind a query with groups restricts the rows of the groups, before ORDER BY and LIMIT."""
         bare = replace(selected, order=(), distinct=False, offset=0, limit=None)
         assert selected.grouping is not None
-        kept = tuple(dict.fromkeys((*bare.names, *selected.grouping.keys, *(name for name, _ in selected.order))))
-        inner = _all((replace(bare, names=kept), self.pattern(values, place)), ())
+        needed = tuple(dict.fromkeys((*bare.names, *selected.grouping.keys, *(name for name, _ in selected.order))))
+        inner = _all((replace(bare, names=needed), self.pattern(values, place)), ())
         return Select(
             inner, (), None, (), (), selected.order, selected.names, selected.distinct, selected.offset, selected.limit
         )
 
     def _needed(self, query: Query, sees: AbstractSet[str]) -> tuple[str, ...]:
-        """What CONSTRUCT and DESCRIBE make their triples of."""
+        """The variables from which CONSTRUCT and DESCRIBE make triples."""
         if query.form is Form.ASK:
             return ()
         if query.form is Form.DESCRIBE:
@@ -393,34 +393,34 @@ def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
 
 
 def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
-    """Of what its tests need what others bind, too."""
+    """The variables that its tests need and other parts bind."""
     needed = NO_NAMES.union(*(test.needs for test in item.tests))
     return frozenset(name for name in needed if binds[name] > (name in item.variables))
 
 
-def _asks(node: Logic, graph: GraphScope) -> bool:
-    """Whether each of its solutions comes from a triple in this graph."""
+def _reads_only(node: Logic, graph: GraphScope) -> bool:
+    """Whether each solution comes from a triple in this graph."""
     match node:
         case PatternScan() | PathSource() | GraphNames():
             return node.graph == graph
         case Conjunction(items):
-            return any(_asks(item, graph) for item in items)
+            return any(_reads_only(item, graph) for item in items)
         case Optional(left, _) | Without(left, _):
-            return _asks(left, graph)
+            return _reads_only(left, graph)
         case Alternatives(parts):
-            return all(_asks(part, graph) for part in parts)
+            return all(_reads_only(part, graph) for part in parts)
         case Assign(inner):
-            return _asks(inner, graph)
+            return _reads_only(inner, graph)
         case PerGraph(_, name):
             return graph.variable == name
         case Select():
-            return graph.variable in node.names if graph.variable else _asks(node.inner, graph)
+            return graph.variable in node.names if graph.variable else _reads_only(node.inner, graph)
         case _:
             return False
 
 
 def _differs_by_graph(node: Logic) -> bool:
-    """Whether it must be worked out for each graph alone."""
+    """Whether it must be evaluated separately for each graph."""
     if isinstance(node, Without | Select | PerGraph):
         return True
     return any(_differs_by_graph(child) for child in children(node))

@@ -1,12 +1,12 @@
-"""Occurrences: what GROUP_CONCAT and SAMPLE over windows go by.
+"""Occurrences: the order in which GROUP_CONCAT and SAMPLE over windows take their values.
 
     SELECT ?t (GROUP_CONCAT(?z) AS ?path) { WINDOW :w { ?t :in ?z } ?z :partOf :bern } GROUP BY ?t
-    =>  WINDOW :w { ?t :in ?z  which came @1 }  ?z :partOf :bern,  and the aggregate follows @1
+    =>  WINDOW :w { ?t :in ?z  with its occurrence in @1 }  ?z :partOf :bern,  and the aggregate is ordered by @1
 
-A pattern over a window then says of each triple when it came, in columns that no text can name, and nothing joins by.
-A solution is made of the occurrences of all its patterns, in the order of the text. A row that DISTINCT or GROUP BY
-makes of several solutions has the latest of all theirs; one of a sub-SELECT with LIMIT or OFFSET has none, and nor has
-what a path found that repeats. A query in which nothing asks for it is left as it is."""
+A scan of a window then has, for each triple, the columns of its occurrence (time, arrival, place). No text can name
+them, and nothing is joined by them. A solution has the occurrences of all its patterns, in the order of the text. A row
+that DISTINCT or GROUP BY makes of several solutions has the latest of their occurrences. A row of a sub-SELECT with
+LIMIT or OFFSET has none, nor has a row of a path that repeats. A query without such aggregates is not changed."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _is_ordered(select: Select) -> bool:
 
 
 class _Follower:
-    """Goes through a query in the order of its text; what is `asked` for its occurrences says which it has.
+    """Walks through a query in the order of its text. Each part is returned with its occurrences, if they are wanted.
 
-    They are numbered in the order of the text, in each sub-SELECT that makes one of several anew."""
+    Occurrences are numbered in the order of the text, anew in each sub-SELECT that makes one row of several."""
 
     def __init__(self) -> None:
         self._given = 0
@@ -60,58 +60,58 @@ class _Follower:
         name = f"@{self._scope}.{self._given}"
         return (f"{name}.time", f"{name}.arrival", f"{name}.place")
 
-    def logic(self, node: Logic, asked: bool) -> Followed:
+    def logic(self, node: Logic, wanted: bool) -> Followed:
         match node:
-            case PatternScan(window=str(window), time=None) if asked and not is_of_graph(window):
+            case PatternScan(window=str(window), time=None) if wanted and not is_of_graph(window):
                 occurrence = self._fresh()
                 return replace(node, occurrence=occurrence), (occurrence,)
             case Conjunction(items, tests):
-                found = [self.logic(item, asked) for item in items]
+                found = [self.logic(item, wanted) for item in items]
                 return Conjunction(tuple(item for item, _ in found), self._tests(tests)), _all(found)
             case Optional(left, right, tests):
-                found = [self.logic(left, asked), self.logic(right, asked)]
+                found = [self.logic(left, wanted), self.logic(right, wanted)]
                 return Optional(found[0][0], found[1][0], self._tests(tests)), _all(found)
             case Without(left, right):
-                kept, follows = self.logic(left, asked)
-                return Without(kept, self.logic(right, False)[0]), follows
+                rest, follows = self.logic(left, wanted)
+                return Without(rest, self.logic(right, False)[0]), follows
             case Alternatives(parts):
-                return self._either(parts, asked)
+                return self._either(parts, wanted)
             case Assign(inner, variable, test):
-                below, follows = self.logic(inner, asked)
+                below, follows = self.logic(inner, wanted)
                 return Assign(below, variable, self._test(test)), follows
             case PerGraph(_, _, inner):
-                below, follows = self.logic(inner, asked)
+                below, follows = self.logic(inner, wanted)
                 return replace(node, inner=below), follows
             case Select():
-                return self.select(node, asked)
+                return self.select(node, wanted)
             case _:
                 return node, ()
 
-    def _either(self, parts: tuple[Logic, ...], asked: bool) -> Followed:
-        """A row is of one part: the same columns do for all of them."""
+    def _either(self, parts: tuple[Logic, ...], wanted: bool) -> Followed:
+        """The parts of a UNION share columns, as each row is of one part."""
         given, found = self._given, []
         for part in parts:
             self._given = given
-            found.append(self.logic(part, asked))
+            found.append(self.logic(part, wanted))
         longest = max((follows for _, follows in found), key=len)
         self._given = given + len(longest)
         return Alternatives(tuple(part for part, _ in found)), longest
 
-    def select(self, node: Select, asked: bool) -> tuple[Select, tuple[Occurrence, ...]]:
-        if asked and node.grouping is None and not node.distinct and not node.is_cut:
+    def select(self, node: Select, wanted: bool) -> tuple[Select, tuple[Occurrence, ...]]:
+        if wanted and node.grouping is None and not node.distinct and not node.is_cut:
             inner, follows = self.logic(node.inner, True)
-            return _telling(self._with_tests(replace(node, inner=inner)), follows), follows
-        outside = self._scope, self._given
+            return _with_columns(self._with_tests(replace(node, inner=inner)), follows), follows
+        around = self._scope, self._given
         self._scopes += 1
         self._scope, self._given = self._scopes, 0
-        asked = asked and not node.is_cut
-        inner, follows = self.logic(node.inner, asked or _is_ordered(node))
+        wanted = wanted and not node.is_cut
+        inner, follows = self.logic(node.inner, wanted or _is_ordered(node))
         node = self._with_tests(replace(node, inner=inner, grouping=_following(node.grouping, follows)))
-        if asked and follows and node.grouping is not None and node.distinct:
+        if wanted and follows and node.grouping is not None and node.distinct:
             between = self._fresh()
             node, follows = _grouped(node, between, follows), (between,)
-        self._scope, self._given = outside
-        if not asked or not follows:
+        self._scope, self._given = around
+        if not wanted or not follows:
             return node, ()
         latest = self._fresh()
         return (_once if node.distinct else _grouped)(node, latest, follows), (latest,)
@@ -130,8 +130,8 @@ class _Follower:
     def _test(self, test: Test) -> Test:
         if not test.questions:
             return test
-        asked = (Question(each.name, self.logic(each.inner, False)[0]) for each in test.questions)
-        return replace(test, questions=tuple(asked))
+        questions = (Question(each.name, self.logic(each.inner, False)[0]) for each in test.questions)
+        return replace(test, questions=tuple(questions))
 
 
 def _all(found: list[Followed]) -> tuple[Occurrence, ...]:
@@ -145,22 +145,22 @@ def _following(grouping: Grouping | None, follows: tuple[Occurrence, ...]) -> Gr
     return replace(grouping, aggregates=tuple(aggregates))
 
 
-def _telling(node: Select, follows: tuple[Occurrence, ...]) -> Select:
-    """Whose rows say of what they are made. All of them are told, so their own order is nothing."""
-    told = (name for occurrence in follows for name in occurrence)
-    return replace(node, order=(), names=(*node.names, *told))
+def _with_columns(node: Select, follows: tuple[Occurrence, ...]) -> Select:
+    """The sub-SELECT with its occurrences as columns. All rows go on, so its ORDER BY means nothing."""
+    columns = (name for occurrence in follows for name in occurrence)
+    return replace(node, order=(), names=(*node.names, *columns))
 
 
 def _grouped(node: Select, latest: Occurrence, follows: tuple[Occurrence, ...]) -> Select:
-    """Whose groups say what is the latest that their solutions are made of."""
+    """The sub-SELECT with the latest occurrence of each group as a column."""
     assert node.grouping is not None
     grouping = replace(node.grouping, aggregates=(*node.grouping.aggregates, *_latest(latest, follows)))
-    return _telling(replace(node, grouping=grouping), (latest,))
+    return _with_columns(replace(node, grouping=grouping), (latest,))
 
 
 def _once(node: Select, latest: Occurrence, follows: tuple[Occurrence, ...]) -> Select:
-    """DISTINCT, as groups of what is equal."""
-    names, bare = node.names, _telling(replace(node, distinct=False), follows)
+    """DISTINCT, as groups of equal rows, each with the latest of their occurrences."""
+    names, bare = node.names, _with_columns(replace(node, distinct=False), follows)
     grouping = Grouping(names, _latest(latest, follows), False)
     return Select(bare, (), grouping, (), (), (), (*names, *latest), False, 0, None)
 

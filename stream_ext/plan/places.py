@@ -10,12 +10,12 @@ from stream_ext.language.algebra.terms import Constant, Node, Variable
 from stream_ext.language.algebra.windows import Declared
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope
 
-#: No graph of the store.
+#: A scope without graphs.
 NOWHERE = GraphScope(graphs=())
 
 
 def dataset(clauses: Sequence[GraphClause], windowed: bool, everything: bool = False) -> GraphsInScope:
-    """What FROM and FROM NAMED say. In a query with windows FROM NAMED alone leaves the default graph as it is."""
+    """The graphs of FROM and FROM NAMED. With windows, FROM NAMED alone does not change the default graph."""
     if not clauses:
         return GraphsInScope(GraphScope(everything=everything), None)
     merged = tuple(dict.fromkeys(clause.graph or DEFAULT_GRAPH for clause in clauses if not clause.named))
@@ -34,14 +34,14 @@ class GraphsInScope:
 
     @property
     def listed(self) -> tuple[Constant, ...] | None:
-        """The graphs of FROM NAMED; None: there is no dataset clause."""
+        """The graphs of FROM NAMED; None: the text has no dataset clause."""
         return self._named
 
     def has(self, graph: Constant) -> bool:
         return self._named is None or graph in self._named
 
     def named(self, node: Node) -> GraphScope:
-        """`GRAPH node`."""
+        """The scope of `GRAPH node`."""
         if isinstance(node, Constant) and self._named is not None and node not in self._named:
             return GraphScope(node, ())  # the dataset has no such graph
         return GraphScope(node, self._named if isinstance(node, Variable) else None)
@@ -59,7 +59,7 @@ class Place:
         self.graph, self.window, self.merged = graph, window, merged
 
     def parts(self) -> list[tuple[GraphScope, str | None]]:
-        """Each place that is merged."""
+        """The graphs and windows that are merged."""
         if not self.merged:
             return [(self.graph, self.window)]
         windows: list[tuple[GraphScope, str | None]] = [(GraphScope(), name) for name in self.merged]
@@ -67,17 +67,17 @@ class Place:
 
 
 def window_of_graph(graph: Constant) -> str:
-    """The name of the window that stands for a graph; that of no other."""
+    """The name of the window that stands for a graph; no window of a text has such a name."""
     return f"graph {graph.text.decode()}"
 
 
 def is_of_graph(window: str) -> bool:
-    """Whether it stands for a graph: no window of a text has such a name."""
+    """Whether a window stands for a graph (`window_of_graph`)."""
     return window.startswith("graph ")
 
 
 def with_graphs(place: Place, graphs: Sequence[Constant]) -> Place:
-    """Those of FROM that are windows are merged as windows."""
+    """The place with the graphs of FROM; graphs that are windows are merged as windows."""
     merged = [graph for graph in place.graph.graphs or () if graph in graphs]
     if not merged:
         return place
@@ -88,8 +88,8 @@ def with_graphs(place: Place, graphs: Sequence[Constant]) -> Place:
 
 
 def merged_windows(query: Query) -> Place:
-    """C-SPARQL: the default graph is the merge of the windows and the FROM graphs; nothing else of the store, but for
-    a text with bare names only, which reads the default graph, too."""
+    """The default graph of C-SPARQL: the merge of the windows and the graphs of FROM. Of the store it has nothing else;
+    but in a text with bare names only, it includes the store's default graph."""
     names = tuple(window.name for window in query.windows)
     graph = dataset(query.shape.graphs, False).default
     if not any(not clause.named for clause in query.shape.graphs):

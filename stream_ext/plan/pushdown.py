@@ -1,7 +1,7 @@
-"""Takes: whether a part may be worked out for given values of some variables only.
+"""Pushdown: whether a part may be evaluated for given values of some variables only.
 
 Joining (?x = 1, 2, 3) with `{ ?x :p ?y } OPTIONAL { ?y :q ?z }` may begin with the three values: they restrict ?x,
-which the part binds for certain. Joining values of ?z may not: OPTIONAL would leave it unbound elsewhere."""
+which the part binds for certain. Joining values of ?z may not: for other values, OPTIONAL would leave ?z unbound."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_ext.plan.logic import (
 
 
 def takes(node: Logic, names: Names) -> bool:
-    """Whether joining before gives what joining after gives; `names` are certain where they come from."""
+    """Whether joining the values of `names` before the part has the same result as after; they are always bound."""
     names = names & node.variables
     if not names:
         return True
@@ -47,10 +47,10 @@ def takes(node: Logic, names: Names) -> bool:
 def _select_takes(node: Select, names: Names) -> bool:
     if node.is_cut or (node.grouping is not None and (node.grouping.always or not names <= set(node.grouping.keys))):
         return False
-    made = {name for name, _ in (*node.before, *node.after)}
-    return not names & made and names <= node.inner.certain and takes(node.inner, names)
+    assigned = {name for name, _ in (*node.before, *node.after)}
+    return not names & assigned and names <= node.inner.certain and takes(node.inner, names)
 
 
 def _untouched(tests: tuple[Test, ...], names: Names, certain: Names) -> bool:
-    """Whether the tests see the same whether or not the names were joined before."""
+    """Whether the result of the tests does not depend on whether the names were joined before."""
     return all(not test.needs & names - certain for test in tests)

@@ -1,9 +1,9 @@
-"""Refuse: what the language has and the engine does not run yet, by name, with line and column.
+"""Refuse: syntax of the language that the engine does not run yet is rejected by name, with line and column.
 
     ASK { SEQ { ?s ?p ?o } }      =>      line 1, column 7: SEQ is not built yet
 
-The parser reads the whole language; this is the one place that knows how much of it runs. Whoever plans, registers or
-executes a text asks `parse_runnable` for it. When an operator is built, its line here goes."""
+The parser reads the whole language; only this module knows which part of it runs. All that plan, register or execute
+a text call `parse_runnable`. When an operator is built, its line here is deleted."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _passed: WeakValueDictionary[int, Unit] = WeakValueDictionary()
 
 
 def parse_runnable(text: str, base: str) -> Unit:
-    """What `text` means, if the engine runs all of it."""
+    """The unit of `text`; Unsupported if the engine does not run all of it."""
     return runnable(parse_again(text, base), text)
 
 
 def runnable(unit: Unit, text: str) -> Unit:
-    """`unit`, whose text this is, if the engine runs all of it."""
+    """`unit`, which was parsed from `text`; Unsupported if the engine does not run all of it."""
     if _passed.get(id(unit)) is unit:
         return unit
     refused = first_refusal(unit)
@@ -60,13 +60,13 @@ def runnable(unit: Unit, text: str) -> Unit:
 
 
 def _calls_others(query: Query) -> bool:
-    """Whether it calls functions that may come and go."""
+    """Whether it calls custom functions, which may be registered and unregistered at any time."""
     calls = (node for part in query_parts(query) for node in walk(part) if isinstance(node, FunctionCall))
     return any(call.name.startswith("<") for call in calls)
 
 
 def first_refusal(unit: Unit) -> Refusal | None:
-    """The first in the text; None: all of it runs."""
+    """The first refusal in the text; None: all of it runs."""
     if isinstance(unit, Query | Register):
         return _earliest(refusals(unit)) or _earliest(_hollow(unit))
     return _earliest(refusals(unit))
@@ -77,7 +77,7 @@ def _earliest(refused: Iterator[Refusal]) -> Refusal | None:
 
 
 def _hollow(unit: Query | Register) -> Iterator[Refusal]:
-    """What is asked once and not for ever, or the other way round."""
+    """Clauses of one-shot queries in a registered query, or the other way round."""
     if not isinstance(unit, Register):
         return
     for window in unit.query.windows:
@@ -95,7 +95,7 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
 
 
 def refusals(unit: Unit) -> Iterator[Refusal]:
-    """All that is not run, each where it stands."""
+    """All parts that do not run, each with its position."""
     if isinstance(unit, Update):
         for operation in unit.operations:
             yield from _operation(operation)
@@ -142,10 +142,10 @@ def _query(query: Query) -> Iterator[Refusal]:
     for window in query.windows:
         yield from _window(window)
     yield from _mixtures(query)
-    outside = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
+    within = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
     streams = merged_variables(query)
     for part in query_parts(query):
-        yield from _parts(part, outside, frozenset(streams))
+        yield from _parts(part, within, frozenset(streams))
     graphs = {node.graph for part in query_parts(query) for node in walk(part) if isinstance(node, Graph)}
     for name, windows in streams.items():
         if Variable(name) not in graphs and name in mentions(query):
@@ -154,10 +154,10 @@ def _query(query: Query) -> Iterator[Refusal]:
             yield windows[1].stream.position, "GRAPH with a stream that has two windows"
 
 
-def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
-    """Of a pattern or expression, in any order. `outside`: what the whole of it is inside of; `streams`: variables that
-    GRAPH names windows by."""
-    waiting: list[tuple[Part, str]] = [(root, outside)]
+def _parts(root: Part, within: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
+    """The refusals of a pattern or expression, in any order. `within`: what all of it is inside of; `streams`: the
+    variables by which GRAPH names windows."""
+    waiting: list[tuple[Part, str]] = [(root, within)]
     while waiting:
         node, inside = waiting.pop()
         if isinstance(node, Graph) and isinstance(node.graph, Variable) and node.graph.name in streams:
@@ -166,8 +166,8 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         if refused is not None:
             yield refused
         if isinstance(node, ServicePattern):
-            # The other side may run what we do not; but our windows are not there.
-            yield from _windows_elsewhere(node)
+            # The other endpoint may run what we do not, but it does not have our windows.
+            yield from _windows_in_service(node)
             continue
         if isinstance(node, InWindow | InAnyWindow):
             inside = "WINDOW"
@@ -176,7 +176,7 @@ def _parts(root: Part, outside: str = "", streams: frozenset[str] = frozenset())
         waiting += [(part, inside) for part in parts_of(node)]
 
 
-def _windows_elsewhere(service: ServicePattern) -> Iterator[Refusal]:
+def _windows_in_service(service: ServicePattern) -> Iterator[Refusal]:
     for node in walk(service.inner):
         if isinstance(node, InWindow | InAnyWindow):
             yield node.position, "a window inside SERVICE"
@@ -205,7 +205,7 @@ def _timestamp(call: FunctionCall, inside: str) -> Refusal | None:
 
 
 def _function(call: FunctionCall) -> Refusal | None:
-    """Casts run, and what was registered; a call of anything else could only ever be an error."""
+    """The refusal of a function that is neither a cast nor registered: its calls would all be errors."""
     if call.distinct:
         return call.position, "DISTINCT in a function"
     name = call.name[1:-1]
@@ -215,7 +215,7 @@ def _function(call: FunctionCall) -> Refusal | None:
 
 
 def _mixtures(query: Query) -> Iterator[Refusal]:
-    """Windows that run, and do not run together."""
+    """The refusals of windows that run, but not together."""
     past = [window for window in query.windows if window.extent is Extent.HISTORY]
     if past and len(past) < len(query.windows):
         yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"

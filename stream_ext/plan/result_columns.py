@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_ext.language.algebra.algebra import Form, Query
 
-#: Of a graph.
+#: The columns of CONSTRUCT and DESCRIBE.
 TRIPLE = ("s", "p", "o")
 
 

@@ -1,4 +1,4 @@
-"""What a query computes between its pattern and its rows."""
+"""The steps of a SELECT between its pattern and its rows: expressions before and after grouping."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Shown = AbstractSet[str]
 
 
 class Stages:
-    """First of solutions, then (if it groups) of groups.
+    """The expressions that are computed for solutions (`before`) and, with GROUP BY, for groups (`after`).
 
-    `test` makes what an expression becomes that sees these variables; `fresh` gives a name that no one has."""
+    `test` converts an expression, given the variables that it sees; `fresh` returns an unused name."""
 
     def __init__(self, test: Callable[[Expression, Shown], Test], fresh: Callable[[], str], sees: Names) -> None:
         self._test, self._fresh = test, fresh
@@ -50,7 +50,7 @@ class Stages:
         return self._test(replaced(expression, self._aggregate), self._shown)
 
     def name(self, expression: Expression) -> str:
-        """The variable that the expression is, or one that is made for it."""
+        """The variable of an expression: itself if it is one, else a new one."""
         if isinstance(expression, Variable):
             return expression.name
         name = self._fresh()

@@ -1,7 +1,7 @@
-"""Alike: what of a part is left without the names of its variables.
+"""Shape: a part without the names of its variables.
 
-?post1 sib:hashtag ?tag  and  ?post2 sib:hashtag ?tag  have one shape, and the names (post1, tag) and (post2, tag): what
-is found for the one are the rows of the other, so they are found once."""
+?post1 sib:hashtag ?tag  and  ?post2 sib:hashtag ?tag  have one shape, and the names (post1, tag) and (post2, tag): both
+have the same rows, so these are read once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from stream_ext.plan.logic import Alternatives, GraphScope, Logic, PatternScan, 
 
 
 def shape_of(item: Logic) -> tuple[Logic, tuple[str, ...]]:
-    """The part with numbers for names, and the names that have these numbers. What is more than triple patterns, and
-    a set of some that are merged, is its own shape."""
+    """The part with numbers instead of names, and the names in order of the numbers. Parts other than triple patterns,
+    and merges of these, are their own shape."""
     names: list[str] = []
     if isinstance(item, PatternScan):
         return _numbered(item, names), tuple(names)

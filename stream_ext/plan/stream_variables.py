@@ -3,9 +3,9 @@
     FROM NAMED WINDOW :w ON ?s [RANGE 5s]  ...  WINDOW :w { ?x :p ?y }
     =>  { window on <a> { ?x :p ?y } VALUES ?s { <a> } } UNION { window on <b> { ?x :p ?y } VALUES ?s { <b> } }
 
-Where the query says ?s nowhere else, nothing sees that it is bound. C-SPARQL merges the windows of FROM STREAM ?s, and
-only `GRAPH ?s { }` tells them apart. Windows of streams that came later stand behind all others, so that what is known
-of each window by its place stays so."""
+If the query does not mention ?s elsewhere, it need not be bound. C-SPARQL merges the windows of FROM STREAM ?s; only
+`GRAPH ?s { }` distinguishes them. Windows of later streams come after all others, so that the places of the windows,
+by which their state is stored, do not change."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def has_stream_variables(query: Query) -> bool:
 
 
 def follows_streams(query: Query) -> bool:
-    """Whether it reads those that come later, too; not so if all its windows are of the past."""
+    """Whether it reads streams that are created later, too; not if all its windows are of the past."""
     return has_stream_variables(query) and any(window.extent is not Extent.HISTORY for window in query.windows)
 
 
 def merged_variables(query: Query) -> dict[str, list[WindowClause]]:
-    """Of C-SPARQL: the variables of its streams, each with its windows."""
+    """The variables of FROM STREAM in C-SPARQL, each with its windows."""
     found: dict[str, list[WindowClause]] = {}
     for window in query.windows if query.dialect is Dialect.CSPARQL else ():
         if window.stream.variable is not None:
@@ -39,7 +39,7 @@ def merged_variables(query: Query) -> dict[str, list[WindowClause]]:
 
 
 def mentions(query: Query) -> set[str]:
-    """The variables that it says anywhere but in the clauses of its windows."""
+    """The variables that the query mentions anywhere except in the clauses of its windows."""
     names: set[str] = set()
 
     def met(name: str) -> str:
@@ -51,7 +51,7 @@ def mentions(query: Query) -> set[str]:
 
 
 def over_streams(query: Query, streams: Iterable[str]) -> Query:
-    """`streams`: the IRIs of all that there are, the oldest first."""
+    """The query with its windows over all streams. `streams`: their IRIs, the oldest first."""
     if not has_stream_variables(query):
         return query
     return _Spread(query, list(streams)).query()
@@ -103,5 +103,5 @@ def _with(pattern: Pattern, variable: str, name: str, position: Position) -> Pat
 
 
 def _name(window: WindowClause, stream: str) -> str:
-    """That of no window of a text: an IRI has no blank."""
+    """A window name that no text can have: an IRI has no blank."""
     return f"{window.name} on {stream}"

@@ -1,11 +1,11 @@
-"""Parameters: what is left of a registered query without its constants, and these constants.
+"""Templates: a registered query is split into a template without constants, and its constants, the parameters.
 
     SELECT ?x { WINDOW :w { ?x :in :zone1 } FILTER(?x != :taxi7) }
     =>  SELECT ?x { WINDOW :w { ?x :in ?.c1 } FILTER(?x != ?.c2) }    and    (:zone1, :taxi7)
 
 Queries that are the same without their constants are of one template, and share one network: their constants are rows
-of a relation that is joined like any other. What is taken out are subjects and objects of triples, ends of `+` paths,
-and what a condition compares with; predicates, graphs, VALUES and what functions are given stay in the template."""
+of a relation that is joined like any other. Parameters are subjects and objects of triples, ends of `+` paths, and the
+constants of comparisons; predicates, graphs, VALUES and arguments of functions stay in the template."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from stream_ext.plan.logic import (
     tests_of,
 )
 
-#: The column that says of which query a row is.
+#: The column with the number of the query to which a row belongs.
 OF_QUERY = ".query"
 
 #: A condition with more parts than this keeps its constants.
@@ -48,10 +48,11 @@ _PARTS_MAX = 64
 
 @dataclass(frozen=True)
 class QueryTemplate:
-    """`names` are the variables that stand for the constants of `select` and `made` (what CONSTRUCT makes)."""
+    """A query without its constants. `names`: the variables in their places, in `select` and in `construct` (the
+    template of CONSTRUCT)."""
 
     select: Select
-    made: tuple[QuadPattern, ...]
+    construct: tuple[QuadPattern, ...]
     names: tuple[str, ...]
     form: Form
     r2s: R2S
@@ -66,7 +67,7 @@ class QueryTemplate:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of the relation of its parameters."""
+        """The columns of the relation of its parameters."""
         return (OF_QUERY, *self.names)
 
 
@@ -78,27 +79,27 @@ class Parametrised:
     constants: tuple[bytes, ...]
 
 
-def parametrised(query: Query, select: Select, made: Sequence[QuadPattern]) -> Parametrised | None:
-    """None: it shares no network, for what it says may depend on more than the rows that its parameters are joined
-    with, or a join with them would be one of all with all."""
-    if is_volatile(query) or not _is_shareable(select, made) or not _is_anchored(select):
+def parametrised(query: Query, select: Select, construct: Sequence[QuadPattern]) -> Parametrised | None:
+    """None: the query does not share a network. Its result may depend on more rows than those that its parameters are
+    joined with, or the join with the parameters would be a cross product."""
+    if is_volatile(query) or not _is_shareable(select, construct) or not _is_anchored(select):
         return None
-    taken = _Taken()
-    without = taken.select(select)
-    quads = tuple(map(taken.quad, made))
-    names = tuple(f".c{i}" for i in range(1, len(taken.constants) + 1))
+    extracted = _Constants()
+    without = extracted.select(select)
+    quads = tuple(map(extracted.quad, construct))
+    names = tuple(f".c{i}" for i in range(1, len(extracted.constants) + 1))
     template = QueryTemplate(without, quads, names, query.form, query.r2s or R2S.RSTREAM, query.variables)
-    return Parametrised(template, tuple(taken.constants))
+    return Parametrised(template, tuple(extracted.constants))
 
 
-def _is_shareable(select: Select, made: Sequence[QuadPattern]) -> bool:
-    if made:
+def _is_shareable(select: Select, construct: Sequence[QuadPattern]) -> bool:
+    if construct:
         return False
     if select.is_cut and not select.order:
-        return False  # cut by the order of first appearance, of which every query has its own
+        return False  # LIMIT goes by the order of first appearance, which is different in each query
     below = [node for node in _below(select) if isinstance(node, Select)]
     if any(node.is_cut for node in below):
-        return False  # the same, or it would have to be sorted for each query
+        return False  # as above; with ORDER BY, it would have to be sorted for each query
     return all(map(_is_free_of_order, [select, *below]))
 
 
@@ -121,7 +122,7 @@ def _inside(node: Logic) -> list[Logic]:
 
 
 def _is_anchored(node: Logic) -> bool:
-    """Whether each of its solutions comes from a triple pattern with a constant, so that few of them fit a query."""
+    """Whether each solution comes from a triple pattern with a constant, so that few solutions belong to one query."""
     match node:
         case PatternScan():
             return isinstance(node.subject, Constant) or isinstance(node.object, Constant)
@@ -137,8 +138,8 @@ def _is_anchored(node: Logic) -> bool:
             return False
 
 
-class _Taken:
-    """Takes the constants out, in the order in which they are met."""
+class _Constants:
+    """Replaces constants by variables, and lists them in the order of the text."""
 
     def __init__(self) -> None:
         self.constants: list[bytes] = []
@@ -212,6 +213,6 @@ class _Taken:
                 return part
 
 
-def has_labels(made: Sequence[QuadPattern]) -> bool:
-    """Whether blank nodes are made, which are other ones for each query."""
-    return any(isinstance(node, BlankLabel) for quad in made for node in (quad.subject, quad.object))
+def has_labels(construct: Sequence[QuadPattern]) -> bool:
+    """Whether the template of CONSTRUCT has blank nodes, which are different in each query."""
+    return any(isinstance(node, BlankLabel) for quad in construct for node in (quad.subject, quad.object))

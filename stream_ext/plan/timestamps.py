@@ -2,8 +2,8 @@
 
     { ?s :p ?o FILTER(rlt:timestamp(?s, :p, ?o) > ?t) }   =>   ({ ?s :p ?o } OPTIONAL ?s :p ?o at ?.1) FILTER(?.1 > ?t)
 
-The function becomes a variable, which a scan of the window binds that knows the latest time of each triple. A triple
-that is not in the window has none: then the call is an error, as an unbound variable is."""
+The call becomes a variable, bound by a scan of the window that has the latest time of each triple. A triple that is not
+in the window has no time: then the call is an error, as an unbound variable is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from stream_ext.language.algebra.walk import parts_of
 
 TIMESTAMPS = frozenset({"<urn:rillet:ns#timestamp>", "<http://larkc.eu/csparql/sparql/jena/ext#timestamp>"})
 
-Asked = tuple[Node, ...]
+TimedTriple = tuple[Node, ...]
 
 
 def is_timestamp(part: object) -> bool:
-    """Whether it is a call that can be answered: of a subject, a predicate and an object, each a variable or a term."""
+    """Whether it is a call with a subject, a predicate and an object, each a variable or a term."""
     return (
         isinstance(part, FunctionCall)
         and part.name in TIMESTAMPS
@@ -31,9 +31,9 @@ def is_timestamp(part: object) -> bool:
     )
 
 
-def asked_in(expressions: Sequence[Expression]) -> list[Asked]:
-    """The triples whose times are asked for, each once; those inside of EXISTS are asked for there."""
-    found: dict[Asked, None] = {}
+def timed_triples(expressions: Sequence[Expression]) -> list[TimedTriple]:
+    """The triples of calls of rlt:timestamp, each once; calls inside of EXISTS belong to its own pattern."""
+    found: dict[TimedTriple, None] = {}
     waiting: list[object] = list(expressions)
     while waiting:
         part = waiting.pop()
@@ -44,8 +44,8 @@ def asked_in(expressions: Sequence[Expression]) -> list[Asked]:
     return list(found)
 
 
-def with_names(names: dict[Asked, str]) -> Callable[[Expression], Expression]:
-    """Puts the variables that are bound to the times in the place of the calls."""
+def with_names(names: dict[TimedTriple, str]) -> Callable[[Expression], Expression]:
+    """A function that replaces the calls by the variables that are bound to the times."""
 
     def named(part: object) -> object | None:
         if isinstance(part, Exists):

@@ -1,8 +1,8 @@
 """Documents: N-Triples and N-Quads by our own reader, the other forms of RDF by pyoxigraph's parsers.
 
-pyoxigraph keeps lexical forms ("01"^^xsd:integer stays as it is); its quads come back as N-Quads bytes, so that
-all forms go through one door and one spelling. Its parsers run in a process of their own, but for documents that are
-so short that nothing in them can expand far, or take long."""
+pyoxigraph keeps lexical forms ("01"^^xsd:integer stays as it is); its quads come back as N-Quads bytes, so that all
+forms are read by one reader and get one spelling. Its parsers run in a process of their own, except for documents that
+are so short that they cannot expand far, or take long."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _HINTS = {
     "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
-_CONTEXT_ELSEWHERE = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
+_REMOTE_CONTEXT = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
 #: What is sent to a parser at once.
 _PIECE_BYTES = 1 << 18
 #: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
@@ -42,7 +42,7 @@ _PREAMBLE = re.compile(
     r"^Parser error(?: at line \d+(?: between columns? \d+ and(?: columns?)? \d+| column \d+)?"
     r"| between line \d+ column \d+ and line \d+ column \d+)?: "
 )
-#: What people understand better, of what the parsers of Turtle and TriG say.
+#: Messages of the parsers of Turtle and TriG, in words that are easier to understand.
 _REASONS = {
     "A dot is expected at the end of statements": "a '.' is missing at the end of the statement before this",
     "Unexpected end": "the document ends in the middle of a statement: a '.' is missing at its end, or more",
@@ -78,7 +78,7 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
 def read_rows(
     data: bytes, media_type: str, base: str, add: Callable[[list[Row]], object], reading: ReadingBudget
 ) -> None:
-    """Adds its statements, some thousand at a time."""
+    """Adds the statements of a document, some thousand at a time."""
     if media_type in (N_TRIPLES, N_QUADS):
         read_lines(data, media_type == N_QUADS, add, reading.check)
         return
@@ -101,7 +101,7 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
     pieces = iter(lambda: read.read(_PIECE_BYTES), b"")
     if media_type == RDF_XML:
         pieces = _checked(pieces)
-    for lines in _parsed_elsewhere(_READ_AS_LINES[media_type], base, pieces, reading):
+    for lines in _parsed_in_process(_READ_AS_LINES[media_type], base, pieces, reading):
         reading.expanded(len(lines))
         yield lines
 
@@ -111,7 +111,7 @@ def _as_n_quads(data: bytes, media_type: str, base: str, reading: ReadingBudget)
         reading.took(len(data))
         yield _parsed_here(data, _OTHERS[media_type], base)
     else:
-        yield from _parsed_elsewhere(_OTHERS[media_type], base, _pieces(data), reading)
+        yield from _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
 
 
 def _in_characters(error: BadData, data: bytes) -> BadData:
@@ -127,7 +127,7 @@ def _pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _checked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A document type stands before all else."""
+    """The pieces of an RDF/XML document, with its document type checked, which comes first."""
     for first in pieces:
         check_doctype(first)
         yield first
@@ -148,8 +148,8 @@ def _parsed_here(data: bytes, format_name: str, base: str) -> bytes:
     return bytes(written)
 
 
-def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
-    """In pieces of whole lines. A line break in a term is an escape."""
+def _parsed_in_process(format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget) -> Iterator[bytes]:
+    """N-Quads from a parser process, in pieces of whole lines. A line break within a term is an escape."""
     rest: list[bytes] = []
     size = 0
     try:
@@ -169,9 +169,9 @@ def _parsed_elsewhere(format_name: str, base: str, pieces: Iterator[bytes], read
 
 
 def _reason(message: str) -> str:
-    told = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
-    if "LoadDocumentCallback" in told:
-        return _CONTEXT_ELSEWHERE
-    if told.endswith(_NO_SUBJECT):
-        return told + (_DOT_BEHIND_PREFIX if told.startswith(". ") else _SIGN_BEFORE)
-    return _REASONS.get(told, told)
+    reason = _POSTAMBLE.sub("", _PREAMBLE.sub("", message))
+    if "LoadDocumentCallback" in reason:
+        return _REMOTE_CONTEXT
+    if reason.endswith(_NO_SUBJECT):
+        return reason + (_DOT_BEHIND_PREFIX if reason.startswith(". ") else _SIGN_BEFORE)
+    return _REASONS.get(reason, reason)

@@ -60,15 +60,15 @@ def _merge(base_authority: str | None, base_path: str, path: str) -> str:
 def _remove_dots(path: str) -> str:
     """RFC 3986 5.2.4 on whole segments: `.` vanishes, `..` takes the segment before it along."""
     segments = path.split("/")
-    kept: list[str] = []
+    merged: list[str] = []
     for segment in segments:
         if segment == "..":
             # The empty first segment is the leading slash: nothing goes above it.
-            if len(kept) > 1 or (kept and kept[0] != ""):
-                kept.pop()
+            if len(merged) > 1 or (merged and merged[0] != ""):
+                merged.pop()
         elif segment != ".":
-            kept.append(segment)
+            merged.append(segment)
     if segments[-1] in (".", ".."):
-        kept.append("")
-    result = "/".join(kept)
+        merged.append("")
+    result = "/".join(merged)
     return "/" + result if path.startswith("/") and not result.startswith("/") else result

@@ -59,7 +59,7 @@ def read_lines(
 ) -> None:
     """Adds the statements of a document, one a line, some thousand at a time; `check` may end it in between.
 
-    `add` raises BadEscape for an escape that is none: which line it is in is looked up then."""
+    `add` raises BadEscape for a wrong escape; its line is found then."""
     expression = _QUAD_LINE if quads else _TRIPLE_LINE
     for start, end in line_pieces(data, _PIECE_BYTES):
         check()

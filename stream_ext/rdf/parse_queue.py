@@ -1,7 +1,7 @@
-"""The queue before the parsers: so many documents are parsed at once, the others wait in the order in which they came.
+"""The queue before the parsers: some documents are parsed at once, the others wait in the order in which they came.
 
-Whoever waits has a thread, which others need for what is short: so few may wait, and none for long. And whoever has a
-parser gives it up after a while, if somebody waits: or four documents that take for ever would have all of them."""
+A waiting request has a thread, which short requests need: so only a few may wait, and none for long. A document that is
+parsed for long gives up its parser if others wait: otherwise four endless documents would have all parsers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParserTurn:
         self._queue, self._began_s = queue, queue.clock()
 
     def check(self, size: int) -> None:
-        """DeadlineExceeded where a document, of which so many bytes were read, has had its share, and others wait."""
+        """DeadlineExceeded if a document has had its share of time, for the bytes that were read, and others wait."""
         rules = self._queue.rules
         share_s = rules.share_s + rules.share_a_mib_s * size / (1 << 20)
         if self._queue.waiting and self._queue.clock() - self._began_s > share_s:

@@ -1,6 +1,6 @@
-"""What parsing gives: the distinct terms once, and columns of numbers that point at them.
+"""The result of parsing: each distinct term once, and columns of numbers that point at the terms.
 
-Raw rows of bytes become this in a few passes of C loops; Python looks at a term once, however often it occurs."""
+Raw rows of bytes are converted in a few passes of C loops; Python code sees a term once, however often it occurs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pushed:
 
 
 class Numbering:
-    """Numbers terms in order of first appearance, of some rows after the other."""
+    """Numbers terms in order of first appearance, batch by batch of rows."""
 
     def __init__(self) -> None:
         self._codes: dict[bytes, int] = {b"": -1}  # of each spelling

@@ -1,7 +1,7 @@
 """The process in which documents are parsed: `python -I parser_process.py FD`, run as a file and without the package.
 
-A parser of another project cannot be told to stop, and a few hundred bytes can make it need any amount of memory:
-entities of entities, long prefixes, contexts of contexts. Here it has a bound, and whoever waits can end it.
+A parser from a library cannot be stopped, and a few hundred bytes can make it need any amount of memory: entities of
+entities, long prefixes, contexts of contexts. In a process it has a bound, and can be killed.
 
     {"format": ..., "base": ...} ->   pieces -> ...   an empty one: that was all
                      <- lines of N-Quads <- ...       <- done, or what is wrong
@@ -31,7 +31,7 @@ _FORMULAS = "this document has formulas ({ ... }), which are no RDF: take them o
 
 
 class DocumentStream:
-    """The bytes as they come, for the parser to read; its memory grows with them."""
+    """The document as a file for the parser, received in pieces; the bound on memory grows with the bytes."""
 
     def __init__(self, connection: Any) -> None:
         self._connection, self._piece, self._at = connection, b"", 0
@@ -62,7 +62,7 @@ class DocumentStream:
 
 
 class QuadLines:
-    """Where the writer of N-Quads writes to."""
+    """The file to which pyoxigraph writes N-Quads; they are sent on in frames."""
 
     def __init__(self, connection: Any) -> None:
         self._connection, self._written = connection, bytearray()
@@ -101,12 +101,12 @@ def parse(connection: Any) -> None:
     """One document."""
     import pyoxigraph
 
-    asked = json.loads(receive(connection)[1])
+    request = json.loads(receive(connection)[1])
     document, lines = DocumentStream(connection), QuadLines(connection)
-    rdf_format = getattr(pyoxigraph.RdfFormat, asked["format"])
+    rdf_format = getattr(pyoxigraph.RdfFormat, request["format"])
     try:
-        quads = pyoxigraph.parse(document, rdf_format, base_iri=asked["base"] or None)  # type: ignore[arg-type]  # read() is all
-        plain = _without_formulas(quads, pyoxigraph.DefaultGraph()) if asked["format"] == "N3" else quads
+        quads = pyoxigraph.parse(document, rdf_format, base_iri=request["base"] or None)  # type: ignore[arg-type]  # read() is all
+        plain = _without_formulas(quads, pyoxigraph.DefaultGraph()) if request["format"] == "N3" else quads
         pyoxigraph.serialize(plain, lines, format=pyoxigraph.RdfFormat.N_QUADS)  # type: ignore[arg-type]  # write() is all
         lines.flush()
         send(connection, DONE, b"")

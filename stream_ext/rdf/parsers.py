@@ -1,4 +1,4 @@
-"""Parsers: processes that parse documents, each with a bound on its memory; whoever waits for one can end it.
+"""Parsers: processes that parse documents, each with a bound on its memory; a request that is cancelled ends its one.
 
 A process that has done its work waits for the next document; one that was ended, or had too little memory, is replaced
 when another is needed. They end when this process does: then their socket is closed."""
@@ -23,21 +23,21 @@ from stream_ext.rdf.parse_queue import ParseQueue, ParserTurn, Rules
 from stream_ext.rdf.parser_process import BEGIN, DONE, HEAD, LINES, MEMORY, PIECE
 from stream_ext.rdf.reading import ReadingBudget
 
-#: So many processes wait for the next document.
+#: So many idle processes are retained for the next document.
 _IDLE_MAX = 2
-#: How often who waits for a process looks whether it should go on.
+#: A thread that waits for a process checks so often whether its request was cancelled.
 _LOOK_S = 0.05
 _RECEIVED_BYTES = 1 << 18
-#: A process that had to do with more is not kept: what it needed stays with it.
-_KEPT_BYTES = 4 << 20
+#: A process that parsed more is not used again: its memory stays as large as it was.
+_REUSED_BYTES = 4 << 20
 
 
 class Wrong(BadData):
-    """As the parser says it."""
+    """The error of the parser, in its own words."""
 
 
 class _Parser:
-    """One process. In one thread at a time."""
+    """One process, used by one thread at a time."""
 
     def __init__(self) -> None:
         self._ours, theirs = socket.socketpair()
@@ -77,7 +77,7 @@ class _Parser:
     def lines(
         self, format_name: str, base: str, pieces: Iterator[bytes], reading: ReadingBudget, turn: ParserTurn
     ) -> Iterator[bytes]:
-        """What the document says, in pieces of lines of N-Quads that may end anywhere."""
+        """The document as lines of N-Quads, in pieces that may end anywhere."""
         outgoing = memoryview(_frame(BEGIN, json.dumps({"format": format_name, "base": base}).encode()))
         size, more = 0, True
         poll = select.poll()
@@ -102,7 +102,7 @@ class _Parser:
                 if kind == LINES:
                     yield body
                 elif kind == DONE:
-                    self.is_fresh = not more and not outgoing and size <= _KEPT_BYTES
+                    self.is_fresh = not more and not outgoing and size <= _REUSED_BYTES
                     return
                 else:
                     # Not fresh: of what was sent to it some may not have been read.
@@ -139,7 +139,7 @@ class _Parser:
         return kind, body
 
     def _ended(self, size: int) -> RilletError:
-        """In the middle of a document: a parser that gets no memory aborts."""
+        """The error for a process that ended in the middle of a document: a parser that gets no memory aborts."""
         status = self._process.wait()
         if status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS) or status > 0:
             return _too_large(size)

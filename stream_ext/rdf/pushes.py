@@ -104,8 +104,8 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             time = _time(element.timestamp, timestamp)
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
-            said, column = _placed(str(error), line)
-            raise BadData(f"this is no element: {said}; {_AN_ELEMENT}", line_number, column) from None
+            problem, column = _placed(str(error), line)
+            raise BadData(f"this is no element: {problem}; {_AN_ELEMENT}", line_number, column) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
@@ -124,7 +124,7 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
 
 
 def _placed(message: str, line: bytes) -> tuple[str, int]:
-    """Without the number of the byte, and the column of that byte."""
+    """The message of msgspec without its byte offset, and the column of that byte."""
     found = _AT_BYTE.search(message)
     if found is None:
         return message, 1
@@ -180,8 +180,8 @@ _LOOKED_THROUGH_BYTES = 1 << 18
 
 
 def _refuse_nameless(data: bytes) -> None:
-    """JSON-LD that says nothing, though it has members: to JSON-LD a name that no context explains is none, and what
-    a device sends as plain JSON would be an element without a triple."""
+    """Refuses JSON-LD that has members, but no triple. JSON-LD ignores names that no context defines: plain JSON of a
+    device would become an element without triples."""
     if len(data) > _LOOKED_THROUGH_BYTES:
         return  # no device sends so much by mistake
     written = msgspec.json.decode(data)

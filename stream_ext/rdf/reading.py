@@ -1,8 +1,8 @@
-"""A reading: what a document may expand to while it is parsed, and who may end it.
+"""The budget of parsing: how much a document may expand, and when parsing ends early.
 
     @prefix e: <http://example.org/ ... 500 kB> .   e:1 e:1 e:1 .   e:2 ...       100,000 times: 150 GB
 
-What comes out is counted as it comes, as lines of N-Quads, and refused before it is there."""
+The bytes of the N-Quads that come out are counted on the way, and refused before they fill the memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _EXPANDED_BYTES, _EXPANDED_A_BYTE = 512 << 20, 64
 
 
 def _go_on() -> None:
-    """Nobody waits, and there is no deadline."""
+    """The check of a reading without a deadline: it never ends it."""
 
 
 def deadline(seconds: float, what: str, clock: Callable[[], float] = time.monotonic) -> Callable[[], None]:
-    """What raises DeadlineExceeded when `what` has taken so long."""
+    """A function that raises DeadlineExceeded once `what` has taken so long."""
     end = clock() + seconds
 
     def check() -> None:
@@ -46,11 +46,11 @@ class ReadingBudget:
         self._read = self._expanded = 0
 
     def took(self, size: int) -> None:
-        """So many bytes more were read."""
+        """Counts bytes that were read."""
         self._read += size
 
     def expanded(self, size: int) -> None:
-        """To so many bytes more; TooLarge if that is too much."""
+        """Counts bytes that came out; TooLarge if these are too many."""
         self.check()
         self._expanded += size
         most = self._expanded_max

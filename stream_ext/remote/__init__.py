@@ -1,3 +1,3 @@
-"""Other machines: which URLs may be fetched, how, and what is known of endpoints that did not answer.
+"""Other machines: which URLs may be fetched, how, and how long an endpoint that failed is not queried.
 
 Its verb is *fetch*. It imports rdf."""

@@ -1,7 +1,7 @@
-"""Outside: what of other machines, and of this one's files, a request may make the server fetch. By default nothing.
+"""Allowed URLs: what a request may make the server fetch, from other machines and its own files. By default nothing.
 
-LOAD and SERVICE name URLs, and whoever sends a text would reach by them what only the server can reach. So each has a
-list of URLs that are allowed, with all that lies below them. A list is read by its parts: `https://example.org/data`
+LOAD and SERVICE name URLs. By them, a client could reach what only the server can reach. So each of the two has a list
+of URLs that are allowed, with all that lies below them. A list is read by its parts: `https://example.org/data`
 allows /data and /data/x.ttl of that very host and port, and neither /database nor https://example.org.evil.net/data."""
 
 from __future__ import annotations
@@ -23,29 +23,31 @@ class OutOfBounds(Exception):
 class UrlParts:
     """A URL in parts that can be compared: the host in lower case, the port always there, the path without escapes.
 
-    A file's path is where symbolic links lead in the end."""
+    The path of a file has no symbolic links any more."""
 
     scheme: str
     host: str
     port: int
     path: str
 
-    def holds(self, other: UrlParts) -> bool:
-        """Whether `other` is this place, or lies below it."""
+    def covers(self, other: UrlParts) -> bool:
+        """Whether `other` is this URL, or lies below it."""
         if (self.scheme, self.host, self.port) != (other.scheme, other.host, other.port):
             return False
         return other.path == self.path or other.path.startswith(self.path.rstrip("/") + "/")
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class AllowedUrls:
+    """The URLs that LOAD and SERVICE may fetch, and the limits of a fetch."""
+
     load: tuple[UrlParts, ...] = ()
     service: tuple[UrlParts, ...] = ()
     bytes_max: int = 64 << 20  # of one document or answer
     timeout_s: float = 30.0
     # Of registered queries:
-    refresh_s: float = 60.0  # how old what a service answered may be at an evaluation
-    standing_s: float = 5.0  # for which an evaluation may wait for a service
+    refresh_s: float = 60.0  # answers of a service are used by evaluations for so long
+    service_timeout_s: float = 5.0  # an evaluation waits so long for all its services together
 
     def check_load(self, url: str) -> str:
         """The URL as it is to be fetched."""
@@ -55,11 +57,11 @@ class Outside:
         return _checked(url, self.service, "SERVICE", "--allow-service")
 
 
-NOTHING = Outside()
+NOTHING = AllowedUrls()
 
 
 def places(text: str) -> tuple[UrlParts, ...]:
-    """URLs that are allowed, separated by blanks; BadArgument where one is none."""
+    """The URLs of a list, which are separated by blanks; BadArgument if one of them is not a URL."""
     found = []
     for url in text.split():
         try:
@@ -77,9 +79,9 @@ def _checked(url: str, allowed: tuple[UrlParts, ...], verb: str, flag: str) -> s
         place = _place(parts)
     except ValueError as error:
         raise OutOfBounds(f"<{url}> cannot be fetched: {error}") from None
-    if not any(each.holds(place) for each in allowed):
+    if not any(each.covers(place) for each in allowed):
         raise OutOfBounds(f"<{url}> is not among the URLs that {flag} of this server allows")
-    # Written anew from the parts that were looked at, so that nobody can read it in another way.
+    # Written anew from the parts that were checked, so that no HTTP client can read it in another way.
     path = quote(place.path) if place.scheme == "file" else parts.path
     return urlunsplit((place.scheme, _authority(place), path, parts.query, ""))
 
@@ -90,7 +92,7 @@ def _authority(place: UrlParts) -> str:
 
 
 def _place(parts: SplitResult) -> UrlParts:
-    """ValueError for what is not fetched, or can be read in more than one way."""
+    """The parts of a URL; ValueError for a URL that is not fetched, or that can be read in more than one way."""
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
         raise ValueError("only http, https and file URLs are known")

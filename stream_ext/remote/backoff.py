@@ -1,20 +1,20 @@
-"""Elsewhere: what whoever steps registered queries knows of the endpoints that SERVICE asks.
+"""Backoff: which endpoints of SERVICE failed lately, and are not queried again yet by registered queries.
 
-    endpoint does not answer   =>   left alone for 1 s, then 2 s, 4 s, ... 60 s, by all queries of the shard
+    endpoint does not answer   =>   not queried for 1 s, then 2 s, 4 s, ... 60 s, by all queries of the shard
 
-What is said there is no function of the store; when it is asked for is. The only clock is the publication of the
-snapshots that are stepped, and within one of them nothing is asked for twice."""
+What an endpoint answers does not depend on the store; when it is queried does. The only clock is the time at which the
+evaluated snapshots were published, and within one snapshot nothing is requested twice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sparql_client import Solution
 
 _PAUSE_MS_MIN, _PAUSE_MS_MAX = 1_000, 60_000
-#: So many that did not answer are known; beyond it, those that may be asked again are forgotten.
+#: So many that failed are remembered; beyond it, those whose pause is over are forgotten.
 _SILENT_MAX = 1_000
 
 
@@ -25,19 +25,19 @@ class _Failed:
     pause_ms: int
 
 
-class Elsewhere:
-    """For the runs of one shard, one after the other."""
+class Backoff:
+    """The endpoints and requests that failed lately, for the runs of one shard, which step one after the other."""
 
-    def __init__(self, outside: Outside, published_ms: Callable[[int], int]) -> None:
-        """`published_ms` says when a snapshot was published."""
-        self.outside = outside
+    def __init__(self, allowed_urls: AllowedUrls, published_ms: Callable[[int], int]) -> None:
+        """`published_ms`: from a snapshot to the time of its publication."""
+        self.allowed_urls = allowed_urls
         self._published_ms = published_ms
         self.sn = 0
         self._now_ms: int | None = None
         self._failed: dict[Hashable, _Failed] = {}
 
-    def comes_to(self, sn: int) -> None:
-        """The snapshot that is stepped. What is made up for in an older one is asked for now."""
+    def advance_to(self, sn: int) -> None:
+        """`sn` is evaluated from now on. An older one, which is evaluated late, does not turn back the clock."""
         if sn > self.sn:
             self.sn, self._now_ms = sn, None
 
@@ -48,10 +48,10 @@ class Elsewhere:
         return self._now_ms
 
     def why_not(self, *what: Hashable) -> str | None:
-        """Why none of them is asked yet."""
+        """Why these are not requested yet: the failure of the first that is still in its pause. None: they may be."""
         for each in what:
             failed = self._failed.get(each)
-            if failed is not None and self._rests(failed):
+            if failed is not None and self._is_pausing(failed):
                 return f"{failed.why}; it is asked again {failed.pause_ms / 1000:g} s after that"
         return None
 
@@ -59,51 +59,52 @@ class Elsewhere:
         before = self._failed.get(what)
         pause_ms = _PAUSE_MS_MIN if before is None else min(before.pause_ms * 2, _PAUSE_MS_MAX)
         if len(self._failed) >= _SILENT_MAX:
-            self._failed = {key: failed for key, failed in self._failed.items() if self._rests(failed)}
+            self._failed = {key: failed for key, failed in self._failed.items() if self._is_pausing(failed)}
         self._failed[what] = _Failed(why, self.now_ms, pause_ms)
 
     def forgive(self) -> None:
-        """All may be asked at once: somebody has seen to it that they answer."""
+        """Ends all pauses: an operator says that the endpoints answer again."""
         self._failed.clear()
 
     def answered(self, *what: Hashable) -> None:
         for each in what:
             self._failed.pop(each, None)
 
-    def _rests(self, failed: _Failed) -> bool:
+    def _is_pausing(self, failed: _Failed) -> bool:
         return failed.at_ms <= self.now_ms < failed.at_ms + failed.pause_ms
 
 
-class Heard:
-    """When all that is in use was asked for last, by the networks of one query; each asks for it in its own time.
+class ServiceAnswers:
+    """What endpoints answered in the current turn, for the networks of one query.
 
-    Of a query that has several networks, what one of them was answered is so for the others, too, until all is asked
-    for again: else its answer would go to and fro between what they were told."""
+    A new turn begins every `refresh_s`; each network then requests again all that it uses. If a query has several
+    networks, an answer that one of them received counts for the others, too, until the turn ends: otherwise the result
+    of the query would change to and fro between the answers that its networks received."""
 
     def __init__(self, by_several: bool = False) -> None:
         self.turn = 0
         self._by_several = by_several
-        self._began: tuple[int, int] | None = None  # in which snapshot, and when that was
+        self._began: tuple[int, int] | None = None  # the snapshot in which the turn began, and its time
         self._answers: dict[Hashable, dict[tuple[int, ...], Sequence[Solution]]] = {}
 
-    def look(self, elsewhere: Elsewhere) -> None:
-        """Goes on to the next turn if it is time for that."""
+    def look(self, backoff: Backoff) -> None:
+        """Begins the next turn if it is time for that."""
         if self._began is None:
-            self._began = elsewhere.sn, elsewhere.now_ms
+            self._began = backoff.sn, backoff.now_ms
         sn, at_ms = self._began
-        if sn != elsewhere.sn and not at_ms <= elsewhere.now_ms < at_ms + int(elsewhere.outside.refresh_s * 1000):
-            self._began = elsewhere.sn, elsewhere.now_ms
+        if sn != backoff.sn and not at_ms <= backoff.now_ms < at_ms + int(backoff.allowed_urls.refresh_s * 1000):
+            self._began = backoff.sn, backoff.now_ms
             self.turn += 1
             self._answers.clear()
 
     def of(self, what: Hashable) -> Mapping[tuple[int, ...], Sequence[Solution]]:
-        """What was answered in this turn, by key."""
+        """The answers to `what` in this turn, by key."""
         return self._answers.get(what, {})
 
     def keep(self, what: Hashable, found: Mapping[tuple[int, ...], Sequence[Solution]], most: int) -> None:
-        """No more of it than about `most`: then some are asked for again."""
+        """Remembers answers, no more than about `most`: beyond it they are forgotten, and requested again."""
         if self._by_several and found:
-            kept = self._answers.setdefault(what, {})
-            if len(kept) > most:
-                kept.clear()
-            kept.update(found)
+            answers = self._answers.setdefault(what, {})
+            if len(answers) > most:
+                answers.clear()
+            answers.update(found)

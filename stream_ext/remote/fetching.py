@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
 from stream_ext.rdf.documents import DOCUMENT_TYPES, JSON_LD, N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 
 if TYPE_CHECKING:
     import httpx
@@ -35,7 +35,7 @@ class CannotFetch(Exception):
 
 
 class NoAnswer(CannotFetch):
-    """Whoever was asked cannot be reached, or took too long: another question would fare no better."""
+    """The server cannot be reached, or took too long: another request to it would fail, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,86 +45,86 @@ class Fetched:
     data: bytes
 
 
-def fetch(url: str, outside: Outside) -> Fetched:
+def fetch(url: str, allowed_urls: AllowedUrls) -> Fetched:
     """Raises OutOfBounds or CannotFetch."""
-    allowed = outside.check_load(url)
-    found = _file(allowed, outside) if allowed.startswith("file:") else _over_http(allowed, outside)
+    allowed = allowed_urls.check_load(url)
+    found = _file(allowed, allowed_urls) if allowed.startswith("file:") else _over_http(allowed, allowed_urls)
     if urlsplit(found.url).path.lower().endswith(".gz"):
-        return Fetched(found.url, found.media_type, _unzipped(found, outside.bytes_max))
+        return Fetched(found.url, found.media_type, _unzipped(found, allowed_urls.bytes_max))
     return found
 
 
 # ---- files -----------------------------------------------------------------------------------------------------
 
 
-def _file(url: str, outside: Outside) -> Fetched:
+def _file(url: str, allowed_urls: AllowedUrls) -> Fetched:
     try:
         with open(unquote(urlsplit(url).path), "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise CannotFetch(f"<{url}> is no file")
-            data = file.read(outside.bytes_max + 1)
+            data = file.read(allowed_urls.bytes_max + 1)
     except OSError as error:
         raise CannotFetch(f"<{url}> cannot be read: {error.strerror}") from None
-    return Fetched(url, _by_name(url, "its name"), _within(data, url, outside.bytes_max))
+    return Fetched(url, _by_name(url, "its name"), _within(data, url, allowed_urls.bytes_max))
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """A pipe that nobody writes to would be waited for."""
+    """Opens without waiting: an open of a pipe that nobody writes to would wait for ever."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 # ---- HTTP ------------------------------------------------------------------------------------------------------
 
 
-def _over_http(url: str, outside: Outside) -> Fetched:
+def _over_http(url: str, allowed_urls: AllowedUrls) -> Fetched:
     import httpx  # takes a tenth of a second to import
 
-    ends = time.monotonic() + outside.timeout_s
+    ends = time.monotonic() + allowed_urls.timeout_s
     accept = ", ".join([TURTLE, N_TRIPLES, *(f"{each};q=0.8" for each in DOCUMENT_TYPES), "*/*;q=0.1"])
     # Neither proxies nor passwords of the environment: only what the settings of the server say.
-    with httpx.Client(timeout=outside.timeout_s, trust_env=False, headers={"accept": accept}) as client:
+    with httpx.Client(timeout=allowed_urls.timeout_s, trust_env=False, headers={"accept": accept}) as client:
         try:
-            return _followed(client, url, outside, ends)
+            return _followed(client, url, allowed_urls, ends)
         except httpx.TimeoutException:
-            raise NoAnswer(late(url, outside)) from None
+            raise NoAnswer(late(url, allowed_urls)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"<{url}> cannot be fetched: {error or type(error).__name__}") from None
 
 
-def _followed(client: httpx.Client, url: str, outside: Outside, ends: float) -> Fetched:
+def _followed(client: httpx.Client, url: str, allowed_urls: AllowedUrls, ends: float) -> Fetched:
     """Each step of a redirection must be allowed."""
     for _ in range(_REDIRECTS_MAX + 1):
         with client.stream("GET", url) as response:
             if not response.is_redirect:
-                return _received(response, url, outside, ends)
-            url = outside.check_load(urljoin(url, response.headers["location"]))
+                return _received(response, url, allowed_urls, ends)
+            url = allowed_urls.check_load(urljoin(url, response.headers["location"]))
             if url.startswith("file:"):
                 raise CannotFetch(f"a server sent us on to <{url}>")
     raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
 
 
-def _received(response: httpx.Response, url: str, outside: Outside, ends: float) -> Fetched:
+def _received(response: httpx.Response, url: str, allowed_urls: AllowedUrls, ends: float) -> Fetched:
     if response.status_code != 200:
         raise CannotFetch(f"<{url}> answered {response.status_code} {response.reason_phrase}".rstrip())
-    said = response.headers.get("content-type", "")
-    vague = said.partition(";")[0].strip().lower() in _VAGUE
-    media_type = _by_name(url, f"Content-Type {said or '(none)'} and its name") if vague else said
-    return Fetched(url, media_type, b"".join(pieces(response, url, outside, ends)))
+    content_type = response.headers.get("content-type", "")
+    vague = content_type.partition(";")[0].strip().lower() in _VAGUE
+    media_type = _by_name(url, f"Content-Type {content_type or '(none)'} and its name") if vague else content_type
+    return Fetched(url, media_type, b"".join(pieces(response, url, allowed_urls, ends)))
 
 
-def pieces(response: httpx.Response, url: str, outside: Outside, ends: float) -> Iterator[bytes]:
+def pieces(response: httpx.Response, url: str, allowed_urls: AllowedUrls, ends: float) -> Iterator[bytes]:
     """The body, unpacked, as far as size and time allow."""
     size = 0
     for piece in response.iter_bytes(_PIECE_BYTES):
         size += len(piece)
-        if size > outside.bytes_max:
-            raise CannotFetch(_large(url, outside.bytes_max))
+        if size > allowed_urls.bytes_max:
+            raise CannotFetch(_large(url, allowed_urls.bytes_max))
         if time.monotonic() > ends:
-            raise NoAnswer(late(url, outside))
+            raise NoAnswer(late(url, allowed_urls))
         yield piece
 
 
-# ---- what both have --------------------------------------------------------------------------------------------
+# ---- files and HTTP --------------------------------------------------------------------------------------------
 
 
 def _by_name(url: str, looked_at: str) -> str:
@@ -155,5 +155,5 @@ def _large(url: str, bytes_max: int) -> str:
     return f"<{url}> has more than {bytes_max} bytes, the limit of this server (--fetch-bytes)"
 
 
-def late(url: str, outside: Outside) -> str:
-    return f"<{url}> took longer than {outside.timeout_s:g} s (--fetch-timeout)"
+def late(url: str, allowed_urls: AllowedUrls) -> str:
+    return f"<{url}> took longer than {allowed_urls.timeout_s:g} s (--fetch-timeout)"

@@ -1,7 +1,7 @@
-"""Remote: questions to other SPARQL endpoints, those that the settings allow, by the SPARQL 1.1 Protocol.
+"""Client of other SPARQL endpoints, those that the settings allow, by the SPARQL 1.1 Protocol.
 
-A question goes as the form that every endpoint takes; the answer comes as SPARQL results in JSON, within a size and a
-time."""
+A query is sent as an HTML form, which every endpoint accepts; the answer is read as SPARQL results in JSON, within a
+size and a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 
 from hbase_store.layout.terms import iri, literal
 from stream_ext.evaluation_budget import Control
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, late, pieces
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RESULTS = "application/sparql-results+json"
 _REDIRECTS_MAX = 5
 
-#: A solution: the terms of the variables that are bound; of a blank node the label that the other side gave it.
+#: A solution: the terms of the variables that are bound. A blank node has the label that the endpoint gave it.
 Solution = dict[str, bytes]
 
 
@@ -56,7 +56,7 @@ class _Document(msgspec.Struct):
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Whom we believe that they are who they say. To read that takes longer than most answers."""
+    """The certificate authorities that are trusted. They are read once: that takes longer than most requests."""
     import httpx
 
     return httpx.create_ssl_context(trust_env=False)
@@ -76,19 +76,19 @@ def solution(binding: object) -> Solution:
     return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
 
 
-#: An answer takes so many times its bytes, as what Python makes of it.
+#: Python's objects for an answer take so many times the bytes of the answer.
 _COST = 4
 
 
 class Remotes:
-    """Connections that are kept while they are used: with `Remotes(...) as remotes`."""
+    """Requests over connections that stay open until the end of the block: `with Remotes(...) as remotes`."""
 
-    def __init__(self, outside: Outside, control: Control, within_s: float | None = None) -> None:
-        """`within_s`: for all questions together, not for each of them."""
-        self._outside, self._control, self._within_s = outside, control, within_s
+    def __init__(self, allowed_urls: AllowedUrls, control: Control, within_s: float | None = None) -> None:
+        """`within_s`: the time for all requests together. None: each has the timeout of the settings."""
+        self._allowed_urls, self._control, self._within_s = allowed_urls, control, within_s
         self._ends = None if within_s is None else time.monotonic() + within_s
         self._client: httpx.Client | None = None
-        self.answered = 0  # so many questions
+        self.answered = 0  # so many requests
 
     def __enter__(self) -> Remotes:
         return self
@@ -99,7 +99,7 @@ class Remotes:
 
     def ask(self, service: str, text: str) -> list[Solution]:
         """The solutions of a SELECT. Raises OutOfBounds or CannotFetch."""
-        url = self._outside.check_service(service)
+        url = self._allowed_urls.check_service(service)
         data = self._posted(url, text)
         self.answered += 1
         self._control.spend(_COST * len(data))
@@ -111,7 +111,7 @@ class Remotes:
         if self._client is None:
             # Neither proxies nor passwords of the environment: only what the settings of the server say.
             self._client = httpx.Client(
-                timeout=self._outside.timeout_s,
+                timeout=self._allowed_urls.timeout_s,
                 trust_env=False,
                 verify=_trusted(),
                 headers={"accept": f"{RESULTS}, application/json;q=0.5"},
@@ -124,9 +124,9 @@ class Remotes:
             raise NoAnswer(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
 
     def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
-        """Each step of a redirection must be allowed, and is asked in the same way."""
+        """Each step of a redirection must be allowed, and is requested in the same way."""
         now = time.monotonic()
-        ends = now + self._outside.timeout_s if self._ends is None else self._ends
+        ends = now + self._allowed_urls.timeout_s if self._ends is None else self._ends
         if ends <= now:
             raise NoAnswer(self._late(url))
         for _ in range(_REDIRECTS_MAX + 1):
@@ -134,24 +134,24 @@ class Remotes:
             with client.stream("POST", url, data={"query": text}, timeout=ends - now) as response:
                 if not response.is_redirect:
                     return self._received(response, url, ends)
-                url = self._outside.check_service(urljoin(url, response.headers["location"]))
+                url = self._allowed_urls.check_service(urljoin(url, response.headers["location"]))
         raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
 
     def _received(self, response: httpx.Response, url: str, ends: float) -> bytes:
         data = []
         try:
-            for piece in pieces(response, url, self._outside, ends):
+            for piece in pieces(response, url, self._allowed_urls, ends):
                 self._control.check()
                 data.append(piece)
         except NoAnswer:
             raise NoAnswer(self._late(url)) from None
         whole = b"".join(data)
         if response.status_code != 200:
-            said = " ".join(whole[:300].decode(errors="replace").split())
-            raise CannotFetch(f"<{url}> answered {response.status_code} {response.reason_phrase}: {said}".rstrip(": "))
+            text = " ".join(whole[:300].decode(errors="replace").split())
+            raise CannotFetch(f"<{url}> answered {response.status_code} {response.reason_phrase}: {text}".rstrip(": "))
         return whole
 
     def _late(self, url: str) -> str:
         if self._within_s is None:
-            return late(url, self._outside)
+            return late(url, self._allowed_urls)
         return f"<{url}> did not answer all that an evaluation asks within {self._within_s:g} s (--service-timeout)"

@@ -27,7 +27,7 @@ from hbase_store.layout.terms import literal, parse_term
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadArgument, BadData, TooLarge
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, lines_of
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, pieces
 from stream_ext.remote.sparql_client import RESULTS, Solution, solution, solutions
 
@@ -149,7 +149,7 @@ class SparqlSource:
         self.url = url
         self._origin = _origin(url)
         self._sleep = sleep
-        self._outside = Outside(service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s)
+        self._outside = AllowedUrls(service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s)
         self._client = httpx.Client(
             timeout=silence_s,
             trust_env=False,  # neither proxies nor passwords of the environment

@@ -1,8 +1,8 @@
-"""Content ring: the rows that a window holds, each once, with until when it is shown and until when it could be.
+"""Content ring: the distinct rows of a window. Each has the time until which it is shown, and that of its last copy.
 
-New rows are written at one end; at the other those whose copies have all run out are given up, as they come to be the
-oldest. A row of which copies keep coming stays where it is; where room is needed behind it, it moves to the new end.
-So what a step costs follows what comes, and the ring is only laid out anew when there is more to hold, or much less."""
+New rows are written at one end. At the other end, the oldest rows are deleted once all their copies have expired. A row
+of which copies keep coming stays in its place; if room is needed behind it, it moves to the new end. So the cost of a
+step depends on the rows that come, and the ring is rebuilt only when it has too few cells, or far too many."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class ContentRing:
         self._again = ExpiryWheel(1)
 
     def __len__(self) -> int:
-        """Of the rows in the ring; some may have run out."""
+        """The number of rows in the ring; some may have expired."""
         return self._number - self._tail
 
     def add(self, matrix: Ids, untils: Untils, before: int, time: int) -> Shown:
-        """Rows come in at `time`; `before` was the step before. What has run out was asked for (`back`) already."""
+        """Adds rows at `time`, after `back(time)`; `before` was the time of the step before."""
         count = len(untils)
         self._make_room(count, before, time)
         places, ends, again, again_at = (np.empty(count, np.int64) for _ in range(4))
@@ -56,7 +56,7 @@ class ContentRing:
         return places[:shown], ends[:shown], returned > 0
 
     def back(self, time: int) -> ZSet | None:
-        """Rows whose shown copy has run out, and which have a later one."""
+        """The rows whose shown copy has expired, and which have a later one: they are shown anew."""
         if not len(self._again):
             return None
         numbers = self._again.due(time)[0][0].view(np.int64)
@@ -97,7 +97,7 @@ class ContentRing:
         self._wait(again[:later], again_at[:later], time)
 
     def _lay_out(self, coming: int, before: int, time: int) -> None:
-        """Anew, of what still counted at `before`: moved from the old ring to another."""
+        """Moves the rows that were still valid at `before` to a new ring."""
         numbers = np.arange(self._tail, self._number)
         cells = self._cells[numbers & (len(self._cells) - 1)]
         cells = cells[cells[:, kernels.LATEST] >= before]

@@ -1,7 +1,7 @@
-"""An expiry log: what has come in with a validity, to be taken back when that has run out.
+"""An expiry log: rows with a validity, to be retracted when it has ended.
 
-Each step's rows are one chunk, in order of validity. The next validity of each chunk stands in a heap, so that a step
-looks only at the chunks of which something has run out, however many there are."""
+The rows of a step are one chunk, in order of validity. A heap has the next validity of each chunk, so that a step reads
+only the chunks in which rows have expired, however many chunks there are."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class ExpiryLog:
 
 
 def joined(parts: Sequence[Logged]) -> list[Logged]:
-    """As few as can be: those with weights, and those without, are one each."""
+    """The same rows in two parts at most: those with weights, and those without."""
     return [
         _concatenated(alike)
         for alike in ([p for p in parts if p.weights is None], [p for p in parts if p.weights is not None])

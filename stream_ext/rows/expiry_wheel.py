@@ -1,6 +1,6 @@
-"""An expiry wheel: rows that are handed back when their validity has run out, each once.
+"""An expiry wheel: it returns each row once, when its validity has ended.
 
-What a step costs follows the rows that come and those that run out, however many stay."""
+The cost of a step depends on the rows that are added and those that expire, not on those that stay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_CAPACITY = 1024
 _SECTORS = 4096
 
 #: Rows as a matrix with a line for each column, and how often each counts (empty: once).
-Taken = tuple[Ids, Weights]
+Expired = tuple[Ids, Weights]
 
 
 class ExpiryWheel:
@@ -32,7 +32,7 @@ class ExpiryWheel:
         return self._count
 
     def add(self, matrix: Ids, weights: Weights, untils: Untils, time: int) -> None:
-        """Rows that are valid at `time`, for which `due` was asked before; what is valid for ever need not be added."""
+        """Adds rows that are valid at `time`, after `due(time)`; rows that are valid for ever need not be added."""
         if not len(untils):
             return
         if not self._count:
@@ -47,7 +47,7 @@ class ExpiryWheel:
         self._free, self._used = kernels.wheel_add(*rows, self._cells, self._heads, self._shift, self._free, self._used)
         self._count += len(untils)
 
-    def due(self, time: int) -> Taken:
+    def due(self, time: int) -> Expired:
         """The rows whose validity ended before `time`; they are not in the wheel any more."""
         if not self._count:
             return np.empty((self._width, 0), np.uint64), np.empty(0, np.int64)
@@ -57,17 +57,17 @@ class ExpiryWheel:
         )
         self._count -= found
         self._before = time
-        return self._taken(places[:found])
+        return self._rows_at(places[:found])
 
-    def _taken(self, places: np.typing.NDArray[np.int64]) -> Taken:
+    def _rows_at(self, places: np.typing.NDArray[np.int64]) -> Expired:
         cells = self._cells[places]
         return np.ascontiguousarray(cells[:, kernels.VALUES :].T).view(np.uint64), cells[:, kernels.WEIGHT]
 
     def _grow(self, coming: Untils, time: int) -> None:
-        """Twice the room; and sectors as fine as suits what is held now, and what comes."""
+        """Doubles the room, and chooses sectors that suit the validity of the rows here and of those to be added."""
         places = np.empty(self._count, np.int64)
         kernels.wheel_all(self._cells, self._heads, places)
-        matrix, weights = self._taken(places)
+        matrix, weights = self._rows_at(places)
         untils = self._cells[places, kernels.UNTIL]
         self._cells = np.empty((2 * max(len(self._cells), len(coming)), self._cells.shape[1]), np.int64)
         self._clear(_shift_for(max(int(untils.max(initial=time)), int(coming.max())) - time))
@@ -75,5 +75,5 @@ class ExpiryWheel:
 
 
 def _shift_for(span: int) -> int:
-    """By how many bits times are shortened, so that the span is half a turn at most."""
+    """The number of bits by which times are shortened, so that the span is half a turn at most."""
     return max(0, (max(span, 0) * 2 // _SECTORS).bit_length())

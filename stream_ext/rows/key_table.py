@@ -1,7 +1,7 @@
 """A key table: keys of one or more ids, numbered in order of first appearance.
 
-The number of a key (its *slot*) is where everything else that is known of it stands: what is always asked for, in its
-*cells*, behind the key itself; the rest in arrays by slot."""
+The number of a key (its *slot*) is the place of all other data about it: frequently used data is in its *cells*, behind
+the key itself; the rest is in arrays by slot."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KeyTable:
     """Keys come as matrices with a line for each of their ids; cells have a line for each key. New cells are 0."""
 
     def __init__(self, width: int, more: int = 0) -> None:
-        """`more` cells stand behind the `width` ids of each key."""
+        """Each key has `width` ids, and `more` cells behind them."""
         self.width = width
         self._more = more
         self._allocate(_LEAST_CAPACITY)
@@ -54,31 +54,32 @@ class KeyTable:
             self._adopt(self.cells[: self.used], 2 * self.capacity)
 
     def reach(self, sources: Ids, targets: Ids, at: int, edges_max: int) -> int:
-        """Keys are (start, node): adds what the nodes from `at` on lead to; the first that is not expanded yet."""
+        """Keys are (start, node): adds the nodes that are reached from the keys from `at` on; returns the first place
+        that is not expanded yet."""
         at, self.used = path_kernels.reach(sources, targets, at, self.cells, self.used, self._entries, edges_max)
         if self.used == self.capacity:
             self._adopt(self.cells[: self.used], 2 * self.capacity)
         return at
 
-    def taken(self, slots: Slots, place: int) -> Signed:
-        """One of the cells of each of these keys."""
-        taken = np.empty(len(slots), np.int64)
-        kernels.take_cells(frozen(slots), self.cells, place, taken)
-        return taken
+    def cell(self, slots: Slots, place: int) -> Signed:
+        """The values of one cell of each of these keys."""
+        cell = np.empty(len(slots), np.int64)
+        kernels.take_cells(frozen(slots), self.cells, place, cell)
+        return cell
 
     def ids(self, slots: Slots, place: int) -> Ids:
-        return self.taken(slots, place).view(np.uint64)
+        return self.cell(slots, place).view(np.uint64)
 
     def keep(self, which: Mask) -> Slots:
-        """Forgets the keys that are not among `which`; the new slot of each old one (END for those forgotten)."""
+        """Forgets the keys that are not in `which`; returns the new slot of each old one (END if forgotten)."""
         renumbered = np.full(self.used, kernels.END, np.int32)
-        kept = self.cells[: self.used][which]
-        renumbered[which] = np.arange(len(kept), dtype=np.int32)
-        self.renew(kept)
+        remaining = self.cells[: self.used][which]
+        renumbered[which] = np.arange(len(remaining), dtype=np.int32)
+        self.renew(remaining)
         return renumbered
 
     def renew(self, cells: Signed) -> None:
-        """Holds exactly these keys with their cells, in this order; they are distinct."""
+        """Replaces all keys by these, with their cells, in this order; they are distinct."""
         capacity = _LEAST_CAPACITY
         while capacity < 2 * len(cells):
             capacity *= 2
@@ -92,14 +93,14 @@ class KeyTable:
 
 
 def line_up(make: Callable[[int, type[np.int64]], Signed], count: int, width: int) -> Signed:
-    """Lines of cells that begin where a line of the machine's cache does: none lies in more of these than it must."""
+    """Lines of cells, aligned with the lines of the machine's cache."""
     room = make(count * width + _CACHE_LINE, np.int64)
     start = -(room.ctypes.data // room.itemsize) % _CACHE_LINE
     return room[start : start + count * width].reshape(count, width)
 
 
 def fitted(array: npt.NDArray[Cell], capacity: int) -> npt.NDArray[Cell]:
-    """The array with room for so many slots; what is added is zero."""
+    """The array with room for so many slots; the new ones are zero."""
     if len(array) >= capacity:
         return array
     more = np.zeros((capacity, *array.shape[1:]), array.dtype)

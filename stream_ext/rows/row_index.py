@@ -1,8 +1,8 @@
-"""What a join remembers of one side: its rows in a ring, chained by the hash of their join columns.
+"""The index of one side of a join: its rows in a ring, chained by the hash of their join columns.
 
-Rows are only ever added at one end; at the other those whose validity has run out are given up, as they come to be the
-oldest. A row that has run out before an older one is skipped by probes until then; where these would fill the ring,
-it is laid out anew without them, so that memory follows the windows and the cost per row stays constant."""
+Rows are added at one end. At the other end, the oldest rows are deleted once they have expired. A row that has expired
+before an older one is skipped by probes until then; if such rows fill the ring, it is rebuilt without them. So memory
+follows the windows, and the cost per row is constant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def buckets(capacity: int) -> int:
 
 
 def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
-    """One number a row, equal where all columns are. Of several columns it is a hash: who finds it, compares them."""
+    """One number for each row, equal if all columns are. For several columns it is a hash: compare the columns, too."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0])
     key = np.zeros(count, np.uint64)
@@ -74,7 +74,7 @@ class KeyedRows:
             self.keys = frozen(key_of(self.key, self.matrix.shape[1]))
 
     def ends(self) -> list[tuple[int, int]]:
-        """(how many rows, the last validity of all of them), for some rows after the other."""
+        """(number of rows, their last validity), chunk by chunk."""
         if len(self) <= _CHUNK or are_shared(self._given):
             return [(len(self), latest(self._given))]
         starts = np.arange(0, len(self), _CHUNK)
@@ -90,7 +90,7 @@ class KeyedRows:
         return other
 
     def some(self, count: int) -> KeyedRows:
-        """So many of them at most, from everywhere; whatever they are valid until."""
+        """A sample of so many rows at most, from all places, whatever their validity."""
         if len(self) <= count:
             return self
         places = np.arange(count) * len(self) // count
@@ -120,7 +120,7 @@ class RowIndex:
         self._tail = self._number = 0
 
     def __len__(self) -> int:
-        """Of the rows in the ring; some may have run out."""
+        """The number of rows in the ring; some may have expired."""
         return self._number - self._tail
 
     @property
@@ -133,12 +133,12 @@ class RowIndex:
 
     @property
     def number(self) -> int:
-        """That of the next row."""
+        """The number that the next row gets."""
         return self._number
 
     def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
-        """The same rows by another key; and what number the first row has there that has `mark` or more here."""
-        old, new = self.held(time, 0, mark), self.held(time, mark)
+        """An index of the same rows by another key; and the number in it of the first row with `mark` or more here."""
+        old, new = self.valid_rows(time, 0, mark), self.valid_rows(time, mark)
         other = RowIndex(self._width, key, len(old) + len(new))
         other.insert(old, time)
         first = other.number
@@ -172,20 +172,20 @@ class RowIndex:
             self._ends.append((self._number, before))
 
     def _lay_out(self, time: int, coming: int) -> None:
-        """Anew, of what is still valid at `time`; retractions meet what they retract here."""
-        held = self.held(time)
-        if held.weights is not None and (held.weights < 0).any():
-            held = consolidate(held)
-        self._allocate(max(_LEAST_CAPACITY, (len(held) + coming) * 3 // 2))
-        if held.count:
-            self._append(KeyedRows.of(held, self.key))
+        """Rebuilds the ring from the rows valid at `time`; retractions and the rows they retract cancel out."""
+        valid = self.valid_rows(time)
+        if valid.weights is not None and (valid.weights < 0).any():
+            valid = consolidate(valid)
+        self._allocate(max(_LEAST_CAPACITY, (len(valid) + coming) * 3 // 2))
+        if valid.count:
+            self._append(KeyedRows.of(valid, self.key))
 
-    def held(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
-        """All that is remembered and valid, with a number from `start` on and below `stop`."""
+    def valid_rows(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
+        """The valid rows with numbers from `start` on and below `stop`."""
         return self.at(self._valid(time, start, stop))
 
     def _valid(self, time: int, start: int, stop: int) -> Slots:
-        """The cells of the valid ones of these numbers."""
+        """The cells of the rows with these numbers that are valid."""
         places = np.arange(max(start, self._tail), min(stop, self._number)) & (len(self._cells) - 1)
         valid: Slots = places[self._cells[places, ring.UNTIL] >= time]
         return valid
@@ -201,7 +201,7 @@ class RowIndex:
         )
 
     def lazily_at(self, places: Slots) -> ZSet:
-        """Of rows that stay for ever: a column that nobody looks at is never made."""
+        """The rows at these places, all valid for ever; columns that nobody reads are never copied."""
         values = self._cells[:, ring.VALUES :].view(np.uint64).T
         weights = self._weights[places] if self.weighted else None
         return ZSet(tuple(Deferred(column, places) for column in values), len(places), weights)
@@ -209,8 +209,8 @@ class RowIndex:
     def probe(self, columns: Columns, count: int, time: int, control: Control = Control.FREE) -> tuple[Slots, Slots]:
         """(i, place) for each probe row i and each remembered row that agrees with it and is valid at `time`.
 
-        `columns` are those of the probes that stand for the index's key, in its order; `control` is asked before room
-        is made for the pairs."""
+        `columns`: the columns of the probes that are compared with the key of the index, in its order; `control` is
+        asked before memory for the pairs is allocated."""
         if not count or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         keys = frozen(key_of(columns, count))
@@ -239,7 +239,7 @@ class RowIndex:
     def partners(
         self, rows: KeyedRows, time: int, limit: int = _NUMBERS_MAX, control: Control = Control.FREE
     ) -> tuple[Slots, Slots]:
-        """As `probe`, of rows whose keys are known; among the rows with a number below `limit`."""
+        """As `probe`, for rows whose keys are known, and only with rows that have a number below `limit`."""
         if not len(rows) or not len(self):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return self._found(rows.keys, rows.key, time, limit, control)
@@ -269,7 +269,7 @@ class SideBySideRows:
 
 
 def paired_weights(left: ZSet, right: ZSet) -> Weights | None:
-    """Of rows that were joined one by one."""
+    """The weights of pairs of rows."""
     if left.weights is None:
         return right.weights
     return left.weights if right.weights is None else left.weights * right.weights

@@ -1,11 +1,11 @@
-"""Window content: the set of rows that a window holds, where rows only ever come in.
+"""Window content: the set of rows in a window, to which rows are only added; they leave by expiry.
 
-Copies of a row have validities of their own. A row is shown with the one it comes with; when that runs out and a later
-copy has come meanwhile, it is shown anew, so no copy's expiry ever has to be searched for.
+Each copy of a row has a validity. The row is shown with the validity of its first copy; when this has ended and a later
+copy has come meanwhile, the row is shown anew. So the expiry of a copy never has to be searched for.
 
-Most streams say something new with every element: it has a number, or a time, that none before it had. Where the
-values of one column ascend from row to row, no row can be the copy of another, and there is nothing to look up. Such
-rows are put aside, and only taken into the table of rows when some come of which that cannot be seen."""
+In most streams every element has a value that none before it had: a number, or a time. If the values of one column
+ascend from row to row, no row can be a copy of another, and nothing has to be looked up. Such rows are put aside, and
+added to the table of rows only when rows come for which this is not so."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class WindowContent:
         self._before = -(1 << 63)  # the time of the last step
 
     def __len__(self) -> int:
-        """Of the rows that are remembered."""
+        """The number of rows that are remembered."""
         return len(self._ring) + sum(len(untils) for _, untils, _ in self._aside)
 
     def step(self, columns: Columns, untils: Untils, time: int) -> ZSet:
-        """The change at `time`, when these rows come in, valid until then or later."""
+        """The change at `time`, when these rows come in, which are valid at `time` at least."""
         back = self._ring.back(time)
         change = self._entering(columns, untils, time) if len(untils) else empty(self._width)
         self._before = time
@@ -46,11 +46,11 @@ class WindowContent:
         """The rows that are in the window at `time`, that of the last step, with the validity they were shown with."""
         parts = [self._columns_of(self._ring.shown(time))]
         parts += [ZSet(aside, len(untils), None, untils) for aside, untils, _ in self._aside]
-        held = concat(parts, self._width)
-        return held.take(held.until_array() >= time)
+        shown = concat(parts, self._width)
+        return shown.take(shown.until_array() >= time)
 
     def _entering(self, columns: Columns, untils: Untils, time: int) -> ZSet:
-        # What stays for ever is not put aside: it would never be given up, nor what is behind it.
+        # Rows that are valid for ever are not put aside: they, and all behind them, would never be deleted.
         last = latest(untils)
         if self._are_new(columns) and last != FOREVER:
             while self._aside and self._aside[0][2] < self._before:
@@ -63,7 +63,7 @@ class WindowContent:
         return self._looked_up(columns, untils, time)
 
     def _are_new(self, columns: Columns) -> bool:
-        """Whether it can be seen that no two rows are equal, of these and all that came before."""
+        """Whether an ascending column proves that no two rows are equal, of these and all that came before."""
         for place in (self._likely, *range(len(columns))):
             if place < len(columns) and kernels.ascends(frozen(columns[place]), self._highest[place]):
                 self._likely = place
@@ -75,7 +75,7 @@ class WindowContent:
     # ---- rows that may have come before
 
     def _take_in_what_is_aside(self, time: int) -> None:
-        """Their rows are shown already, until they run out."""
+        """Adds the rows that were put aside to the table. They are shown already, until they expire."""
         aside, self._aside = self._aside, deque()
         for columns, untils, last in aside:
             if last >= self._before:
@@ -88,7 +88,7 @@ class WindowContent:
         return ZSet(columns, len(places), None, ends, None if returned else self._all)
 
     def _matrix(self, columns: Columns, count: int) -> Ids:
-        """Without columns a row has one value all the same."""
+        """The rows as a matrix; a row without columns has one value, too."""
         return np.stack(columns) if columns else np.zeros((1, count), np.uint64)
 
     def _columns_of(self, rows: ZSet) -> ZSet:

@@ -1,11 +1,12 @@
 """Z-sets: rows of encoded ids, each with an integer weight.
 
 A Z-set is both a collection and a change to one: a negative weight retracts. A row of windowed data also carries its
-validity, `until`: the last evaluation time at which it counts. What expires is thereby said once, on entry, and no
-operator has to join it again on the way out; a joined row is valid as long as all that it was made of. A retraction
-has a validity too: what it takes away is back when it has run out.
+validity, `until`: the last evaluation time at which it counts. So its expiry is known when it enters, and no operator
+has to join it again when it leaves; a joined row is valid as long as all its parts. A retraction has a validity, too:
+when this has ended, the retracted row is back.
 
-Rows are kept as columns, one array a variable, so that a join or a projection touches only the columns it needs."""
+Rows are stored as columns, one array for each variable, so that a join or a projection reads only the columns that it
+needs."""
 
 from __future__ import annotations
 
@@ -27,62 +28,66 @@ Picks = npt.NDArray[np.intp] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 #: So few rows are picked out at once: to defer that would cost more.
 _FEW = 256
 
-#: The validity of what only an explicit retraction ends (rows of the store).
+#: The validity of rows that only an explicit retraction ends (rows of the store).
 FOREVER = int(np.iinfo(np.int64).max)
 
 
 class Deferred:
-    """Some values of a column, not picked out yet: what nobody looks at never is."""
+    """Some values of a column, picked out when they are read first; columns that nobody reads are never copied."""
 
-    __slots__ = ("_made", "base", "pick")
+    __slots__ = ("_values", "base", "pick")
 
     def __init__(self, base: Ids, pick: Picks) -> None:
         self.base, self.pick = base, pick
-        self._made: Ids | None = None
+        self._values: Ids | None = None
 
-    def made(self) -> Ids:
-        if self._made is None:
-            self._made = self.base[self.pick]
-        return self._made
+    def values(self) -> Ids:
+        if self._values is None:
+            self._values = self.base[self.pick]
+        return self._values
 
     def arrays(self) -> Sequence[npt.NDArray[Any]]:
-        """All that it holds."""
-        return (self.base, self.pick) if self._made is None else (self.base, self.pick, self._made)
+        """The arrays that it refers to, to count their bytes."""
+        return (self.base, self.pick) if self._values is None else (self.base, self.pick, self._values)
 
 
 @dataclass(frozen=True, slots=True)
 class ZSet:
-    """`count` rows, a column a variable (0 = unbound). Rows may repeat; `consolidate` sums them."""
+    """`count` rows, a column for each variable (0: unbound). Rows may repeat; `consolidate` sums them.
 
-    held: tuple[Ids | Deferred, ...]
+    `stored` are the columns as they are stored; `columns` are their values."""
+
+    stored: tuple[Ids | Deferred, ...]
     count: int
     weights: Weights | None = None  # None: each row once
     untils: Untils | None = None  # None: all of them for ever; see `shared`
-    #: Columns by which alone it can be told that no row that is added was in the collection at the step before, and
-    #: that no two rows cancel each other out: whoever asks what is new need not look for it among what goes.
+    #: Columns that alone prove that no added row was in the collection at the step before, and that no two rows cancel
+    #: each other out: then new rows need not be looked up among the removed ones.
     fresh: frozenset[int] | None = None
-    untold: int = 0  # so many rows that went are not among these, for nobody reads them
+    untold: int = 0  # how many removed rows are left out, because no operator reads them
 
     def __len__(self) -> int:
         return self.count
 
     @property
     def width(self) -> int:
-        return len(self.held)
+        return len(self.stored)
 
     @property
     def columns(self) -> Columns:
-        return tuple(map(_made, self.held))
+        return tuple(map(_column_values, self.stored))
 
     def column(self, place: int) -> Ids:
-        return _made(self.held[place])
+        return _column_values(self.stored[place])
 
     def take(self, which: Picks) -> ZSet:
         if which.dtype == np.bool_:
             which = np.flatnonzero(which)
         count = len(which)
         return ZSet(
-            tuple(_made(column)[which] for column in self.held) if count <= _FEW else _picked(self.held, which),
+            tuple(_column_values(column)[which] for column in self.stored)
+            if count <= _FEW
+            else _picked(self.stored, which),
             count,
             None if self.weights is None else self.weights[which],
             None if self.untils is None else validities(self.untils, which, count),
@@ -98,7 +103,7 @@ class ZSet:
         return ZSet(columns, self.count, self.weights, self.untils, None, self.untold)
 
     def negated(self) -> ZSet:
-        return ZSet(self.held, self.count, -self.weight_array(), self.untils)
+        return ZSet(self.stored, self.count, -self.weight_array(), self.untils)
 
     def weight_array(self) -> Weights:
         return np.ones(self.count, np.int64) if self.weights is None else self.weights
@@ -107,12 +112,12 @@ class ZSet:
         return np.full(self.count, FOREVER, np.int64) if self.untils is None else spread(self.untils)
 
 
-def _made(column: Ids | Deferred) -> Ids:
-    return column.made() if isinstance(column, Deferred) else column
+def _column_values(column: Ids | Deferred) -> Ids:
+    return column.values() if isinstance(column, Deferred) else column
 
 
 def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred, ...]:
-    """Columns that were picked by the same places before share the places that are picked now."""
+    """The columns with `which` deferred; columns that were picked by the same places before share the new places."""
     composed: dict[int, Picks] = {}
     found = []
     for column in columns:
@@ -127,7 +132,7 @@ def _picked(columns: tuple[Ids | Deferred, ...], which: Picks) -> tuple[Deferred
 
 
 def shared(until: int, count: int) -> Untils:
-    """The validity of rows that all have the same one: it is written down once."""
+    """The validity of rows that all have the same one, stored once."""
     return np.ndarray((count,), np.int64, np.array([until]), 0, (0,))
 
 
@@ -136,7 +141,7 @@ def are_shared(untils: Untils) -> bool:
 
 
 def spread(untils: Untils) -> Untils:
-    """One number a row, as kernels take it."""
+    """One validity for each row, as kernels expect."""
     return np.ascontiguousarray(untils)
 
 
@@ -151,7 +156,7 @@ def soonest(untils: Untils) -> int:
 
 
 def validities(untils: Untils, which: Picks, count: int) -> Untils:
-    """Of the rows picked out, which are so many."""
+    """The validities of the rows `which`, of which there are so many."""
     return shared(int(untils[0]), count) if count and are_shared(untils) else untils[which]
 
 
@@ -160,7 +165,7 @@ def empty(width: int) -> ZSet:
 
 
 def unit() -> ZSet:
-    """The one row without columns: what an empty pattern answers, and where a chain of joins begins."""
+    """One row without columns: the solution of an empty pattern, with which a chain of joins begins."""
     return ZSet((), 1)
 
 
@@ -200,9 +205,9 @@ def sum_equal_rows(columns: Columns, weights: Weights) -> tuple[Columns, Weights
         new[1:] |= column[1:] != column[:-1]
     starts = np.flatnonzero(new)
     sums = np.add.reduceat(weights, starts)
-    kept = sums != 0
-    starts = starts[kept]
-    return tuple(column[starts] for column in columns), sums[kept]
+    nonzero = sums != 0
+    starts = starts[nonzero]
+    return tuple(column[starts] for column in columns), sums[nonzero]
 
 
 def in_order(columns: Columns, weights: Weights) -> tuple[Columns, Weights]:

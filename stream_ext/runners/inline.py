@@ -15,7 +15,7 @@ from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.turns import Share
 from stream_ext.emissions.merge import Merge, Role
-from stream_ext.windows.part import Told
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import QueryState
 
 _PAUSE_S = 0.25
@@ -29,10 +29,10 @@ class InlineShard(Protocol):
     suspended: Collection[int]
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
-    def step(self, sn: int) -> list[Told]: ...
+    def step(self, sn: int) -> list[AnyPart]: ...
     @property
     def has_more(self) -> bool: ...
-    def go_on(self) -> list[Told]: ...
+    def go_on(self) -> list[AnyPart]: ...
     def generation(self, number: int) -> int: ...
 
 
@@ -149,7 +149,7 @@ class InlineRunner:
         for query, (why, since) in faults.items():
             self._on_fault(query, why, since)
 
-    def _step(self, shard: InlineShard, sn: int) -> list[Told]:
+    def _step(self, shard: InlineShard, sn: int) -> list[AnyPart]:
         began_ms = self._stepping_since_ms = self._clock.now_ms()
         try:
             return shard.step(sn)
@@ -162,7 +162,7 @@ class InlineRunner:
     def _goes_on_behind(self, shard: InlineShard) -> bool:
         return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
 
-    def _go_on(self, shard: InlineShard) -> list[Told]:
+    def _go_on(self, shard: InlineShard) -> list[AnyPart]:
         others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
         try:
             return shard.go_on()

@@ -33,7 +33,7 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext import warm
 from stream_ext.child_environment import environment
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Outcome
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.settings import SparkSettings
@@ -49,7 +49,7 @@ _WHY_BYTES_MAX = 2_000
 class TrialJob(msgspec.Struct, frozen=True):
     store_url: str
     base: str
-    outside: Outside
+    allowed_urls: AllowedUrls
     budget: Budget
     factory: str
     underway: str
@@ -62,8 +62,10 @@ class TrialJob(msgspec.Struct, frozen=True):
 class Process:
     """Trials, one after the other; of a store and a shard's factory."""
 
-    def __init__(self, store_url: str, base: str, outside: Outside, budget: Budget, settings: SparkSettings) -> None:
-        self._store_url, self._base, self._outside, self._budget = store_url, base, outside, budget
+    def __init__(
+        self, store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, settings: SparkSettings
+    ) -> None:
+        self._store_url, self._base, self._allowed_urls, self._budget = store_url, base, allowed_urls, budget
         self._factory, self._timeout_s = settings.shard_factory, settings.step_timeout_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -73,7 +75,7 @@ class Process:
         """One process after the other, where they do not all stand at one place."""
         places: dict[int, dict[int, Any]] = {} if states else {position: {}}
         for number, state in states.items():
-            places.setdefault(position if state.stands is None else state.stands, {})[number] = state
+            places.setdefault(position if state.behind_at is None else state.behind_at, {})[number] = state
         for sn, there in sorted(places.items()):
             outcome = self._run_from(sn, there, until)
             if outcome.end != "survived":
@@ -97,9 +99,9 @@ class Process:
                 self._process.kill()
 
     def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
-        goes_on = {number: msgspec.structs.replace(state, stands=None) for number, state in states.items()}
+        goes_on = {number: msgspec.structs.replace(state, behind_at=None) for number, state in states.items()}
         return TrialJob(
-            self._store_url, self._base, self._outside, self._budget, self._factory, str(underway), until, sn,
+            self._store_url, self._base, self._allowed_urls, self._budget, self._factory, str(underway), until, sn,
             wire.Codec(self._factory).encode_states(goes_on),
         )  # fmt: skip
 
@@ -191,7 +193,7 @@ def _one_line(error: Exception) -> str:
 def _step(job: TrialJob, say: Callable[[str], object]) -> None:
     warm.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
-    shard = codec.open_shard(job.store_url, job.base, job.outside, job.budget, job.states.keys())
+    shard = codec.open_shard(job.store_url, job.base, job.allowed_urls, job.budget, job.states.keys())
     shard.refresh()
     shard.stepping = underway.steps
     underway.steps(job.stands)

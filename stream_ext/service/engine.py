@@ -20,7 +20,7 @@ from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge, Role
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
@@ -55,7 +55,7 @@ class Engine:
         injector: Injector,
         spark: SparkSettings | None,
         retain: Retain,
-        allowed_urls: Outside,
+        allowed_urls: AllowedUrls,
         waits: Waits,
         budget: Budget,
         catch_up_ms: int,
@@ -138,7 +138,7 @@ class Engine:
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
-            outside=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
+            allowed_urls=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
             on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=self._has_room,
         )  # fmt: skip
 

@@ -48,7 +48,7 @@ from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.rdf.reading import ReadingBudget, deadline
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.standby import Standby
@@ -144,7 +144,7 @@ class Service:
         limits: Limits,
         spark: SparkSettings | None,
         retain: Retain,
-        allowed_urls: Outside,
+        allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
     ) -> None:
         """Use `Service.open`."""
@@ -218,7 +218,7 @@ class Service:
         address: str = "",
         durability: Literal["process", "power"] = "process",
         retain: Retain | None = None,
-        allowed_urls: Outside = NOTHING,
+        allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
     ) -> Service:
         """Takes the writer's lease, and continues after the last writer."""

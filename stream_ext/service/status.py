@@ -118,9 +118,9 @@ def at_once(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
 def _behind(state: QueryState | None) -> dict[str, Any] | None:
     """The position of a query that is behind because too many evaluations fell due: its snapshot, and the time of its
     last close."""
-    if state is None or state.stands is None or not state.is_catching_up:
+    if state is None or state.behind_at is None or not state.is_catching_up:
         return None
-    return {"snapshot": state.stands + 1, "time": state.after}
+    return {"snapshot": state.behind_at + 1, "time": state.after}
 
 
 def _state(query: QueryDefinition, state: QueryState | None) -> str:

@@ -44,13 +44,13 @@ class CatchUp:
         self.start()
         queries = self._queries()  # first: a query that is resumed meanwhile is not the one that is behind
         for number, state in self._behind().items():
-            assert state.stands is not None, "it is behind"
-            behind_ms = self._clock.now_ms() - self._since(state.stands + 1)
+            assert state.behind_at is not None, "it is behind"
+            behind_ms = self._clock.now_ms() - self._since(state.behind_at + 1)
             if behind_ms > self._longest_ms and (query := queries.get(number)) is not None:
-                self._fail(number, Failure("behind", self._why(state.stands + 1, state.after)), query.since)
+                self._fail(number, Failure("behind", self._why(state.behind_at + 1, state.after)), query.since)
                 log.warning(
                     "A query was parked, for it stayed behind the others for too long.",
-                    extra={"fields": {"query": query.name, "snapshot": state.stands + 1, "behind_ms": behind_ms}},
+                    extra={"fields": {"query": query.name, "snapshot": state.behind_at + 1, "behind_ms": behind_ms}},
                 )
 
     def _why(self, sn: int, time: int | None) -> str:

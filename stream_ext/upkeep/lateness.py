@@ -267,7 +267,7 @@ def _grids_of(timing: Timing, stream: int) -> list[_Grid]:
     found = []
     for window in timing.windows:
         if window.stream == stream:
-            delay = (window.lateness_ms, window.holds_end)
+            delay = (window.lateness_ms, window.includes_end)
             if timing.closes:
                 found += [_Grid(other.origin, other.step_ms, *delay) for other in timing.windows]
             found += [_Grid(0, every, *delay) for every in timing.every_ms]

@@ -184,7 +184,7 @@ class Retention:
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
             state = view.catalog.queries[number].current_state(stored.states.get(number))
-            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.stands)
+            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.behind_at)
             found.setdefault(key, (number, needs, state))
         # The queries of a group read the same, and have its state, or a later one if they were resumed since.
         for queries, state in stored.groups:
@@ -344,4 +344,4 @@ def _since(floor: int, places: Sequence[_Place]) -> list[_Place]:
 
 def _behind_at(state: QueryState) -> int | None:
     """The snapshot from which the query will continue; None: it is not behind."""
-    return state.stands if state.stands is not None and state.stands >= 0 else None
+    return state.behind_at if state.behind_at is not None and state.behind_at >= 0 else None

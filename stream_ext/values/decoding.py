@@ -1,4 +1,4 @@
-"""Decoding: the texts of many terms, within the budget of a query. How long they are is known when they are there."""
+"""Decoding: the texts of many terms, within the budget of a query. Their length is not known before."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _AT_ONCE_LEAST, _AT_ONCE_BYTES = 256, 16 << 20
 
 
 def decoded_within(decode: Callable[[Ids], list[bytes]], ids: Ids, control: Control) -> list[bytes]:
-    """The texts of many terms, as many at a time as are not too long together; their bytes are spent while they are
-    decoded, and given back to whoever goes on with them."""
+    """The texts of many terms, in batches that are not too long. The bytes are spent while the terms are decoded, and
+    returned to the budget at the end: the caller counts them from there on."""
     if len(ids) <= _AT_ONCE_LEAST:
         return decode(ids)
     texts: list[bytes] = []

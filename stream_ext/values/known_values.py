@@ -1,4 +1,4 @@
-"""Known values: what ids mean, kept from one evaluation to the next.
+"""Known values: a cache of the values of ids, from one evaluation to the next.
 
 To work on the value of a term, its text is decoded and read, which costs a microsecond or two. A query that runs again,
 or a stream that brings the same terms again, should not pay that twice. So values stay, by id, together with what
@@ -39,7 +39,7 @@ _SCALE_MAX = 18
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of some ids, in parallel arrays."""
+    """Types and values of some ids, in parallel arrays."""
 
     kinds: npt.NDArray[np.uint8]
     exact: npt.NDArray[np.int64]  # of INTEGER, ZONED and LOCAL; of DECIMAL times 10 to the power of its scale
@@ -104,7 +104,7 @@ class KnownValues:
             return found
 
     def values(self, ids: list[int], control: Control = Control.FREE) -> list[Value]:
-        """Of a few ids, none of them 0, each looked up by itself: for few that is quicker than arrays."""
+        """The values of a few ids, none of them 0, looked up one by one: for few that is faster than arrays."""
         found = list(map(self._by_id.get, ids))
         if None not in found:
             return cast(list[Value], found)

@@ -1,9 +1,9 @@
-"""Vocabulary: ids for all terms that a query meets, those that it makes itself among them.
+"""Vocabulary: ids for all terms of a query, including those that it creates.
 
 A term that the store knows has the store's id; any other gets a local one, from this vocabulary alone. The store may
-learn such a term later, while the query goes on to run. Then its local id stays what it is here, and the store's is
-translated at the border: `inward` for what comes from the store or a stream, `outward` for what is asked of it. A term
-that the store may forget, because only timing data has it, keeps its id here as a local one does."""
+learn such a term later, while the query goes on to run. Then its local id stays, and the id of the store is translated
+at the border: `inward` for ids from the store or a stream, `outward` for ids to look up there. A transient term, which
+the store may delete, is pinned: it keeps its id and its text here, as a local one does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TERM_COST = 200
 
 
 class Vocabulary:
-    """Safe to use from several threads: it only ever grows."""
+    """Terms to ids and back, for one query. Several threads may use it: it only grows."""
 
     def __init__(
         self,
@@ -43,27 +43,27 @@ class Vocabulary:
     ) -> None:
         """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change.
 
-        `version` is another whenever the store may have learnt terms; `may_go` says of which ids it may forget what
-        they mean, while the query still has them."""
+        `version` changes whenever the store may have new terms; `may_go` says which ids are those of terms that the
+        store may delete while the query still has them."""
         self._version, self._seen = version, object()
         self._may_go = may_go
-        # Terms that the store had when they were made here, and may forget: their ids, ascending.
-        self._kept_texts: dict[int, bytes] = {}
-        self._kept = np.empty(0, np.uint64)
+        # Terms that were in the store when they were encoded here, and that it may delete: their ids, ascending.
+        self._pinned_texts: dict[int, bytes] = {}
+        self._pinned = np.empty(0, np.uint64)
         self._encode_stored, self._decode_stored = encode, decode
         self._known_stored = KnownValues(decode) if known is None else known
         self._known_local = KnownValues(self.decode)
         self._lock = threading.Lock()
         self._ids: dict[bytes, int] = {}
         self._texts: list[bytes] = []
-        self.made_bytes = 0  # that the terms take which are local, or are kept here
+        self.created_bytes = 0  # of local and pinned terms
         # Both ascending by the store's id: terms that were local before the store knew them.
         self._stored = np.empty(0, np.uint64)
         self._local_of_stored = np.empty(0, np.uint64)
 
     @classmethod
     def of_its_own(cls) -> Vocabulary:
-        """Without a store: every term is local, or is its id."""
+        """A vocabulary without a store: every term is local, or contained in its id."""
         return cls(
             lambda texts: np.array([inline_id(text) for text in texts], np.uint64),
             lambda ids: [inline_text(id) for id in ids.tolist()],
@@ -79,20 +79,20 @@ class Vocabulary:
             if ids.all():
                 return ids
         else:
-            ids = self._encode_beside_local(texts)
+            ids = self._encode_with_local(texts)
         ids = ids.copy()
         unknown = np.flatnonzero(ids == 0)
         ids[unknown] = self._local([texts[i] for i in unknown.tolist()])
         return ids
 
-    def _encode_beside_local(self, texts: Sequence[bytes]) -> Ids:
-        """A term that is local stays local; a blank node of the query's own making is never asked for."""
+    def _encode_with_local(self, texts: Sequence[bytes]) -> Ids:
+        """A term that is local stays local; blank nodes that the query created are not looked up in the store."""
         ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)
         others = [i for i in np.flatnonzero(ids == 0).tolist() if not _is_own_blank(texts[i])]
         if others:
-            asked = [texts[i] for i in others]
-            ids[others] = found = self._encode_stored(asked)
-            self._keep(asked, found)
+            texts_of_others = [texts[i] for i in others]
+            ids[others] = found = self._encode_stored(texts_of_others)
+            self._keep(texts_of_others, found)
         return ids
 
     def _keep(self, texts: Sequence[bytes], ids: Ids) -> None:
@@ -101,16 +101,16 @@ class Vocabulary:
         places = np.flatnonzero(self._may_go(ids)).tolist()
         if places:
             with self._lock:
-                kept = {int(ids[i]): texts[i] for i in places}
-                self._kept_texts.update(kept)
-                self._ids.update((text, id) for id, text in kept.items())
-                self._kept = np.array(sorted(self._kept_texts), np.uint64)
-                self.made_bytes += sum(map(len, kept.values())) + _TERM_COST * len(kept)
+                pinned = {int(ids[i]): texts[i] for i in places}
+                self._pinned_texts.update(pinned)
+                self._ids.update((text, id) for id, text in pinned.items())
+                self._pinned = np.array(sorted(self._pinned_texts), np.uint64)
+                self.created_bytes += sum(map(len, pinned.values())) + _TERM_COST * len(pinned)
 
     def is_own(self, ids: Ids) -> Mask:
-        """Which ids mean something to this vocabulary alone, or may come to that."""
+        """Which ids can be decoded by this vocabulary alone, now or once the store has deleted their terms."""
         own = is_local(ids)
-        return own | np.isin(ids, self._kept) if len(self._kept) else own
+        return own | np.isin(ids, self._pinned) if len(self._pinned) else own
 
     def _local(self, texts: Sequence[bytes]) -> list[int]:
         with self._lock:
@@ -120,13 +120,13 @@ class Vocabulary:
                 if id is None:
                     id = self._ids[text] = _LOCAL_FIRST + len(self._texts)
                     self._texts.append(text)
-                    self.made_bytes += len(text) + _TERM_COST
+                    self.created_bytes += len(text) + _TERM_COST
                 found.append(id)
             return found
 
     def decode(self, ids: Ids) -> list[bytes]:
         """Canonical N-Triples texts; no id may be 0."""
-        if not self.made:
+        if not self.created:
             return self._decode_stored(ids)
         local = self.is_own(ids)
         if not local.any():
@@ -140,10 +140,10 @@ class Vocabulary:
         return texts
 
     def _own_text(self, id: int) -> bytes:
-        return self._texts[id & DATA_MASK] if id >= _LOCAL_FIRST else self._kept_texts[id]
+        return self._texts[id & DATA_MASK] if id >= _LOCAL_FIRST else self._pinned_texts[id]
 
     def facts(self, ids: Ids, control: Control = Control.FREE) -> Facts:
-        """What is known of the terms; decoded are those that were not met before. No id may be 0."""
+        """The types and values of terms; those that are not known yet are decoded. No id may be 0."""
         local = self.is_own(ids)
         if not local.any():
             return self._known_stored.facts(ids, control)
@@ -154,7 +154,7 @@ class Vocabulary:
         return facts
 
     def values(self, ids: list[int], control: Control = Control.FREE) -> list[Value | None]:
-        """What a few ids mean; None for 0."""
+        """The values of a few ids; None for 0."""
         if 0 not in ids and not (self._texts and any(id >> TAG_SHIFT == LOCAL for id in ids)):
             return list(self._known_stored.values(ids, control))
         found: list[Value | None] = []
@@ -164,8 +164,8 @@ class Vocabulary:
         return found
 
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
-        """With local ids that count the places in a list of texts, for those who do not have this vocabulary."""
-        local = [column[self.is_own(column)] for column in columns] if self.made else []
+        """The columns with new local ids, and the list of texts that they number: for use without this vocabulary."""
+        local = [column[self.is_own(column)] for column in columns] if self.created else []
         used = np.unique(np.concatenate(local)) if local else _NONE
         if not len(used):
             return columns, []
@@ -173,24 +173,24 @@ class Vocabulary:
         return [_translated(column, used, counted) for column in columns], self.decode(used)
 
     @property
-    def made(self) -> int:
-        """How many terms are local, or are kept here."""
-        return len(self._texts) + len(self._kept_texts)
+    def created(self) -> int:
+        """The number of local and pinned terms."""
+        return len(self._texts) + len(self._pinned_texts)
 
     # ---- the border to the store ---------------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Asks the store again for the terms that were local: call it when the store has grown."""
-        seen = (self._version() if self._version is not None else object(), self.made)
+        """Looks up local terms in the store again: to be called when the store has grown."""
+        seen = (self._version() if self._version is not None else object(), self.created)
         if seen == self._seen:
             return
         self._seen = seen
         with self._lock:
-            asked = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
-        if not asked:
+            texts_of_others = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
+        if not texts_of_others:
             return
-        local = np.array([id for id, _ in asked], np.uint64)
-        stored = self._encode_stored([text for _, text in asked])
+        local = np.array([id for id, _ in texts_of_others], np.uint64)
+        stored = self._encode_stored([text for _, text in texts_of_others])
         known = (stored != 0) & (stored != local)
         local, stored = local[known], stored[known]
         order = np.argsort(stored)
@@ -214,23 +214,23 @@ def _is_own_blank(text: bytes) -> bool:
 
 
 def stored_blank(text: bytes) -> bytes:
-    """A query's own blank node as one that the store can hold; any other term as it is.
+    """A blank node that a query created, as one for the store; any other term is returned unchanged.
 
-    The numbers that the store gives away do not come so far; 58 bits tell the queries' nodes apart."""
+    Its number has bit 59 set, which the numbers of the store do not reach, and 58 bits from the label."""
     if not _is_own_blank(text):
         return text
     return b"_:b%d" % ((1 << 59) + (int(text[3:], 16) & ((1 << 58) - 1)))
 
 
-def decoder(made: Sequence[bytes], decode: Decode) -> Decode:
-    """Decodes ids of `portable` columns: `made` are the texts of the local ones."""
-    if not made:
+def decoder(created: Sequence[bytes], decode: Decode) -> Decode:
+    """Decodes ids of `portable` columns; `created` are the texts of the local ones."""
+    if not created:
         return decode
 
     def texts(ids: Ids) -> list[bytes]:
         local = is_local(ids)
         stored = iter(decode(ids[~local]))
-        return [made[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
+        return [created[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
 
     return texts
 

@@ -1,4 +1,4 @@
-"""Arrivals: what a snapshot brought of each stream, push by push, in the order of acknowledgement."""
+"""Arrivals: the elements of a snapshot, push by push, in the order of acknowledgement."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[A
 
 
 def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
-    stands = mark.latest, mark.heartbeat, mark.idle
+    position = mark.latest, mark.heartbeat, mark.idle
     if columns is None:
         nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES)
-        return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *stands)
+        return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *position)
     # Document order: elements of a push stand together, and so do the triples of an element.
     start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1])
     low, high = np.searchsorted(columns.element, [start, stop])
@@ -101,7 +101,7 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
         columns.s[part], columns.p[part], columns.o[part], columns.graph[elements], columns.time[elements],
-        *stands,
+        *position,
     )  # fmt: skip
 
 
@@ -109,8 +109,8 @@ def history(store: Store, stream: int, sn: int, oldest: int | None, whole: bool 
     """The arrivals with elements of a stream, oldest first, from the first that left its time at `oldest` or later, up
     to `sn`, as far as they are retained; `whole`: SnapshotGone if some are not.
 
-    A stream's time never goes back, and no element is ahead of the time that its push left by more than the stream's
-    lateness: whoever asks has taken that off."""
+    The time of a stream never goes back, and no element is ahead of the time after its push by more than the lateness
+    of the stream: the caller has subtracted that from `oldest`."""
     rows = list(_rows(store, stream, sn, oldest, whole))[::-1]
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
@@ -120,7 +120,7 @@ def history(store: Store, stream: int, sn: int, oldest: int | None, whole: bool 
 
 
 def _rows(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -> Iterator[SnRow]:
-    """Newest first."""
+    """The rows of snapshots that brought elements, newest first."""
     for row, number, time in store.brought(stream, sn):
         if oldest is not None and time is not None and time < oldest:
             return

@@ -1,4 +1,4 @@
-"""Grids and runs: evaluation times that are told as one.
+"""Grids and runs: many evaluation times as one.
 
 closes every 10 from 10 to 90, and every 25 from 25 to 75   =>   one run of 11 different times (50 is in both)"""
 
@@ -26,7 +26,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The union of some grids: evaluation times that are told as one."""
+    """The union of some grids: evaluation times that are emitted as one."""
 
     grids: tuple[Grid, ...]
 
@@ -39,7 +39,7 @@ class Run:
         return max(grid.last for grid in self.grids)
 
     def count(self) -> int:
-        """How many different times: inclusion and exclusion over the grids' intersections."""
+        """The number of different times: inclusion and exclusion over the intersections of the grids."""
         total = 0
         for size in range(1, len(self.grids) + 1):
             for some in itertools.combinations(self.grids, size):

@@ -1,6 +1,6 @@
-"""Presence: which times the elements of windows have. Is there anything in a window, and when does the next one enter?
+"""Occupancy: is a window empty at a time, and when does the next element enter it?
 
-What is known of the content of windows without looking at it: enough to tell a run of empty evaluations as one."""
+This is found from the times of elements alone: enough to emit a run of empty evaluations as one."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from stream_ext.windows.schedule import ScheduledWindow, Times, least_and_greate
 
 
 @dataclass(slots=True)
-class Presence:
-    """Of one window. Times that are in no instance are left out."""
+class Occupancy:
+    """The occupancy of one window. Times that are in no instance are left out."""
 
     window: ScheduledWindow
     waiting: list[_WaitingTimes] = field(default_factory=list)
-    held_until: int | None = None
+    occupied_until: int | None = None
 
     def arrive(self, times: Times) -> None:
         first, last = least_and_greatest(times) if len(times) else (0, -1)
         if first == last:  # as in most pushes
             if self.window.last_of(first) >= first + self.window.lead_ms:
                 self.waiting.append(_WaitingTimes(times[:1], first, last))
-        elif len(held := times[self.window.holds_ever(times)]):
-            self.waiting.append(_WaitingTimes(held, *least_and_greatest(held)))
+        elif len(included := times[self.window.ever_includes(times)]):
+            self.waiting.append(_WaitingTimes(included, *least_and_greatest(included)))
 
     def move_to(self, time: int) -> None:
         waiting, self.waiting = self.waiting, []
@@ -42,11 +42,11 @@ class Presence:
                 latest, later = int(some.times[due].max()), some.times[~due]
                 self.waiting.append(_WaitingTimes(later, int(later.min()), some.last))
             until = self.window.last_of(latest)  # what is later stays longer
-            self.held_until = until if self.held_until is None else max(until, self.held_until)
+            self.occupied_until = until if self.occupied_until is None else max(until, self.occupied_until)
 
-    def holds_at(self, time: int) -> bool:
-        """Call it when moved to `time`."""
-        return self.held_until is not None and self.held_until >= time
+    def is_occupied(self, time: int) -> bool:
+        """Whether an element is in the window at `time`, to which it was moved (`move_to`)."""
+        return self.occupied_until is not None and self.occupied_until >= time
 
     def next_entry(self) -> int | None:
         return min((some.first + self.window.lead_ms for some in self.waiting), default=None)
@@ -60,16 +60,16 @@ class _WaitingTimes(NamedTuple):
     last: int
 
 
-def next_entry(presences: Sequence[Presence]) -> int:
-    """The time from which one of these windows holds something that it does not hold yet; the last of all times."""
+def next_entry(presences: Sequence[Occupancy]) -> int:
+    """The time at which the next element enters one of these windows; the last of all times if none is waiting."""
     entries = [entry for each in presences if (entry := each.next_entry()) is not None]
     return min(entries, default=int(np.iinfo(np.int64).max))
 
 
 def reach(windows: Sequence[ScheduledWindow], time: int | None) -> dict[int, int | None]:
-    """For each stream the stream time below which nothing can be in its windows at `time` or later (None: all can).
+    """For each stream the time below which no element can be in its windows at `time` or later (None: any can).
 
-    Where no time is known, too, nothing is in a window that is older than its first instance."""
+    Without a `time`, elements older than the first instance of a window are left out."""
     oldest: dict[int, int | None] = {}
     for window in windows:
         froms = [each for each in (window.start_ms, window.opens) if each is not None]

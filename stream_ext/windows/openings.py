@@ -2,11 +2,12 @@
 
 The first push to a stream says where its windows begin. An older element moves their begin back only where it is not
 below the stream's time; and how far that lags behind the greatest timestamp, each window may say for itself (LATENESS).
-So an opening is an element's time, and the least lateness under which it counts: each is older than all that need less.
+So an opening is the time of an element, and the least lateness under which it counts; the older an opening, the greater
+its lateness.
 
     pushes 100, 90, 70, 95:   (0, 100) (10, 90) (30, 70)      with LATENESS 20 windows count from 90
 
-They are a function of the pushes to the stream alone, so whoever has the stream's position can go on from it."""
+They are a function of the pushes to the stream alone, and stored in its position."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ import numpy.typing as npt
 Times = npt.NDArray[np.int64]
 Openings = Sequence[tuple[int, int]]
 
-#: More are not kept: then those go which need the greatest lateness.
+#: No more are stored; those with the greatest lateness are dropped.
 OPENINGS_MAX = 16
 
 
 def opened(openings: Openings, times: Times, latest: int | None, heartbeat: int | None) -> Openings:
-    """After a push of these timestamps, where the stream stood at `latest` and `heartbeat` before it."""
+    """The openings after a push of these timestamps to a stream that was at `latest` and `heartbeat` before."""
     if not openings:
         return [(0, int(times.min()))]
     newest = openings[0][1]  # the one that needs no lateness
@@ -41,7 +42,7 @@ def opened(openings: Openings, times: Times, latest: int | None, heartbeat: int 
 
 
 def begin_under(openings: Openings, lateness_ms: int) -> int:
-    """The element from which a window of this lateness counts."""
+    """The time of the element from which windows of this lateness begin."""
     return min(time for need, time in openings if need <= lateness_ms)
 
 

@@ -1,4 +1,4 @@
-"""A part: what one owner contributes to one evaluation, on its way to become an emission."""
+"""A part: what one runner contributes to one evaluation, on its way to become an emission."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ class WindowBounds(msgspec.Struct, frozen=True, array_like=True):
 class Part(msgspec.Struct, tag=True):
     """The evaluation (query, sn, k) at `time`: its rows as columns of ids, and the query's state after it.
 
-    A term that the query made itself is one of `made`: its id is local, and counts the places there. `repeated` > 0
-    tells of a run of that many empty evaluations from `first` to `time`. If `emits` is False the query was evaluated
-    and says nothing. `gap`: it is the first to say something since the query was paused, or had failed and
-    began anew. `before` is the evaluation before this one. `evaluated` False: nothing was, and the part only keeps how
-    far the query has come.
+    A term that the query created is in `created`: its id is local, and contains its place there. `repeated` > 0: a run
+    of that many empty evaluations, from `first` to `time`. `emits` False: the query was evaluated and emits nothing.
+    `gap`: the first emission since the query was paused, or failed and began anew. `before` is the evaluation before
+    this one. `evaluated` False: there was no evaluation; the part only brings the progress of the query.
 
-    `taken_over`: the query was moved in this snapshot, and this is of the runner that it was moved to. It counts after
-    all that the other one says, and where that one has fallen behind; the last one, which evaluated nothing, says where
-    this runner stands with it. `given_up`: the query was behind, and its step has raised; what it missed is not made up
-    for."""
+    `after_move`: the query was moved in this snapshot, and this part is from the runner that it was moved to. It counts
+    after all parts of the other runner, and if that one has fallen behind; the last one, without an evaluation, brings
+    the progress at this runner. `given_up`: the query was behind, and its step raised; what it missed is skipped."""
 
     query: int
     sn: int
@@ -45,22 +43,22 @@ class Part(msgspec.Struct, tag=True):
     first: int | None
     state: QueryState
     emits: bool
-    made: list[bytes] = []
+    created: list[bytes] = []
     gap: bool = False
     before: LastEvaluation | None = None
     evaluated: bool = True
-    taken_over: bool = False
+    after_move: bool = False
     given_up: bool = False
 
 
 class SharedPart(msgspec.Struct, tag=True):
-    """One evaluation of queries that are evaluated together, told as one.
+    """One evaluation of queries that are evaluated together, as one part.
 
-    `queries` are their numbers, ascending. Each row is of one of them: `whose` has the place there, ascending. A query
-    without a row says so where it `reports`, else nothing; `boolean` is what those with a row say of an ASK. `state` is
-    what is the same for all of them; what is a query's own never changes while it is with the others, and those that
-    have `joined` since the last part bring it: the state from which each goes on. `made`, `repeated`, `first`, `before`
-    and `evaluated` are as in a `Part`."""
+    `queries` are their numbers, ascending. Each row belongs to one of them: `whose` has its place there, ascending. A
+    query without a row emits an empty result if it `reports`, else nothing; `boolean` is the answer to an ASK of those
+    with a row. `state` is common to all of them. What is a query's own in its state does not change while it is with
+    the others; `joined` has the whole states of those that joined since the last part. `created`, `repeated`, `first`,
+    `before` and `evaluated` are as in a `Part`."""
 
     queries: Ids
     sn: int
@@ -75,15 +73,15 @@ class SharedPart(msgspec.Struct, tag=True):
     first: int | None
     state: QueryState
     joined: dict[int, QueryState] = {}
-    made: list[bytes] = []
+    created: list[bytes] = []
     before: LastEvaluation | None = None
     evaluated: bool = True
 
     def own(self, place: int) -> tuple[list[Ids], bool | None]:
-        """What the query at this place says: its rows, or whether an ASK holds."""
+        """The result of the query at this place: its rows, or the answer to an ASK."""
         low, high = self.whose.searchsorted([place, place + 1]).tolist()
         return [column[low:high] for column in self.columns], None if self.boolean is None else high > low
 
 
-#: What a shard says of a snapshot.
-Told = Part | SharedPart
+#: What a shard returns for an evaluation.
+AnyPart = Part | SharedPart

@@ -1,14 +1,14 @@
 """When a query is evaluated, over what, and which elements come too late for it.
 
-A stepped window closes on a grid, at T0 + k·STEP; at a close c it holds the elements of [c-RANGE, c), or as its bounds
-say. Three things make a query be evaluated, and a query may have several of them:
+A stepped window closes on a grid, at T0 + k·STEP; at a close c it contains the elements of [c-RANGE, c), or as its
+bounds say. Three things cause an evaluation, and a query may have several of them:
 
-    closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have come that far
+    closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have reached them
     periods    the multiples of a length of time, likewise
     arrivals   every timestamp of a push to one of its streams, at once
 
-The schedule is a pure function of the pushes: it reads no clock and no content, so whoever replays the same pushes
-(the injector counting late elements, an inline runner, a Spark task after a crash) finds the same evaluations."""
+The schedule is a pure function of the pushes: it reads no clock and no content. So all that replay the same pushes (the
+injector, which counts late elements; an inline runner; a Spark task after a crash) find the same evaluations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 #: Before every evaluation.
 NEVER = np.iinfo(np.int64).min
-#: Where a query stands that is to begin anew, wherever that is by then.
+#: The `behind_at` of a query that is to begin anew, at whatever snapshot.
 NOWHERE = -1
 _FLOOR_MS = 1000
 #: For so few, lists are quicker than arrays.
@@ -37,7 +37,7 @@ _FEW = 64
 
 
 class StreamReach(Protocol):
-    """How far a stream has come."""
+    """The time of a stream."""
 
     @property
     def latest(self) -> int | None:
@@ -51,7 +51,7 @@ class StreamReach(Protocol):
 
 
 class StreamTime(StreamReach, Protocol):
-    """Where a stream has come to (the store's `StreamPosition` is one)."""
+    """The position of a stream in time (the store's `StreamPosition` is one)."""
 
     @property
     def first(self) -> int | None:
@@ -60,7 +60,7 @@ class StreamTime(StreamReach, Protocol):
 
     @property
     def openings(self) -> Openings:
-        """From where windows count; empty where that is the least timestamp."""
+        """See `openings`; empty if windows begin at the least timestamp."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class StreamTime(StreamReach, Protocol):
 
 
 class StreamAdvance(Protocol):
-    """A push, a heartbeat or a mark of idleness: its elements' times, and where the stream stands after it."""
+    """A push, a heartbeat or a mark of idleness: the times of its elements, and the time of the stream after it."""
 
     @property
     def stream(self) -> int: ...
@@ -85,8 +85,8 @@ class StreamAdvance(Protocol):
 
 
 class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
-    """The last evaluation: in which snapshot, after which of its pushes, how manyeth there, for which time; and whether
-    it was that of an arrival: then of the elements of that push those up to `arrived_at` had arrived."""
+    """The last evaluation: its snapshot, the push in it that caused it, its number there (`k`), its time. `arrived`: it
+    was caused by an arrival; then the elements of that push up to time `arrived_at` had arrived."""
 
     sn: int
     push: int
@@ -97,8 +97,8 @@ class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Within(msgspec.Struct, frozen=True, array_like=True):
-    """How far a query has come in the middle of a snapshot: after which push, with how many evaluations (`k`); of the
-    elements of that push those up to `arrived_at` have been looked at as they arrived."""
+    """The progress of a query in the middle of a snapshot: the last push, and the number of evaluations (`k`). The
+    elements of that push up to time `arrived_at` were evaluated as arrivals."""
 
     push: int
     k: int
@@ -106,17 +106,17 @@ class Within(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
-    """Where a query has come to: with the stream index, enough to go on as if nothing had happened.
+    """The progress of a query: with the streams, enough to go on after a restart as if nothing had happened.
 
     `registered` is the time that all its streams had reached at registration (closes up to it are never reported);
-    None if one of them had no time yet. `ranked` keeps the orders of first appearance where LIMIT needs them: the
-    query's own, and those of its sub-SELECTs. `t0` is the origin of the closes where the first push decides it, once it
-    has. Closes up to `after` are done, be it that nothing was evaluated for them; `last` is the greatest time of an
-    evaluation. `begins` are the first closes of each window that were evaluated as such, and then the first
-    times of each period. `sn` is the snapshot that it was made in (0: at registration), `gap` says that nothing was
-    said yet since a pause, `ended` that nothing will be said any more. `stands`: it fell behind the others, and was not
-    stepped beyond this snapshot; of the next one as far as `within` says. `unanswered`: for whom it asks elsewhere did
-    not answer; else it is catching up."""
+    None if one of them had no time yet. `ranked` keeps the orders of first appearance where LIMIT needs them: that of
+    the query, and those of its sub-SELECTs. `t0` is the origin of the closes, if the first push determines it and has
+    come. Closes up to `after` are done, even if nothing was evaluated for them; `last` is the greatest time of an
+    evaluation. `begins` are the first closes of each window that were evaluated as such, and then the first times of
+    each period. `sn` is the snapshot of this state (0: registration). `gap`: nothing was emitted yet since a pause.
+    `ended`: nothing will be emitted any more. `behind_at`: the query fell behind the others, and is evaluated up to
+    this snapshot only, and in the next one as far as `within`. `unanswered`: it waits for an endpoint of SERVICE that
+    did not answer; if False, it is catching up."""
 
     registered: int | None = None
     evaluated: LastEvaluation | None = None
@@ -128,7 +128,7 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     sn: int = 0
     gap: bool = False
     ended: bool = False
-    stands: int | None = None
+    behind_at: int | None = None
     within: Within | None = None
     unanswered: bool = False
 
@@ -139,26 +139,26 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_catching_up(self) -> bool:
-        return self.stands is not None and not self.unanswered
+        return self.behind_at is not None and not self.unanswered
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The snapshot that comes next, and how many of its evaluations are made."""
-        if self.stands is None:
+        """The next snapshot, and how many of its evaluations are done."""
+        if self.behind_at is None:
             return self.sn + 1, 0
-        return self.stands + 1, 0 if self.within is None else self.within.k
+        return self.behind_at + 1, 0 if self.within is None else self.within.k
 
-    def behind(self, stands: int, within: Within | None = None, unanswered: bool = False) -> QueryState:
-        """The same of a query that has fallen behind."""
-        return msgspec.structs.replace(self, stands=stands, within=within, unanswered=unanswered)
+    def behind(self, behind_at: int, within: Within | None = None, unanswered: bool = False) -> QueryState:
+        """The state of the query if it falls behind at this snapshot."""
+        return msgspec.structs.replace(self, behind_at=behind_at, within=within, unanswered=unanswered)
 
     def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
-        """That of a query which began as this one says, and went on as others did."""
+        """The state of a query that began with this state, and then went on together with `all_of_them`."""
         begins = own_begins(self.begins, all_of_them.begins)
         return msgspec.structs.replace(all_of_them, registered=self.registered, begins=begins, gap=gap)
 
-    def comes_after(self, time: int | None) -> bool:
-        """Whether it was never evaluated, and will not be at this time or before."""
+    def is_unevaluated_at(self, time: int | None) -> bool:
+        """Whether the query was never evaluated, and will not be at this time or before."""
         return self.evaluated is None and (time is None or (self.reached is not None and self.reached >= time))
 
 
@@ -166,13 +166,13 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
 class ScheduledWindow:
     """A stepped time window over the stream with this number; `name` is its IRI in the text.
 
-    At a close c it reaches from c - range_ms to c - until_ms; what of its ends belongs to it is said by `bounds`. It
-    holds nothing from before `start_ms`, and closes no more after `end_ms` (both of a window that is replayed).
-    `t0_ms` is None until the first push has decided it. `by_arrival` windows are looked at when an element arrives:
-    they contribute the instance that is open then, with all that has this very time.
+    At a close c it reaches from c - range_ms to c - until_ms; `bounds` says which of the two ends belong to it. It
+    contains nothing from before `start_ms`, and does not close after `end_ms` (both of a window that is replayed).
+    `t0_ms` is None until the first push has decided it. `by_arrival` windows are evaluated when an element arrives:
+    they contribute the instance that is open then, with all elements that have this very time.
 
     `lateness_ms` is the one in force; no element is ahead of its stream's own time by more than `ahead_ms`. A stream
-    that is reached `by_variable` holds nothing back before its first element."""
+    that is reached `by_variable` delays no evaluation before its first element."""
 
     name: str
     stream: int
@@ -194,18 +194,18 @@ class ScheduledWindow:
         return self.t0_ms
 
     @property
-    def holds_start(self) -> bool:
+    def includes_start(self) -> bool:
         return self.bounds is not Bounds.OPEN_CLOSED
 
     @property
-    def holds_end(self) -> bool:
+    def includes_end(self) -> bool:
         return self.bounds is not Bounds.CLOSED_OPEN
 
     # ---- closes
 
     @property
     def opens(self) -> int | None:
-        """Where its first instance begins; None: that is not known yet."""
+        """The start of its first instance; None: not known yet."""
         return None if self.t0_ms is None else self.t0_ms + self.step_ms - self.range_ms
 
     def close_after(self, time: int) -> int:
@@ -217,16 +217,16 @@ class ScheduledWindow:
         return self.origin + k * self.step_ms if k >= 1 else None
 
     def close_of(self, time: int) -> int:
-        """That of the instance which the window contributes at `time`: the earliest at or after it; for an arrival the
-        earliest after it, where an element at a close belongs to the next instance."""
-        return self.close_after(time if self.by_arrival and not self.holds_end else time - 1)
+        """The close of the instance that the window contributes at `time`: the earliest at or after `time`; for an
+        arrival the earliest after it, if an element at a close belongs to the next instance."""
+        return self.close_after(time if self.by_arrival and not self.includes_end else time - 1)
 
     def first_close(self, first: int) -> int:
-        """The first whose window can hold an element of this time."""
-        return self.close_after(first + self.until_ms - self.holds_end)
+        """The first close whose instance can contain an element of this time."""
+        return self.close_after(first + self.until_ms - self.includes_end)
 
     def extent_at(self, time: int) -> tuple[int, int]:
-        """From where to where the instance reaches that is contributed at `time`."""
+        """Start and end of the instance that is contributed at `time`."""
         close = self.close_of(time)
         start = close - self.range_ms
         return (start if self.start_ms is None else max(start, self.start_ms)), min(close, time) - self.until_ms
@@ -235,8 +235,8 @@ class ScheduledWindow:
 
     @property
     def lead_ms(self) -> int:
-        """So long after its time an element is before the end of the window's instance, at the earliest."""
-        return self.until_ms + (not self.holds_end and not self.by_arrival)
+        """The least time from that of an element to an evaluation whose instance can contain it."""
+        return self.until_ms + (not self.includes_end and not self.by_arrival)
 
     def valid_from(self, times: Times) -> Times:
         """The first evaluation time at which elements of these times are before the end of the window's instance."""
@@ -248,22 +248,22 @@ class ScheduledWindow:
 
         It is in as long as close_of(t) - RANGE <= time: up to the last close at or before time + RANGE. T0 and what
         would lie before it are no closes: an element that reaches none later is in no instance."""
-        closes = (times + (self.range_ms - (not self.holds_start) - self.origin)) // self.step_ms
+        closes = (times + (self.range_ms - (not self.includes_start) - self.origin)) // self.step_ms
         until = np.where(closes >= 1, self.origin + closes * self.step_ms, NEVER)
         if self.start_ms is not None:
-            until[times < self.start_ms + (not self.holds_start)] = NEVER
-        if self.by_arrival and not self.holds_end:
+            until[times < self.start_ms + (not self.includes_start)] = NEVER
+        if self.by_arrival and not self.includes_end:
             until[until != NEVER] -= 1  # at the close itself the next instance is open
         return until
 
     def last_of(self, time: int) -> int:
-        """As `valid_until`, of one time."""
-        closes = (time + (self.range_ms - (not self.holds_start) - self.origin)) // self.step_ms
-        if closes < 1 or (self.start_ms is not None and time < self.start_ms + (not self.holds_start)):
+        """`valid_until` of one time."""
+        closes = (time + (self.range_ms - (not self.includes_start) - self.origin)) // self.step_ms
+        if closes < 1 or (self.start_ms is not None and time < self.start_ms + (not self.includes_start)):
             return NEVER
-        return self.origin + closes * self.step_ms - (self.by_arrival and not self.holds_end)
+        return self.origin + closes * self.step_ms - (self.by_arrival and not self.includes_end)
 
-    def holds_ever(self, times: Times) -> Mask:
+    def ever_includes(self, times: Times) -> Mask:
         """Which of these times are in some instance at all."""
         return self.valid_until(times) >= self.valid_from(times)
 
@@ -271,15 +271,15 @@ class ScheduledWindow:
         return self if self.by_arrival else replace(self, by_arrival=True)
 
     def closed_up_to(self, stream: StreamReach) -> int | None:
-        """The last time at which it can be evaluated: a window that holds its end closes when time has passed it, or
-        on a heartbeat at it."""
-        latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.holds_end
+        """The last time at which it can be evaluated: a window that includes its end closes when the time of the stream
+        has passed it, or on a heartbeat at it."""
+        latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.includes_end
         return _greatest(latest, stream.heartbeat)
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The windows of a query, and what makes it be evaluated. `content_only`: not while all of them are empty."""
+    """The windows of a query, and what causes its evaluations. `content_only`: none while all windows are empty."""
 
     windows: tuple[ScheduledWindow, ...]
     closes: bool = True
@@ -298,12 +298,12 @@ class Timing:
 
     @property
     def has_beats(self) -> bool:
-        """Whether it is evaluated at closes or periods."""
+        """Whether the query is evaluated at closes or periods."""
         return self.closes or bool(self.every_ms)
 
     def reference(self, state: QueryState) -> int | None:
-        """No evaluation to come, nor the last one, looks at what windows held before they were at this time; None:
-        there is none such. Arrivals wait for nothing, so they may be older than what was reached at registration."""
+        """The time before which neither a future evaluation nor the last one reads the content of windows; None: there
+        is no such time. Arrivals wait for nothing, so they may be older than what was reached at registration."""
         times = [state.reached] if self.has_beats else []
         times += [state.last] if self.arrivals else []
         times += [state.evaluated.time] if state.evaluated is not None else []
@@ -318,14 +318,14 @@ class Timing:
 
 
 def own_begins(own: Sequence[int | None], later: Sequence[int | None]) -> list[int | None]:
-    """The first closes of a query that began by itself, and went on with others."""
+    """The first closes of a query that began alone and went on together with others."""
     if not own:
         return list(later)
     return [after if begin is None else begin for begin, after in zip(own, later, strict=True)]
 
 
 def least_and_greatest(times: Times) -> tuple[int, int]:
-    """Of some times; a few are looked at one by one."""
+    """The least and the greatest of some times; a few are compared one by one."""
     if len(times) <= _FEW:
         listed = times.tolist()
         return min(listed), max(listed)
@@ -359,8 +359,8 @@ class _Beat:
 
 
 @dataclass(slots=True)
-class _Stands:
-    """Where a stream stands, as this schedule has seen it."""
+class _StreamState:
+    """The position of a stream, as this schedule has seen it."""
 
     latest: int | None
     heartbeat: int | None
@@ -382,7 +382,7 @@ class Schedule:
     """The evaluation times of one query, push by push."""
 
     def __init__(self, timing: Timing, state: QueryState, positions: Mapping[int, StreamTime]) -> None:
-        """`positions` says where each stream stands at the snapshot from which this schedule goes on."""
+        """`positions`: the times of the streams at the snapshot from which this schedule goes on."""
         self.timing = timing if state.t0 is None else timing.settled(state.t0)
         self.registered = state.registered
         self.after = state.registered if state.after is None else state.after
@@ -390,18 +390,18 @@ class Schedule:
         self.t0 = state.t0
         count = len(timing.windows) * timing.closes + len(timing.every_ms)
         self._begins = _widened(state.begins, count, len(timing.every_ms))
-        self._stands: dict[int, _Stands] = {}
+        self._streams: dict[int, _StreamState] = {}
         for window in timing.windows:
             at = positions.get(window.stream)
-            self._stands[window.stream] = (
-                _Stands(None, None, (), False)
+            self._streams[window.stream] = (
+                _StreamState(None, None, (), False)
                 if at is None
-                else _Stands(at.latest, at.heartbeat, self._openings_of(at), at.idle)
+                else _StreamState(at.latest, at.heartbeat, self._openings_of(at), at.idle)
             )
         self._find_beats()
 
     def _openings_of(self, at: StreamTime) -> Openings:
-        """All that there is of the past counts."""
+        """The openings of a stream; all its past counts."""
         return openings_of(() if self.timing.ends_at is not None else at.openings, at.first)
 
     @property
@@ -409,36 +409,36 @@ class Schedule:
         return self.timing.windows
 
     def streams(self) -> frozenset[int]:
-        return frozenset(self._stands)
+        return frozenset(self._streams)
 
     # ---- what comes in -----------------------------------------------------------------------------------------
 
     def take(self, moved: StreamAdvance) -> Mask:
-        """Takes one push, heartbeat or mark in; says which of its elements are late for this query."""
-        stands, times = self._stands[moved.stream], moved.element_times
+        """Adds one push, heartbeat or mark; returns which of its elements are late for this query."""
+        stream_state, times = self._streams[moved.stream], moved.element_times
         if len(times) and not self.timing.is_settled:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
         least = least_and_greatest(times)[0] if len(times) else None
-        if least is not None and (not stands.openings or least < stands.openings[0][1]):
-            stands.openings = opened(stands.openings, times, stands.latest, stands.heartbeat)
+        if least is not None and (not stream_state.openings or least < stream_state.openings[0][1]):
+            stream_state.openings = opened(stream_state.openings, times, stream_state.latest, stream_state.heartbeat)
             self._find_beats()
         late = self._late(moved.stream, times, least)
-        stands.latest, stands.heartbeat = moved.latest, moved.heartbeat
-        stands.idle = moved.idle
+        stream_state.latest, stream_state.heartbeat = moved.latest, moved.heartbeat
+        stream_state.idle = moved.idle
         return late
 
     def due(self, moved: StreamAdvance, arrived_at: int | None = None) -> Iterator[Due]:
-        """What is to be evaluated after `moved` was taken, in order of time: a close before an arrival at it, unless
-        it holds what arrives. `arrived_at`: its elements up to this time have been looked at before.
+        """What is to be evaluated after `take(moved)`, in order of time. A close comes before an arrival at the same
+        time, unless its window contains what arrives. `arrived_at`: elements up to this time were evaluated before.
 
-        Whoever goes through them says of each that it is `done` or `seen` before the next is asked for."""
+        The caller calls `done` or `seen` for each of them before it takes the next from the iterator."""
         if self.timing.arrivals and self.timing.is_settled:
             for time in np.unique(moved.element_times).tolist():
                 if arrived_at is not None and time <= arrived_at:
                     continue
-                yield from self._closes_up_to(time - any(window.holds_end for window in self.windows))
+                yield from self._closes_up_to(time - any(window.includes_end for window in self.windows))
                 at = self._arrival(moved.stream, time)
                 if at is not None:
                     yield Due(at, time)
@@ -463,23 +463,23 @@ class Schedule:
     # ---- closes and periods ------------------------------------------------------------------------------------
 
     def bound(self) -> int | None:
-        """The time that all streams of the query have reached; those that are idle hold nothing back."""
+        """The time that all streams of the query have reached. Idle streams are left out."""
         if (end := self.timing.ends_at) is not None:
             return end
-        awake = [window for window in self.windows if self._holds_back(window)]
-        reached = [window.closed_up_to(self._stands[window.stream]) for window in awake or self.windows]
+        awake = [window for window in self.windows if self._is_waited_for(window)]
+        reached = [window.closed_up_to(self._streams[window.stream]) for window in awake or self.windows]
         known = [time for time in reached if time is not None]
         if awake:
             return min(known) if len(known) == len(awake) else None
         return max(known, default=None)
 
-    def _holds_back(self, window: ScheduledWindow) -> bool:
-        stands = self._stands[window.stream]
-        return not stands.idle and not (window.by_variable and not stands.openings)
+    def _is_waited_for(self, window: ScheduledWindow) -> bool:
+        stream_state = self._streams[window.stream]
+        return not stream_state.idle and not (window.by_variable and not stream_state.openings)
 
     def waits_for(self) -> list[int]:
-        """The streams that hold the next evaluation back: those behind the others, or without any time."""
-        awake = {window.stream for window in self.windows if self._holds_back(window)}
+        """The streams that the next evaluation waits for: those behind the others, or without any time."""
+        awake = {window.stream for window in self.windows if self._is_waited_for(window)}
         times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]
         if not known:
@@ -487,12 +487,12 @@ class Schedule:
         return sorted(s for s, time in times.items() if time is None or time < max(known))
 
     def _time_of(self, stream: int) -> int | None:
-        found = [w.closed_up_to(self._stands[stream]) for w in self.windows if w.stream == stream]
+        found = [w.closed_up_to(self._streams[stream]) for w in self.windows if w.stream == stream]
         known = [time for time in found if time is not None]
         return min(known) if len(known) == len(found) else None
 
     def next_time(self) -> int | None:
-        """The next evaluation that is due; None if the streams have not come to one."""
+        """The time of the next evaluation that is due; None if the streams have not reached one."""
         bound, upcoming = self.bound(), self.upcoming()
         return None if bound is None or upcoming is None or upcoming > bound else upcoming
 
@@ -501,7 +501,7 @@ class Schedule:
         return min((t for beat in self._known_beats() if (t := beat.after(self.after)) is not None), default=None)
 
     def done(self, time: int) -> None:
-        """What was due up to `time` has been evaluated, or was not worth it."""
+        """All that was due up to `time` is done: evaluated or skipped."""
         for place, beat in enumerate(self._beats):
             if beat is not None and self._begins[place] is None:
                 begin = beat.after(self.after)
@@ -530,7 +530,7 @@ class Schedule:
         self.last = time if self.last is None else max(self.last, time)
 
     def skip_to_bound(self) -> None:
-        """All that is due counts as evaluated (for one who only counts late elements)."""
+        """Marks all that is due as evaluated, for a caller that only counts late elements."""
         bound = self.bound()
         lasts = [] if bound is None else [beat.last(bound) for beat in self._known_beats()]
         last = max((time for time in lasts if time is not None), default=None)
@@ -542,7 +542,7 @@ class Schedule:
         return tuple(window.for_arrivals() for window in self.windows)
 
     def run_until(self, limit: int) -> Run | None:
-        """All evaluations due with time <= limit as one run, for one who knows that nothing happens in them."""
+        """All evaluations due with time <= limit as one run, for a caller that knows that all of them are empty."""
         bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
             return None
@@ -568,7 +568,7 @@ class Schedule:
         return [beat for beat in self._beats if beat is not None]
 
     def _first_of(self, window: ScheduledWindow) -> int | None:
-        openings = self._stands[window.stream].openings
+        openings = self._streams[window.stream].openings
         return begin_under(openings, window.lateness_ms) if openings else None
 
     def _closes_of(self, window: ScheduledWindow) -> _Beat | None:
@@ -665,13 +665,13 @@ class Schedule:
         seen = [window.for_arrivals() for window in self.windows if window.stream == stream]
         ever, still = np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
         for window in seen:
-            ever |= window.holds_ever(times)
+            ever |= window.ever_includes(times)
             still |= window.valid_until(times) >= np.maximum(times, self.last)
         return ever & ~still
 
 
 def _widened(begins: Sequence[int | None], count: int, periods: int) -> list[int | None]:
-    """With a place for each window that came since; those of the periods come last."""
+    """`begins` with a place for each window that was added since; the places of the periods come last."""
     windows = max(len(begins) - periods, 0)
     return [*begins[:windows], *[None] * (count - len(begins)), *begins[windows:]]
 

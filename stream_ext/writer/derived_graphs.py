@@ -27,7 +27,7 @@ from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Asking, DerivedGraph, evaluate
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.writer.derived_streams import received_of
 
 #: The origin of a query's closes, where its first push decided it.
@@ -42,7 +42,7 @@ class DerivedGraphs:
     catalog: Catalog
     origin: Origin
     sn: int
-    allowed_urls: Outside  # the endpoints that may be requested when an answer is evaluated again
+    allowed_urls: AllowedUrls  # the endpoints that may be requested when an answer is evaluated again
     control: Control = Control.FREE  # the budget of that
 
     def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:

@@ -32,7 +32,7 @@ from stream_ext.emissions.merge import Merge
 from stream_ext.language.algebra.algebra import R2S
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.values.vocabulary import decoder
-from stream_ext.windows.part import Ids, Part, Told
+from stream_ext.windows.part import AnyPart, Ids, Part
 from stream_ext.windows.schedule import initial_state
 from tests.benchmarks.stream_questions import Asked
 from tests.benchmarks.tape import Batch, Source, Tape
@@ -58,9 +58,9 @@ class Stepped:
     stored_seconds: float
     evaluations: int
     rows: list[int]
-    said: list[Told]  # where it is kept
+    said: list[AnyPart]  # where it is kept
 
-    def of(self, query: int) -> tuple[Told, list[Ids]]:
+    def of(self, query: int) -> tuple[AnyPart, list[Ids]]:
         """The last that this query said, alone or with others, and its own rows of it."""
         for part in reversed(self.said):
             if isinstance(part, Part) and part.query == query:
@@ -205,8 +205,8 @@ class Replay:
             raise AssertionError(f"at {part.time}: {said.total()} rows, pyoxigraph has {expected.total()}; {few}")
         return Checked(said.total(), round(seconds * 1e3, 3))
 
-    def _bag(self, part: Told, columns: Sequence[Ids]) -> Bag:
-        decode = decoder(part.made, self._store.terms)
+    def _bag(self, part: AnyPart, columns: Sequence[Ids]) -> Bag:
+        decode = decoder(part.created, self._store.terms)
         texts = [[text.decode() for text in decode(column)] for column in columns]
         return Counter(zip(*texts, strict=True))
 
@@ -246,7 +246,7 @@ def _of_another(text: bytes, copy: int) -> bytes:
     return text[:-1] + b"~%d>" % copy if copy and _OF_SOMEBODY.match(text) else text
 
 
-def _stepped(sn: int, seconds: tuple[float, float, float], said: list[Told], kept: bool) -> Stepped:
+def _stepped(sn: int, seconds: tuple[float, float, float], said: list[AnyPart], kept: bool) -> Stepped:
     rows = [len(part.columns[0]) for part in said if part.columns]
     return Stepped(sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in said), rows, said * kept)
 
@@ -272,5 +272,5 @@ def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
     }
 
 
-def _queries_of(part: Told) -> int:
+def _queries_of(part: AnyPart) -> int:
     return 1 if isinstance(part, Part) else len(part.queries)

@@ -19,7 +19,7 @@ from stream_ext.language.syntax import parse
 from stream_ext.oneshot.answers import answer_once, decoded
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import careful_rows, parse_rdf
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from tests.conformance.cases import Case
 from tests.conformance.expected import Expected, csv_result, read_expected, standard_result
 from tests.conformance.remote import Remote, remote
@@ -49,7 +49,7 @@ def played(case: Case, text: str, store: Store, elsewhere: Remote | None) -> Exp
         load(store, path, name)
     if elsewhere is None:
         return ask(store, text, case.query.as_uri(), case.result.suffix)
-    asking = Asking(allowed_urls=Outside(service=places(elsewhere.address)))
+    asking = Asking(allowed_urls=AllowedUrls(service=places(elsewhere.address)))
     found = ask(store, elsewhere.here(text), case.query.as_uri(), case.result.suffix, asking)
     return replace(found, rows=tuple(tuple(map(elsewhere.there, row)) for row in found.rows or ()))
 

@@ -15,7 +15,7 @@ from endpoint.app import create_app
 from endpoint.limits import HttpLimits
 from endpoint.serve import Server, ServeSettings, listen
 from stream_ext.clock import SystemClock
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.service.service import Service
 
 BASE = "http://ex.org/"
@@ -62,7 +62,7 @@ def live(
     limits: HttpLimits | None = None,
     port: int = 0,
     query_workers: int = 0,
-    outside: Outside = NOTHING,
+    allowed_urls: AllowedUrls = NOTHING,
     console: bool = True,
     trusting: ssl.SSLContext | bool = True,
     **rules: Any,
@@ -71,7 +71,9 @@ def live(
     settings = ServeSettings(f"lmdb:{folder}", token=token, **rules)
     tls = settings.tls()
     with (
-        Service.open(settings.store, base=BASE, clock=SystemClock(), engine="inline", allowed_urls=outside) as service,
+        Service.open(
+            settings.store, base=BASE, clock=SystemClock(), engine="inline", allowed_urls=allowed_urls
+        ) as service,
         listen("127.0.0.1", port) as listening,
     ):
         ready = threading.Event()

@@ -13,20 +13,20 @@ class OpenLease:
     """Everybody gets it: as on HBase, where the clocks of two machines may differ."""
 
     def __init__(self) -> None:
-        self.held = False
+        self.owned = False
 
     def take(self, address: str) -> None:
-        self.held = True
+        self.owned = True
 
     @property
     def lost(self) -> bool:
-        return not self.held
+        return not self.owned
 
     def regain(self) -> bool:
-        return self.held
+        return self.owned
 
     def release(self) -> None:
-        self.held = False
+        self.owned = False
 
 
 class Shared:

@@ -17,7 +17,7 @@ from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.runs import PlannedQuery
 from stream_ext.continuous.shard import Shard
 from stream_ext.values.vocabulary import decoder
-from stream_ext.windows.part import Part, SharedPart, Told
+from stream_ext.windows.part import AnyPart, Part, SharedPart
 from stream_ext.windows.schedule import QueryState, initial_state
 from tests.stream_ext.scene import BASE, EX, Player, Scene
 
@@ -93,7 +93,7 @@ class Registry:
         return int(self.store.commit(batch))
 
 
-def parted(parts: Sequence[Told], states: dict[int, QueryState]) -> list[Part]:
+def parted(parts: Sequence[AnyPart], states: dict[int, QueryState]) -> list[Part]:
     """What each query says, in order; `states`, in which each stands, go on with it."""
     found: list[Part] = []
     for part in parts:
@@ -113,7 +113,7 @@ def _parted(part: SharedPart, place: int, number: int, states: dict[int, QuerySt
     before = part.joined.get(number) or states[number]
     gap = emits and before.gap
     states[number] = before.among(part.state, before.gap and not gap)
-    windows, made = list(part.windows), part.made if any(map(len, columns)) else []
+    windows, made = list(part.windows), part.created if any(map(len, columns)) else []
     return Part(
         number, part.sn, part.k, part.time, windows, columns, boolean, part.repeated, part.first, states[number], emits,
         made, gap, part.before, part.evaluated,
@@ -147,13 +147,13 @@ def told(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any
 
 
 def _told(store: Store, part: Part) -> tuple[Any, ...]:
-    decode = decoder(part.made, store.terms)
+    decode = decoder(part.created, store.terms)
     columns = [
         [decode(np.array([id], np.uint64))[0].decode() if id else None for id in column.tolist()]
         for column in part.columns
     ]
     rows = list(zip(*columns, strict=True)) if columns else []
-    said = (part.time, rows if not part.made else sorted(rows, key=str), part.boolean, part.emits)
+    said = (part.time, rows if not part.created else sorted(rows, key=str), part.boolean, part.emits)
     return *said, part.windows, part.repeated, part.first, part.gap, part.before, part.state.evaluated
 
 

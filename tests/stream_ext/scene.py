@@ -369,7 +369,7 @@ def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:
     assert part.repeated == 0
     if part.boolean is not None:
         return part.boolean
-    decode = decoder(part.made, store.terms)
+    decode = decoder(part.created, store.terms)
 
     def text(id: int) -> str:
         return decode(np.array([id], np.uint64))[0].decode() if id else "None"

@@ -2,7 +2,7 @@
 
 The parser makes it, the planner's passes rewrite it, printers write it down again; nothing else interprets a text.
 Positions say where in the text something stands; two values that differ in nothing else are equal. Expressions and
-property paths are in `plan/formulas.py`, what a text says of streams and windows in `plan/windows.py`."""
+property paths are in `formulas`, streams and windows in `windows`."""
 
 from __future__ import annotations
 
@@ -418,7 +418,7 @@ class Drop:
 
     kind: str  # STREAM or QUERY
     target: Named
-    said: str = field(compare=False)  # the verb as written
+    written_as: str = field(compare=False)  # the verb as written
     position: Position = field(compare=False)
 
 

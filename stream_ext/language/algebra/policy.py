@@ -1,4 +1,4 @@
-"""The policy in force: when a query is evaluated, over what, and what is said of it; each with its origin.
+"""The policy of a query: when it is evaluated, over what, and what is emitted; each setting with its origin.
 
     FROM STREAM <s> [RANGE 3s STEP 1s BOUNDS (]]
     =>  dialect C-SPARQL, evaluated every STEP (default), bounds (] (written), whole answers (default), ...
@@ -25,8 +25,8 @@ class Origin(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said(Generic[Value]):
-    """A part of the policy, and whether the text says it."""
+class Setting(Generic[Value]):
+    """A value of the policy, and whether it is written in the text or a default of the dialect."""
 
     value: Value
     origin: Origin
@@ -69,21 +69,21 @@ class FirstClose(StrEnum):
 @dataclass(frozen=True, slots=True)
 class WindowPolicy:
     window: WindowClause
-    bounds: Said[Bounds]
-    step_ms: Said[int]  # 0: slides on arrival, or no time window
-    t0: Said[int | FirstClose]
-    lateness_ms: Said[int | None]  # None: the stream's own
-    reports: Said[tuple[Report, ...]]
+    bounds: Setting[Bounds]
+    step_ms: Setting[int]  # 0: slides on arrival, or no time window
+    t0: Setting[int | FirstClose]
+    lateness_ms: Setting[int | None]  # None: the stream's own
+    reports: Setting[tuple[Report, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     dialect: Dialect
-    r2s: Said[R2S]
-    evaluated: Said[tuple[EvaluationTrigger, ...]]
+    r2s: Setting[R2S]
+    evaluated: Setting[tuple[EvaluationTrigger, ...]]
     every_ms: tuple[int, ...]  # of PERIODIC
-    scope: Said[PatternScope]
-    empty: Said[Empty]
+    scope: Setting[PatternScope]
+    empty: Setting[Empty]
     windows: tuple[WindowPolicy, ...]
 
 
@@ -95,7 +95,7 @@ def policy_of(query: Query) -> Policy:
     periods = _periods(query)
     return Policy(
         dialect=query.dialect,
-        r2s=_said(query.r2s, R2S.ISTREAM if query.dialect is Dialect.CQELS else R2S.RSTREAM),
+        r2s=_setting(query.r2s, R2S.ISTREAM if query.dialect is Dialect.CQELS else R2S.RSTREAM),
         evaluated=_evaluated(query, periods),
         every_ms=periods,
         scope=_scope(query),
@@ -104,8 +104,8 @@ def policy_of(query: Query) -> Policy:
     )
 
 
-def _said(written: Given | None, default: Given) -> Said[Given]:
-    return Said(default, Origin.DEFAULT) if written is None else Said(written, Origin.WRITTEN)
+def _setting(written: Given | None, default: Given) -> Setting[Given]:
+    return Setting(default, Origin.DEFAULT) if written is None else Setting(written, Origin.WRITTEN)
 
 
 def _periods(query: Query) -> tuple[int, ...]:
@@ -113,7 +113,7 @@ def _periods(query: Query) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*([query.shape.every_ms] if query.shape.every_ms else []), *reports]))
 
 
-def _evaluated(query: Query, periods: tuple[int, ...]) -> Said[tuple[EvaluationTrigger, ...]]:
+def _evaluated(query: Query, periods: tuple[int, ...]) -> Setting[tuple[EvaluationTrigger, ...]]:
     triggers = {report.trigger for window in query.windows for report in window.reports}
     found = [
         *([EvaluationTrigger.CLOSE] if Trigger.WINDOW_CLOSE in triggers else []),
@@ -121,51 +121,51 @@ def _evaluated(query: Query, periods: tuple[int, ...]) -> Said[tuple[EvaluationT
         *([EvaluationTrigger.PERIODIC] if periods else []),
     ]
     if found:
-        return Said(tuple(found), Origin.WRITTEN)
+        return Setting(tuple(found), Origin.WRITTEN)
     if not query.windows:
-        return Said((EvaluationTrigger.CHANGE,), Origin.DEFAULT)
+        return Setting((EvaluationTrigger.CHANGE,), Origin.DEFAULT)
     by_arrival = query.dialect is Dialect.CQELS or all(window.extent in _ARRIVALS for window in query.windows)
-    return Said((EvaluationTrigger.ARRIVAL if by_arrival else EvaluationTrigger.CLOSE,), Origin.DEFAULT)
+    return Setting((EvaluationTrigger.ARRIVAL if by_arrival else EvaluationTrigger.CLOSE,), Origin.DEFAULT)
 
 
-def _scope(query: Query) -> Said[PatternScope]:
+def _scope(query: Query) -> Setting[PatternScope]:
     graphs = [clause for clause in query.shape.graphs if not clause.named]
     origin = Origin.WRITTEN if query.shape.graphs else Origin.DEFAULT
     if query.dialect is Dialect.CSPARQL:
         if graphs:
-            return Said(PatternScope.WINDOWS_AND_GRAPHS, origin)
+            return Setting(PatternScope.WINDOWS_AND_GRAPHS, origin)
         bare = any(window.declared is Declared.BARE_NAME for window in query.windows)
-        return Said(PatternScope.WINDOWS_AND_DEFAULT_GRAPH if bare else PatternScope.WINDOWS, Origin.DEFAULT)
+        return Setting(PatternScope.WINDOWS_AND_DEFAULT_GRAPH if bare else PatternScope.WINDOWS, Origin.DEFAULT)
     if graphs:
-        return Said(PatternScope.GRAPHS, origin)
+        return Setting(PatternScope.GRAPHS, origin)
     if query.shape.graphs and not query.windows:
-        return Said(PatternScope.NOTHING, origin)
-    return Said(PatternScope.DEFAULT_GRAPH, Origin.DEFAULT)
+        return Setting(PatternScope.NOTHING, origin)
+    return Setting(PatternScope.DEFAULT_GRAPH, Origin.DEFAULT)
 
 
-def _empty(query: Query) -> Said[Empty]:
+def _empty(query: Query) -> Setting[Empty]:
     if any(r.trigger is Trigger.NON_EMPTY_CONTENT for window in query.windows for r in window.reports):
-        return Said(Empty.SILENT_WITHOUT_CONTENT, Origin.WRITTEN)
+        return Setting(Empty.SILENT_WITHOUT_CONTENT, Origin.WRITTEN)
     silent = query.dialect is Dialect.CQELS
     if query.dialect is Dialect.NONE:
         silent = query.r2s in (R2S.ISTREAM, R2S.DSTREAM)
-    return Said(Empty.SILENT if silent else Empty.REPORTED, Origin.DEFAULT)
+    return Setting(Empty.SILENT if silent else Empty.REPORTED, Origin.DEFAULT)
 
 
 def _window(query: Query, window: WindowClause) -> WindowPolicy:
     dialect = query.dialect
-    t0 = _said(window.t0_ms, _origin_of_closes(window, dialect))
+    t0 = _setting(window.t0_ms, _origin_of_closes(window, dialect))
     by_arrival = dialect is Dialect.CQELS or not any(each.step_ms for each in query.windows)
     # Beside a stepped window those of arrivals cause no evaluation; they contribute what they hold.
     closes = (Report(Trigger.WINDOW_CLOSE),) if window.step_ms and not by_arrival else ()
     changes = (Report(Trigger.CONTENT_CHANGE),) if by_arrival else ()
     return WindowPolicy(
         window,
-        _said(window.bounds, _BOUNDS[dialect]),
-        Said(window.step_ms, Origin.WRITTEN if window.step_written else Origin.DEFAULT),
+        _setting(window.bounds, _BOUNDS[dialect]),
+        Setting(window.step_ms, Origin.WRITTEN if window.step_written else Origin.DEFAULT),
         t0,
-        Said(window.lateness_ms, Origin.DEFAULT if window.lateness_ms is None else Origin.WRITTEN),
-        _said(window.reports or None, closes or changes),
+        Setting(window.lateness_ms, Origin.DEFAULT if window.lateness_ms is None else Origin.WRITTEN),
+        _setting(window.reports or None, closes or changes),
     )
 
 

@@ -42,7 +42,7 @@ def rebuilt(node: Anything, by: Callable[[Any], Any]) -> Anything:
     if not dataclasses.is_dataclass(node) or isinstance(node, type):
         return node
     fields = {field.name: getattr(node, field.name) for field in dataclasses.fields(node)}
-    made = {name: rebuilt(value, by) for name, value in fields.items()}
-    if all(made[name] is fields[name] for name in fields):
+    rebuilt_fields = {name: rebuilt(value, by) for name, value in fields.items()}
+    if all(rebuilt_fields[name] is fields[name] for name in fields):
         return node
-    return dataclasses.replace(node, **made)
+    return dataclasses.replace(node, **rebuilt_fields)

@@ -1,4 +1,4 @@
-"""Volatile: whether a query may be answered otherwise when it is asked again over the same snapshot.
+"""Volatile: whether a query may have another result when it is evaluated again over the same snapshot.
 
 SELECT ?s { ?s ?p ?o }      =>  False          SELECT (NOW() AS ?t) {}     =>  True"""
 

@@ -1,8 +1,8 @@
-"""What a text says of the things that a query reads: graphs of the store, streams, and windows on them.
+"""The inputs of a query as its text declares them: graphs of the store, streams, and windows on them.
 
 The three dialects declare windows in three places (FROM NAMED WINDOW, FROM STREAM, STREAM in the pattern); here all of
 them are one `WindowClause` with a name. What is not written is None or the language's default; what the defaults of a
-dialect are is said in `plan/policy.py`."""
+dialect are is said in `policy`."""
 
 from __future__ import annotations
 
@@ -134,5 +134,5 @@ class GraphClause:
 
     graph: Constant | None  # None: FROM DEFAULT, the store's default graph
     named: bool
-    said: str = field(compare=False)  # as a refusal names it
+    written_as: str = field(compare=False)  # as a refusal names it
     position: Position = field(compare=False)

@@ -43,8 +43,8 @@ class CacheKey(NamedTuple):
 
 
 def cache_key(unit: Unit) -> CacheKey:
-    """The canonical text with the terms of patterns, filters and tables taken out, in their order.
+    """The canonical text without the terms of patterns, filters and tables, and these terms in their order.
 
     Predicates, graphs, windows and LIMIT stay: what a plan costs depends on them."""
-    taken: list[bytes] = []
-    return CacheKey(Units(plain=False, taken=taken).unit(unit), tuple(taken))
+    constants: list[bytes] = []
+    return CacheKey(Units(plain=False, constants=constants).unit(unit), tuple(constants))

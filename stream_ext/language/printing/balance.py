@@ -1,4 +1,4 @@
-"""Chains that the parser has made balanced trees of, as chains again.
+"""The chains from which the parser built balanced trees.
 
 Join(Join(a, b), c)      =>      a, b, c          for that is what the parser makes of { a b c }"""
 

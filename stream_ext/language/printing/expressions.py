@@ -37,12 +37,13 @@ _ALTERNATIVE, _SEQUENCE, _STEP, _ELEMENT = range(4)
 
 
 class Expressions(ABC):
-    """`plain`: as every engine of SPARQL 1.1 reads it, else as our own parser does.
+    """Expressions as text. `plain`: in standard SPARQL 1.1; else in the syntax of our own parser.
 
-    `taken`: the list that constants go to, each leaving `$n` behind; None: they are written where they stand."""
+    `constants`: a list to which constants are moved, so that the text has `$n` in their places; None: they are written
+    in the text."""
 
-    def __init__(self, plain: bool, taken: list[bytes] | None = None) -> None:
-        self.plain, self.taken = plain, taken
+    def __init__(self, plain: bool, constants: list[bytes] | None = None) -> None:
+        self.plain, self.constants = plain, constants
         self.base: str | None = None  # what IRI(...) resolves against, once there is one
         self._labels = terms.Labels("b")
         self._template_labels = terms.Labels("t")
@@ -65,10 +66,10 @@ class Expressions(ABC):
         return "a" if node == TYPE else self.fixed(node)
 
     def constant(self, constant: Constant) -> str:
-        if self.taken is None:
+        if self.constants is None:
             return terms.constant(constant)
-        self.taken.append(constant.text)
-        return f"${len(self.taken)}"
+        self.constants.append(constant.text)
+        return f"${len(self.constants)}"
 
     # ---- expressions
 
@@ -96,8 +97,8 @@ class Expressions(ABC):
             case Compare(op, left, right):
                 return _COMPARE, f"{self.expression(left, _ADD)} {op.value} {self.expression(right, _ADD)}"
             case Membership(inner, items, negated):
-                said = "NOT IN" if negated else "IN"
-                return _COMPARE, f"{self.expression(inner, _ADD)} {said} ({self._list(items)})"
+                operator = "NOT IN" if negated else "IN"
+                return _COMPARE, f"{self.expression(inner, _ADD)} {operator} ({self._list(items)})"
             case Arithmetic():
                 return self._arithmetic(expression)
             case Not() | Negate():
@@ -150,7 +151,7 @@ class Expressions(ABC):
 
     def _operand(self, expression: Expression) -> str:
         """What stands behind a sign; a number keeps its quotes there, or the sign would become its own."""
-        if isinstance(expression, Constant) and self.taken is None:
+        if isinstance(expression, Constant) and self.constants is None:
             return expression.text.decode()
         return self.expression(expression, _PRIMARY)
 

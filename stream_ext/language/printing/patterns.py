@@ -35,8 +35,8 @@ _OPEN: Final = (LeftJoin, Minus, Extend)  # what the rest of a group may follow 
 
 
 class Patterns(Expressions):
-    def __init__(self, plain: bool, taken: list[bytes] | None = None) -> None:
-        super().__init__(plain, taken)
+    def __init__(self, plain: bool, constants: list[bytes] | None = None) -> None:
+        super().__init__(plain, constants)
         self.windows: Mapping[str, WindowClause] = {}
 
     def select(self, query: Query) -> str:

@@ -1,6 +1,6 @@
 """Texts of the language to the algebra: a tokenizer and a recursive descent, no generated parser.
 
-A text is run as written, or refused by name with line and column; nothing in it is passed over."""
+A text is run as written, or rejected with an error that names the syntax, line and column; nothing is ignored."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from stream_ext.language.syntax.units import unit
 __all__ = ["Check", "parse", "parse_again"]
 
 
-#: Where an endpoint is reached by default: what relative IRIs of a text resolve against if nobody says otherwise.
+#: The default address of an endpoint, against which relative IRIs of a text resolve.
 DEFAULT_BASE = "http://127.0.0.1:8000/"
 
 
 def parse(text: str, base: str = DEFAULT_BASE, check: Check | None = None) -> Unit:
-    """What `text` means. Relative IRIs resolve against BASE, else against `base`. `check` is called again and again
-    while a long text is read, and raises when nobody wants it any more."""
+    """The algebra of `text`. Relative IRIs resolve against BASE, else against `base`. `check` is called again and again
+    while a long text is read, and may raise to end it."""
     if not text.isascii():
         _check_characters(text)
     return unit(Cursor(text, base, check))
 
 
 def parse_again(text: str, base: str, check: Check | None = None) -> Unit:
-    """As `parse`, for texts that come again and again: what a short one means, an immutable value, is remembered; what
-    a long one means as long as someone holds it, for one request asks more than once."""
+    """As `parse`, for texts that are parsed again and again. The result, an immutable value, is remembered: that of a
+    short text in a cache, that of a long one as long as it is in use, for one request needs it more than once."""
     if len(text) <= _REMEMBERED_CHARACTERS:
         return _remembered(text, base)
-    known = _held.get((text, base))
+    known = _in_use.get((text, base))
     if known is None:
-        known = _held[text, base] = parse(text, base, check)
+        known = _in_use[text, base] = parse(text, base, check)
     return known
 
 
 _remembered = lru_cache(maxsize=256)(parse)
-_held: WeakValueDictionary[tuple[str, str], Unit] = WeakValueDictionary()
+_in_use: WeakValueDictionary[tuple[str, str], Unit] = WeakValueDictionary()
 _REMEMBERED_CHARACTERS = 10_000  # updates with data are long, and come once
 
 

@@ -1,7 +1,7 @@
 """Expressions: operators by precedence, with a stack of their own instead of one call for each level.
 
-`a && b && c && ...` becomes a balanced tree (&& and || are associative, errors included), so that nobody who
-walks the algebra meets a depth that only the length of a text decides."""
+`a && b && c && ...` becomes a balanced tree (&& and || are associative, errors included), so that the depth of the
+algebra does not grow with the length of a text."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Cursor:
 
     @property
     def index(self) -> int:
-        """How many tokens stand before this one."""
+        """The number of tokens before this one."""
         return self._index
 
     def peek(self, ahead: int = 1) -> Token:
@@ -126,7 +126,7 @@ class Cursor:
             self.advance()
 
     def split_lang(self) -> None:
-        """Reads `@ex` and `:time`, which stand at one another, as the prefixed name `ex:time`."""
+        """Reads the adjacent tokens `@ex` and `:time` as the prefixed name `ex:time`."""
         prefix, offset = self.raw[1:], self.offset
         self.advance()
         if self.offset != offset + 1 + len(prefix) or not self.raw.startswith(":"):
@@ -134,7 +134,7 @@ class Cursor:
         self.raw, self.offset = prefix + self.raw, offset + 1
 
     def bare_name(self) -> str:
-        """The bare name here; its dots and hyphens are other tokens elsewhere."""
+        """The bare name here; in other places its dots and hyphens are separate tokens."""
         match = _BARE_NAME.match(self.source.text, self.offset)
         assert match is not None  # called where a word stands
         self.skip_to(match.end())
@@ -165,7 +165,7 @@ class Cursor:
             )
 
     def begin_operation(self) -> None:
-        """What was counted so far is joined with nothing that comes."""
+        """Begins a new operation: its parts are counted from 0, as they are not joined with those before."""
         self._parts = 0
 
     def operand(self) -> None:
@@ -195,7 +195,7 @@ class Cursor:
         raise QuerySyntaxError(message, self.source.written, position.line, position.column)
 
     def refuse(self, name: str, offset: int | None = None) -> NoReturn:
-        """What has no place in the algebra yet; all else that is not run is refused by `plan/refuse.py`."""
+        """Refuses syntax that the algebra cannot express yet; other syntax that does not run: `plan/refuse.py`."""
         at = self.position(offset)
         raise Unsupported(f"{name} is not built yet", self.source.written, at.line, at.column)
 
@@ -260,7 +260,7 @@ class Cursor:
 
     @property
     def variable_name(self) -> str:
-        """Of the variable here."""
+        """The name of the variable here."""
         if self.kind == "var" and len(self.raw) > VARIABLE_MAX + 1:
             self.source.fail(f"the name of a variable has at most {VARIABLE_MAX} characters", self.offset)
         return self.raw[1:]
@@ -272,8 +272,8 @@ class Cursor:
             self.advance()
             return known
         raw = self.raw
-        made = self._constants[raw] = Constant(terms.iri(self.iri()))
-        return made
+        found = self._constants[raw] = Constant(terms.iri(self.iri()))
+        return found
 
     def _reference(self) -> str:
         reference = self.raw[1:-1]

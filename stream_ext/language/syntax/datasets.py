@@ -1,4 +1,4 @@
-"""What a query reads: FROM and its kin, in all dialects, and STREAM in a pattern."""
+"""The inputs of a query: the FROM clauses of all dialects, and STREAM in a pattern."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def dataset_clause(cursor: Cursor) -> None:
         graph_clause(cursor, named, "FROM NAMED" if named else "FROM", start)
 
 
-def graph_clause(cursor: Cursor, named: bool, said: str, start: int) -> None:
+def graph_clause(cursor: Cursor, named: bool, keyword: str, start: int) -> None:
     """A graph of the store behind FROM, FROM NAMED, USING, USING NAMED."""
     word = cursor.word()
     position = cursor.position(start)
     if word == "DEFAULT" and not named:
         cursor.advance()
-        cursor.graphs.append(GraphClause(None, False, f"{said} DEFAULT", position))
+        cursor.graphs.append(GraphClause(None, False, f"{keyword} DEFAULT", position))
         return
     if word == "GRAPH" or (word == "STATIC" and not named):
         cursor.advance()
-        told = f"{said} {word}"
+        written_as = f"{keyword} {word}"
     else:
-        told = f"{said} with a graph" if named else said
+        written_as = f"{keyword} with a graph" if named else keyword
     if cursor.kind not in ("iri", "pname"):
-        cursor.expected(f"{'WINDOW or ' * named}the IRI of a graph after {said}")
-    cursor.graphs.append(GraphClause(cursor.constant(), named, told, position))
+        cursor.expected(f"{'WINDOW or ' * named}the IRI of a graph after {keyword}")
+    cursor.graphs.append(GraphClause(cursor.constant(), named, written_as, position))
 
 
 def _bare_name(cursor: Cursor, start: int) -> None:
@@ -65,7 +65,7 @@ def _bare_name(cursor: Cursor, start: int) -> None:
 
 
 def _named_window(cursor: Cursor) -> None:
-    """What follows FROM NAMED WINDOW, in the form of today or in that of 2014."""
+    """The rest of FROM NAMED WINDOW, in the current syntax or in that of 2014."""
     offset = cursor.offset
     if cursor.take_word("ON"):
         stream = stream_reference(cursor)
@@ -87,7 +87,7 @@ def _window_name(cursor: Cursor, after: str) -> str:
 
 
 def pattern_window(cursor: Cursor) -> str:
-    """STREAM in a pattern, up to its group; gives the name of the window that it declares."""
+    """STREAM in a pattern, up to its group; returns the name of the window that it declares."""
     start = cursor.offset
     cursor.advance()
     if cursor.kind == "op" and cursor.raw == "[":
@@ -122,7 +122,7 @@ def stream_reference(cursor: Cursor) -> StreamRef:
 
 
 def _declare(cursor: Cursor, clause: WindowClause, offset: int, name: str = "") -> str:
-    """Puts the window among those of the query, under its name or a made one."""
+    """Adds the window to those of the query, under its name or a generated one."""
     first = next(iter(cursor.windows.values()), None)
     if first is not None and DIALECTS[first.declared] is not DIALECTS[clause.declared]:
         cursor.fail(

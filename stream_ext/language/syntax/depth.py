@@ -1,4 +1,4 @@
-"""How deep the algebra of a text is: whoever walks it may recurse, so the parser bounds it."""
+"""The depth of the algebra of a text is bounded by the parser, so that later code may recurse."""
 
 from __future__ import annotations
 

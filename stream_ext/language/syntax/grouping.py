@@ -1,4 +1,4 @@
-"""The rules of grouping: of what is neither a key of the groups nor an aggregate, a group has no one value."""
+"""The rules of grouping: a projected variable is a key of the groups, or inside of an aggregate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_grouping(
         if name in keys:
             cursor.fail_at(f"?{name} is a key of GROUP BY already; AS takes a new variable", each.position)
         if not isinstance(each.expression, Aggregate):
-            for free in _outside_aggregates(each.expression):
+            for free in _ungrouped(each.expression):
                 if free not in known:
                     cursor.fail_at(_unknown(free, bool(group_by)), each.position)
         known.add(name)
@@ -54,7 +54,7 @@ def _unknown(name: str, grouped: bool) -> str:
     return f"?{name} stands beside an aggregate, so all solutions are one group, which has no one value of it; {hint}"
 
 
-def _outside_aggregates(expression: Expression) -> list[str]:
+def _ungrouped(expression: Expression) -> list[str]:
     found: list[str] = []
     waiting: list[Part] = [expression]
     while waiting:

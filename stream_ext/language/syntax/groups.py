@@ -39,7 +39,7 @@ _FILTERS_NESTED_MAX = 32
 
 
 def group(cursor: Cursor) -> Pattern:
-    """The group that begins here. What it makes visible is visible behind it too."""
+    """The group that begins here. Its visible variables are visible behind it, too."""
     pattern, filters = _parts(cursor)
     if len(filters) > _FILTERS_NESTED_MAX:
         filters = [*filters[:_FILTERS_NESTED_MAX], balanced(filters[_FILTERS_NESTED_MAX:], And)]
@@ -49,7 +49,7 @@ def group(cursor: Cursor) -> Pattern:
 
 
 def hidden_group(cursor: Cursor) -> Pattern:
-    """A group whose variables no one outside sees: of EXISTS, of MINUS. No aggregate of the query stands in it."""
+    """A group whose variables are not visible around it, as of EXISTS and MINUS. It contains no aggregates."""
     visible, cursor.visible = cursor.visible, {}
     allowed, cursor.aggregates = cursor.aggregates, None
     pattern = group(cursor)
@@ -136,7 +136,7 @@ class _Group:
         cursor.scope += 1
 
     def _changed(self, word: str) -> Pattern:
-        """What OPTIONAL, MINUS and BIND make of all that stands before them."""
+        """The pattern of OPTIONAL, MINUS or BIND with all that is before it in the group."""
         cursor, before = self._cursor, self._so_far()
         position = cursor.position()
         cursor.part()

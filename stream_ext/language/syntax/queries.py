@@ -88,14 +88,14 @@ def query(cursor: Cursor) -> Query:
     _modifiers(cursor, draft)
     if cursor.word() == "UNDER":
         cursor.refuse("UNDER ENTAILMENT REGIME")
-    made = _made(cursor, draft, start)
-    if made.windows:
-        check_policies(cursor, made)
-    return made
+    query = _query_of(cursor, draft, start)
+    if query.windows:
+        check_policies(cursor, query)
+    return query
 
 
 def sub_select(cursor: Cursor) -> Query:
-    """A SELECT inside of a group; what it projects is visible around it, and nothing else of it."""
+    """A SELECT inside of a group; only the variables that it projects are visible around it."""
     outer, cursor.visible = cursor.visible, {}
     allowed, cursor.aggregates = cursor.aggregates, None
     start = cursor.offset
@@ -103,10 +103,10 @@ def sub_select(cursor: Cursor) -> Query:
     _head(cursor, draft)
     _where(cursor, draft, is_inner=True)
     _modifiers(cursor, draft)
-    made = _made(cursor, draft, start, is_inner=True)
+    query = _query_of(cursor, draft, start, is_inner=True)
     cursor.visible, cursor.aggregates = outer, allowed
-    outer.update(dict.fromkeys(made.variables))
-    return made
+    outer.update(dict.fromkeys(query.variables))
+    return query
 
 
 def _begin(cursor: Cursor) -> _QueryDraft:
@@ -117,7 +117,7 @@ def _begin(cursor: Cursor) -> _QueryDraft:
     return draft
 
 
-def _made(cursor: Cursor, draft: _QueryDraft, start: int, is_inner: bool = False) -> Query:
+def _query_of(cursor: Cursor, draft: _QueryDraft, start: int, is_inner: bool = False) -> Query:
     variables = tuple(cursor.visible if draft.star and draft.form is Form.SELECT else draft.variables)
     if draft.star_position is not None and draft.form is Form.SELECT and not variables:
         draft.places.append(("SELECT *", draft.star_position))
@@ -216,7 +216,7 @@ def _projected(cursor: Cursor, draft: _QueryDraft) -> None:
 
 
 def _allow_aggregates(cursor: Cursor) -> tuple[list[str], list[str] | None]:
-    """From here on aggregates may stand: the list that tells which did, and what to set back at the end."""
+    """Allows aggregates from here on: returns the list of those that occur, and the value to restore at the end."""
     before, found = cursor.aggregates, list[str]()
     cursor.aggregates = found
     return found, before
@@ -237,10 +237,10 @@ def _described(cursor: Cursor, draft: _QueryDraft) -> None:
 
 def template(cursor: Cursor) -> tuple[QuadPattern, ...]:
     """The braces after CONSTRUCT."""
-    made: list[QuadPattern] = []
+    quads: list[QuadPattern] = []
 
     def emit(subject: TemplateNode, predicate: Node, target: TemplateNode, _: int) -> None:
-        made.append(QuadPattern(subject, predicate, target))
+        quads.append(QuadPattern(subject, predicate, target))
 
     visible, cursor.visible = cursor.visible, {}
     labels, cursor.labels = cursor.labels, {}  # a template's labels have nothing to do with those of the pattern
@@ -249,15 +249,15 @@ def template(cursor: Cursor) -> tuple[QuadPattern, ...]:
     triples.block()
     cursor.require("}", "to close the template (triples with '.' between them stand in it, no GRAPH and no FILTER)")
     cursor.visible, cursor.labels = visible, labels
-    return tuple(made)
+    return tuple(quads)
 
 
 # ---- the pattern ---------------------------------------------------------------------------------------------
 
 
 def _where(cursor: Cursor, draft: _QueryDraft, is_inner: bool = False) -> None:
-    said = cursor.take_word("WHERE")
-    if draft.form is Form.DESCRIBE and not said and cursor.raw != "{":
+    has_where = cursor.take_word("WHERE")
+    if draft.form is Form.DESCRIBE and not has_where and cursor.raw != "{":
         return
     start = cursor.offset
     draft.pattern = groups.group(cursor)
@@ -272,7 +272,7 @@ def _where(cursor: Cursor, draft: _QueryDraft, is_inner: bool = False) -> None:
 
 
 def _check_short(cursor: Cursor, pattern: Pattern, start: int) -> None:
-    """CONSTRUCT WHERE makes the triples that it finds: nothing else may stand in it."""
+    """CONSTRUCT WHERE creates the triples of its pattern, which therefore consists of triples only."""
     if not isinstance(pattern, Bgp) or pattern.paths:
         message = "CONSTRUCT WHERE takes triples only; with anything else write CONSTRUCT { ... } WHERE { ... }"
         cursor.fail(message, start)

@@ -1,7 +1,7 @@
 """From text to tokens: one compiled expression finds them all.
 
-A token is its kind, its raw text and its offset. Line and column are worked out from offsets, and only when
-someone asks: for an error, or for a part of the algebra that carries its position."""
+A token is its kind, its raw text and its offset. Line and column are computed from offsets when they are needed: for
+an error, or for a part of the algebra that carries its position."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _SHORT = 4000
 _CODE_POINT = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
 
 Token = tuple[str, str, int]  # kind, raw text, offset
-#: Raises when nobody waits for the text to be read any more.
+#: Raises if parsing was cancelled.
 Check = Callable[[], None]
 
 #: A text of so many characters is read in less time than anyone gives it.
@@ -135,7 +135,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 class CancellableTokens(list[Token]):
-    """The tokens of a long text: finding them, and reading on in them, looks whether that is still wanted."""
+    """The tokens of a long text, with a `check` for cancellation while they are found and read."""
 
     __slots__ = ("_check", "_until")
 

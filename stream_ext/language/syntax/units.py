@@ -107,8 +107,8 @@ def _admin(cursor: Cursor, word: str) -> Admin | None:
     if word in ("DROP", "UNREGISTER") and following in (("STREAM", "QUERY") if word == "DROP" else ("QUERY",)):
         cursor.advance()
         cursor.advance()
-        said = f"{word} {following}" if word == "DROP" else word
-        return Drop(following, _named(cursor, f"the name of the {following.lower()}"), said, position)
+        verb = f"{word} {following}" if word == "DROP" else word
+        return Drop(following, _named(cursor, f"the name of the {following.lower()}"), verb, position)
     if word == "SHOW" and following in ("STREAMS", "QUERIES"):
         cursor.advance()
         cursor.advance()

@@ -59,7 +59,7 @@ class _WindowDraft:
 
 
 def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declared) -> WindowClause:
-    """The window at its bracket; only RSP-QL's may have none. Without `stream` that one stands behind the window."""
+    """The window that begins with a bracket (RSP-QL also without). Without `stream`, the stream follows the window."""
     draft = _WindowDraft()
     position = cursor.position()
     bracket = cursor.take("[")

@@ -70,7 +70,7 @@ _MEANT_CHARACTERS_MAX = 32
 
 
 def meant(written: str, known: Iterable[str] = KEYWORDS) -> str:
-    """What was probably meant by a word that is none of these."""
+    """A suggestion for an unknown word."""
     word, words = written.upper(), tuple(known)
     if not 3 <= len(word) <= _MEANT_CHARACTERS_MAX or word in words:
         return ""

@@ -138,9 +138,9 @@ def distinct_wake(rows, marks, touched, count):
 
 
 @numba.njit(cache=True, nogil=True)
-def _standing(entry, entry_until, entry_weight, entry_next, time):
-    """Until when the row of this list of entries is there without a break, from `time` on (NEVER: it is not there);
-    and when it is to be looked at again because some entries take away (NEVER: none does)."""
+def _valid_until(entry, entry_until, entry_weight, entry_next, time):
+    """Until when the row of this list of entries is present without a break, from `time` on (NEVER: it is not present);
+    and when it has to be looked at again because some entries have negative weights (NEVER: none has)."""
     total = np.int64(0)
     longest, soonest = NEVER, FOREVER
     mixed = False
@@ -189,7 +189,7 @@ def distinct_show(
     n, later, returned = 0, 0, 0
     for slot in touched:
         marks[slot] &= WAITS
-        until, again = _standing(first[slot], entry_until, entry_weight, entry_next, time)
+        until, again = _valid_until(first[slot], entry_until, entry_weight, entry_next, time)
         if shown[slot] >= time and until < shown[slot]:
             out_slot[n], out_until[n], out_sign[n] = slot, shown[slot], -1
             n += 1

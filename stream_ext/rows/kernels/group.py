@@ -210,9 +210,9 @@ def add_counts(slots, weights, sign, counts):
 
 
 @njit(cache=True, nogil=True)
-def take_cells(slots, cells, place, taken):
+def take_cells(slots, cells, place, values):
     for i in range(len(slots)):
-        taken[i] = cells[np.uint64(slots[i]), place]
+        values[i] = cells[np.uint64(slots[i]), place]
 
 
 @njit(cache=True, nogil=True)
@@ -235,7 +235,7 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
     rows, state = cells[:, width], cells[:, width + 1]
     slots, places = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
     old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)  # slots of the rows that go and that come
-    differs, said = np.empty(_BLOCK, np.int64), np.empty((len(lines), _BLOCK), np.int64)
+    differs, values = np.empty(_BLOCK, np.int64), np.empty((len(lines), _BLOCK), np.int64)
     there, was = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for low in range(0, len(touched), _BLOCK):
         block = touched[low : low + _BLOCK]
@@ -247,7 +247,7 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
             differs[j] = there[j] ^ was[j]
             state[slot] = there[j] << _SHOWN_BIT
         for a in range(len(lines)):
-            shown, now = cells[:, width + 2 + a], said[a]
+            shown, now = cells[:, width + 2 + a], values[a]
             if lines[a] < 0:
                 for j in range(len(block)):
                     now[j] = rows[slots[j]] + _ZERO_SIGNED
@@ -278,7 +278,7 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
                 came[j] = key[new[j]]
         for a in range(len(lines)):
             left, came = out[width + a, n : n + gone], out[width + a, n + gone : n + gone + come]
-            shown, now = cells[:, width + 2 + a], said[a]
+            shown, now = cells[:, width + 2 + a], values[a]
             for j in range(gone):
                 left[j] = shown[old[j]]
             for j in range(come):

@@ -70,7 +70,7 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, most,
     fetched, first = np.empty(_BLOCK, np.int64), cells[:, VALUES + own[0]]
     found = 0
     for low in range(0, len(keys), _BLOCK):
-        some, asked = keys[low : low + _BLOCK], columns[0, low : low + _BLOCK]
+        some, first_column = keys[low : low + _BLOCK], columns[0, low : low + _BLOCK]
         count = 0
         for i in range(len(some)):
             number = heads[(some[i] * _FACTOR) >> shift]
@@ -84,7 +84,7 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, most,
             for n in range(count):
                 number, probe = firsts[n], np.uint64(probes[n])
                 at = np.uint64(number) & mask
-                valid = np.uint64(fetched[n]) == asked[probe] and cells[at, UNTIL] >= time and number < limit
+                valid = np.uint64(fetched[n]) == first_column[probe] and cells[at, UNTIL] >= time and number < limit
                 if valid and _agree(cells, at, own, columns, low + probes[n]):
                     if found < len(left):
                         left[np.uint64(found)] = low + probes[n]
@@ -99,7 +99,7 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, most,
             number, probe = firsts[n], np.uint64(probes[n])
             while number >= tail:
                 at = np.uint64(number) & mask
-                valid = np.uint64(first[at]) == asked[probe] and cells[at, UNTIL] >= time and number < limit
+                valid = np.uint64(first[at]) == first_column[probe] and cells[at, UNTIL] >= time and number < limit
                 if valid and _agree(cells, at, own, columns, low + probes[n]):
                     if found < len(left):
                         left[np.uint64(found)] = low + probes[n]

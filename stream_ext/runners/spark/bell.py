@@ -29,7 +29,7 @@ from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.turns import Share
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Death
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.door import Door, shut
@@ -166,7 +166,7 @@ class Bell:
         store_url: str,
         base: str,
         clock: Clock,
-        outside: Outside,
+        allowed_urls: AllowedUrls,
         quarantine: SuspectHolder,
         *,
         on_up: Callable[[], None],
@@ -183,7 +183,7 @@ class Bell:
         `on_step` what each step took."""
         self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
-        self._store_url, self._base, self._outside = store_url, base, outside
+        self._store_url, self._base, self._allowed_urls = store_url, base, allowed_urls
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
         self._on_step, self._has_room = on_step, has_room
         self._on_silence, self._kill, self._quarantine = on_silence, kill, quarantine
@@ -383,7 +383,7 @@ class Bell:
     ) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
         seat.held = self._quarantine.held
-        waits = any(state.stands is not None and state.unanswered for state in states.values())
+        waits = any(state.behind_at is not None and state.unanswered for state in states.values())
         if (seat.held or waits) and not self._goes_on(seat):
             # Who waits for an answer, or is in quarantine, stands where it does with who had the queries last. Another
             # state may be past that, without having said what it made up for.
@@ -394,7 +394,7 @@ class Bell:
             service=self._service,
             store_url=self._store_url,
             base=self._base,
-            outside=self._outside,
+            allowed_urls=self._allowed_urls,
             budget=self._budget,
             factory=self._settings.shard_factory,
             position=position,

@@ -16,7 +16,7 @@ from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.errors import RilletError
-from stream_ext.remote.allowed_urls import NOTHING, Outside
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.runners.spark.bell import Bell, PartsReceiver, SuspectHolder
 from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.java import Java, find_java
@@ -43,7 +43,7 @@ class SparkRunner:
         clock: Clock,
         *,
         quarantine: SuspectHolder,
-        outside: Outside = NOTHING,
+        allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         environ: Mapping[str, str] = os.environ,
@@ -73,7 +73,7 @@ class SparkRunner:
             _absolute(store_url),
             base,
             clock,
-            outside,
+            allowed_urls,
             quarantine,
             on_up=self._is_up,
             on_lost=lambda why: self._becomes("starting", why),

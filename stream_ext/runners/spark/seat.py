@@ -184,7 +184,7 @@ def _build(welcome: wire.Welcome, kept: CachedShard | None, underway: Underway) 
         kept = None
     if kept is None:
         codec = wire.Codec(welcome.factory)
-        shard = codec.open_shard(welcome.store_url, welcome.base, welcome.outside, welcome.budget)
+        shard = codec.open_shard(welcome.store_url, welcome.base, welcome.allowed_urls, welcome.budget)
         kept = CachedShard(welcome.service, codec, shard)
         _kept[welcome.store_url] = kept
     kept.service, kept.clean = welcome.service, False

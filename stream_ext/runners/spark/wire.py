@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 
 #: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
 TOKEN_BYTES = 64
@@ -127,7 +127,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     service: str
     store_url: str
     base: str
-    outside: Outside
+    allowed_urls: AllowedUrls
     budget: Budget
     factory: str
     position: int
@@ -256,7 +256,7 @@ class OpenShard(Protocol):
     """`only`: of these queries; None: of all that are on Spark."""
 
     def __call__(
-        self, url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None, /
+        self, url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None, /
     ) -> SeatShard: ...
 
 
@@ -268,7 +268,8 @@ class Codec:
         module = importlib.import_module(module_name)
         self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
-        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(list[module.Told], dec_hook=_column)  # type: ignore[name-defined]
+        parts: Any = list[module.AnyPart]  # type: ignore[name-defined]
+        self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(parts, dec_hook=_column)
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
 
     def parts(self, body: msgspec.Raw) -> list[Any]:

@@ -31,7 +31,7 @@ _CHUNK = 1 << 17
 
 
 class Condition:
-    """`is_volatile`: the same row may be judged otherwise at another moment."""
+    """A compiled condition. `is_volatile`: for the same row, the result may be different at another time."""
 
     __slots__ = ("_root", "is_volatile")
 
@@ -48,7 +48,7 @@ class Condition:
 
 
 class Computed:
-    """`is_volatile`: the same row may have another value at another moment."""
+    """A compiled expression. `is_volatile`: the same row may have another value at another time."""
 
     __slots__ = ("_root", "is_volatile")
 
@@ -59,9 +59,9 @@ class Computed:
         control, vocabulary = scope.control, scope.vocabulary
         spent, parts = control.spent, []
         for rows in _chunks(columns, scope, count):
-            made = vocabulary.made_bytes
+            before = vocabulary.created_bytes
             parts.append(rows.ids(self._root.evaluate(rows)))
-            spent += vocabulary.made_bytes - made
+            spent += vocabulary.created_bytes - before
             control.return_to(spent)
         return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.uint64)
 

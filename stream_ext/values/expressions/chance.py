@@ -47,11 +47,11 @@ class Uuid:
 
     def evaluate(self, rows: Rows) -> Vector:
         high, low = _bits(rows, self.salt).tolist()
-        made = [_uuid(*words) for words in zip(high, low, strict=True)]
+        uuids = [_uuid(*words) for words in zip(high, low, strict=True)]
         codes = np.arange(rows.count, dtype=np.int32)
         if self.as_iri:
-            return Factored(Pool(texts=[f"<urn:uuid:{uuid}>".encode() for uuid in made]), codes)
-        return Factored(Pool(list(made)), codes)
+            return Factored(Pool(texts=[f"<urn:uuid:{uuid}>".encode() for uuid in uuids]), codes)
+        return Factored(Pool(list(uuids)), codes)
 
 
 def _uuid(high: int, low: int) -> str:

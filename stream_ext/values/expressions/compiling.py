@@ -1,8 +1,8 @@
-"""From the algebra's expressions to nodes.
+"""From the expressions of the algebra to nodes.
 
-`only_true` says that nobody will ask whether the expression is false or an error, only whether it is true: so it is at
-the root of a filter, and under && and || from there. Then different terms need not be told apart any further when one
-is a string, because no other term is an equal one."""
+`only_true`: it only matters whether the expression is true, not whether it is false or an error. This is so at the root
+of a filter, and under && and || from there. Then two different terms, one of them a string, are simply not equal; it
+need not be found out whether their comparison is an error."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ class _Compiler:
         self._columns, self._resources = columns, resources
 
     def node(self, expression: Expression, only_true: bool = False) -> Node:
-        made = self._made(expression, only_true)
-        return made if made.used or isinstance(made, Fixed) or not _is_settled(expression) else _folded(made)
+        built = self._node(expression, only_true)
+        return built if built.used or isinstance(built, Fixed) or not _is_settled(expression) else _folded(built)
 
-    def _made(self, expression: Expression, only_true: bool) -> Node:
+    def _node(self, expression: Expression, only_true: bool) -> Node:
         match expression:
             case Variable(name):
                 return Column(self._columns[name]) if name in self._columns else Fixed.of(None)
@@ -196,7 +196,7 @@ def _needs_scope(name: str) -> bool:
 def _folded(node: Node) -> Node:
     """Constant folding: worked out here, so that what is compared with it is compared by id, or as one array.
 
-    What would become long is left to the query, and to its budget: a plan that is kept stays small."""
+    Long results are left to the evaluation, and its budget: a plan in the cache stays small."""
     rows = Rows((), ExpressionContext(Vocabulary.of_its_own(), control=Control(term_bytes=_FOLDED_MAX)), 1)
     try:
         found = rows.factored(node.evaluate(rows))
@@ -240,8 +240,8 @@ def _now(rows: Rows) -> Function:
 
 
 def _iri(base: str | None, rows: Rows) -> Function:
-    made = terms.iri_within(rows.scope.base if base is None else base, rows.scope.control)
-    return Function(made, makes=Makes.TERMS)
+    function = terms.iri_within(rows.scope.base if base is None else base, rows.scope.control)
+    return Function(function, makes=Makes.TERMS)
 
 
 def _custom(name: str, rows: Rows) -> Function:
@@ -251,9 +251,9 @@ def _custom(name: str, rows: Rows) -> Function:
     call, control = partial(custom.call, function), rows.scope.control
 
     def checked(*texts: bytes | None) -> bytes | None:
-        made = call(*texts)
-        if made is not None:
-            control.term(len(made))
-        return made
+        result = call(*texts)
+        if result is not None:
+            control.term(len(result))
+        return result
 
     return Function(checked, ArgumentView.TEXTS, ArgumentView.TEXTS, makes=Makes.TERMS)

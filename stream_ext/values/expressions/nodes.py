@@ -103,11 +103,11 @@ class Both:
         which = np.flatnonzero(left > 0)
         if len(which) == rows.count:
             return Truths(rows.truths(self.right.evaluate(rows)))
-        held = np.full(rows.count, -1, np.int8)
+        results = np.full(rows.count, -1, np.int8)
         if len(which):
             some = rows.some(which, self.right.used)
-            held[which] = some.truths(self.right.evaluate(some))
-        return Truths(held)
+            results[which] = some.truths(self.right.evaluate(some))
+        return Truths(results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,9 @@ class Comparison:
         left, right = self.left.evaluate(rows), self.right.evaluate(rows)
         a = rows.numbers_of(left) if rows.count > FEW else None
         b = rows.numbers_of(right) if a is not None else None
-        held = compare_arrays(self.op, a, b) if a is not None and b is not None else None
-        if held is not None:
-            return Truths(signs(held, rows.count))
+        results = compare_arrays(self.op, a, b) if a is not None and b is not None else None
+        if results is not None:
+            return Truths(signs(results, rows.count))
         return _by_value(rows, Function(partial(compare, self.op)), left, right)
 
 
@@ -288,8 +288,8 @@ class Choice:
     used: frozenset[int]
 
     def evaluate(self, rows: Rows) -> Vector:
-        held = rows.truths(self.condition.evaluate(rows))
-        branches = ((self.then, np.flatnonzero(held > 0)), (self.otherwise, np.flatnonzero(held < 0)))
+        results = rows.truths(self.condition.evaluate(rows))
+        branches = ((self.then, np.flatnonzero(results > 0)), (self.otherwise, np.flatnonzero(results < 0)))
         return rows.assembled([(which, _evaluated(node, rows, which)) for node, which in branches if len(which)])
 
 

@@ -1,4 +1,4 @@
-"""Rows: what an expression is worked out over, and how one form of vector becomes another."""
+"""Rows: the input of an expression, and the conversion of vectors from one form to another."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Part = tuple[npt.NDArray[np.intp], Vector]
 
 @dataclass(frozen=True, slots=True)
 class ExpressionContext:
-    """What expressions depend on beside their rows."""
+    """All that expressions depend on except their rows."""
 
     vocabulary: Vocabulary
     now_ms: int = 0
@@ -93,8 +93,8 @@ class Rows:
                 return signs(terms.inline_integers(vector.of_rows) != 0, self.count)
             vector = vector.factored()
         if isinstance(vector, NumericVector):
-            held = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
-            return signs(np.asarray(held), self.count)
+            booleans = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
+            return signs(np.asarray(booleans), self.count)
         found = _truths_of(vector.pool.values)
         return np.repeat(found, self.count) if vector.codes is None else found[vector.codes]
 
@@ -225,10 +225,10 @@ def _called(
     results = []
     for start, end in _parts(count, at_once, function.at_once_max):
         some = [column[start:end] if isinstance(column, list) else column for column in columns]
-        made = list(map(call, *some)) if of_many is None else of_many(*some)
-        control.spend(size_of(made))
+        batch = list(map(call, *some)) if of_many is None else of_many(*some)
+        control.spend(size_of(batch))
         control.check()
-        results += made
+        results += batch
     return results
 
 
@@ -293,11 +293,11 @@ _SIZES: Mapping[Makes, Callable[[Sequence[Any]], int]] = {
 # ---- small change ----------------------------------------------------------------------------------------------------
 
 
-def signs(held: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
-    """Truths where nothing is an error; `held` may be one for all rows."""
-    if not held.ndim:
-        return np.full(count, 1 if held else -1, np.int8)
-    truths = held.astype(np.int8)
+def signs(booleans: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
+    """Truths without errors; `booleans` may be a single one for all rows."""
+    if not booleans.ndim:
+        return np.full(count, 1 if booleans else -1, np.int8)
+    truths = booleans.astype(np.int8)
     truths += truths
     truths -= 1
     return truths
@@ -305,12 +305,12 @@ def signs(held: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
 
 def _truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:
     if len(values) <= FEW:
-        return np.array([(held is True) - (held is False) for held in map(truth, values)], np.int8)
+        return np.array([(booleans is True) - (booleans is False) for booleans in map(truth, values)], np.int8)
     if not set(map(type, values)) <= {bool, type(None)}:
         values = list(map(truth, values))
-    held = np.array(values, np.object_)
-    truths: npt.NDArray[np.int8] = (held == True).astype(np.int8)  # noqa: E712  # of arrays
-    truths -= held == False  # noqa: E712
+    booleans = np.array(values, np.object_)
+    truths: npt.NDArray[np.int8] = (booleans == True).astype(np.int8)  # noqa: E712  # of arrays
+    truths -= booleans == False  # noqa: E712
     return truths
 
 

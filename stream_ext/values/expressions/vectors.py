@@ -103,7 +103,7 @@ _EACH = [frozen(np.arange(count, dtype=np.int32)) for count in range(FEW + 1)]
 
 
 class Terms:
-    """A column of ids; what is found out about it is kept for whoever asks next."""
+    """A column of ids; what is computed about it is remembered."""
 
     __slots__ = (
         "_control",
@@ -217,18 +217,18 @@ def factorised(columns: Sequence[npt.NDArray[np.generic]]) -> tuple[Ids, Codes]:
 
 
 def _facts_of(ids: Ids, vocabulary: Vocabulary, control: Control) -> Facts:
-    """Integers stand in their ids; nothing is known of 0."""
+    """The facts of terms; integers are in their ids, and 0 has none."""
     inline = terms.tag_of(ids) == terms.INTEGER
-    asked = ~inline & (ids != 0)
-    if asked.all():
+    others = ~inline & (ids != 0)
+    if others.all():
         return vocabulary.facts(ids, control)
     facts = no_facts(len(ids))
     integers = terms.inline_integers(ids[inline])
     facts.kinds[inline] = known_values.INTEGER
     facts.exact[inline] = integers
     facts.values[inline] = np.array(integers.tolist(), np.object_)
-    if asked.any():
-        facts.put(asked, vocabulary.facts(ids[asked], control))
+    if others.any():
+        facts.put(others, vocabulary.facts(ids[others], control))
     return facts
 
 

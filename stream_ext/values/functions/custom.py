@@ -18,8 +18,8 @@ from stream_ext.rdf.iris import is_absolute
 from stream_ext.values.functions.casts import CASTS
 from stream_ext.values.values import text_of
 
-Made = Term | str | bool | int | float | Decimal | None
-CustomFunction = Callable[..., Made]
+FunctionResult = Term | str | bool | int | float | Decimal | None
+CustomFunction = Callable[..., FunctionResult]
 
 
 class FunctionError(Exception):
@@ -57,18 +57,18 @@ def call(function: CustomFunction, *texts: bytes | None) -> bytes | None:
     if len(arguments) < len(texts):
         return None
     try:
-        made = function(*arguments)
+        result = function(*arguments)
     except FunctionError:
         return None
-    if made is None:
+    if result is None:
         return None
-    if isinstance(made, Term):
-        return _term_text(made)
-    if not isinstance(made, (str, bool, int, float, Decimal)):
+    if isinstance(result, Term):
+        return _term_text(result)
+    if not isinstance(result, (str, bool, int, float, Decimal)):
         raise TypeError(
-            f"a custom function gave a {type(made).__name__}: it gives a Term, str, bool, int, float or Decimal"
+            f"a custom function gave a {type(result).__name__}: it gives a Term, str, bool, int, float or Decimal"
         )
-    return text_of(made)
+    return text_of(result)
 
 
 def _term_text(term: Term) -> bytes:

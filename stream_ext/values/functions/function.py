@@ -1,4 +1,4 @@
-"""What a function of expressions is to the rest of them."""
+"""The interface of the functions that expressions call."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _compiled(translation: _Translation, flags: str, literal: str | None) -> Reg
     def replace(by: Replacement, text: str, control: Control) -> str:
         if len(text) > length_max:
             return timed_anew().replace(by, text, control)
-        return _replaced(lambda made: replaced(made, text), by, text, control)
+        return _replaced(lambda template: replaced(template, text), by, text, control)
 
     return Regex(search, replace, compiled.groups, found("") is not None, literal, compiled, length_max)
 
@@ -148,7 +148,9 @@ class _Timed:
         return bool(self._in_time(self._compiled.search, control, text))
 
     def replace(self, by: Replacement, text: str, control: Control) -> str:
-        return _replaced(lambda made: str(self._in_time(self._compiled.sub, control, made, text)), by, text, control)
+        return _replaced(
+            lambda template: str(self._in_time(self._compiled.sub, control, template, text)), by, text, control
+        )
 
     def _in_time(self, work: Callable[..., Any], control: Control, *arguments: Any) -> Any:
         control.check()
@@ -377,18 +379,18 @@ def _in_class(char: str) -> str:
 
 
 def _without_blanks(pattern: str) -> str:
-    """Flag x: blanks are removed before anything is read (from `\\ s`, too), but inside of classes."""
-    kept: list[str] = []
+    """Flag x: blanks are removed before the pattern is parsed (in `\\ s`, too), except within classes."""
+    parts: list[str] = []
     depth = 0
     is_escaped = False
     for char in pattern:
         if not depth and char in " \t\n\r":
             continue
-        kept.append(char)
+        parts.append(char)
         if not is_escaped:
             depth += (char == "[") - (char == "]")
         is_escaped = char == "\\" and not is_escaped
-    return "".join(kept)
+    return "".join(parts)
 
 
 # ---- replacements --------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Load
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.reading import ReadingBudget
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.fetching import CannotFetch, fetch
 from stream_ext.writer.elements import check_terms
 from stream_ext.writer.graph_store import insert
@@ -35,7 +35,7 @@ class _Counted(ReadingBudget):
         self._spend(size)
 
 
-def fetched(operation: Load, allowed_urls: Outside, control: Control) -> Parsed | None:
+def fetched(operation: Load, allowed_urls: AllowedUrls, control: Control) -> Parsed | None:
     """The parsed document; None: it could not be loaded, and the operation is SILENT. `control` ends the loading when
     the request was cancelled, and is charged for the document: all documents of a request wait for the writer
     together."""
@@ -56,7 +56,7 @@ def fetched(operation: Load, allowed_urls: Outside, control: Control) -> Parsed 
     return parsed
 
 
-def _parsed(operation: Load, allowed_urls: Outside, control: Control) -> Parsed:
+def _parsed(operation: Load, allowed_urls: AllowedUrls, control: Control) -> Parsed:
     try:
         found = fetch(parse_term(operation.source.text).value, allowed_urls)
         control.spend(len(found.data))

@@ -29,7 +29,7 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.network.operators.remote.service import Unanswered, check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.writer.charged import ChargedBatch
 from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
 from stream_ext.writer.elements import check_terms
@@ -110,7 +110,7 @@ class _Request:
         self.asserts = False
 
     @property
-    def allowed_urls(self) -> Outside:
+    def allowed_urls(self) -> AllowedUrls:
         return self._asking.allowed_urls
 
     @property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from tests.endpoint.live import SPARQL_QUERY, Live, live
 from tests.endpoint.routes.test_live_query import listening
 from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
@@ -28,7 +28,7 @@ def there() -> Iterator[Elsewhere]:
 
 @pytest.fixture
 def running(tmp_path: Path, there: Elsewhere) -> Iterator[Live]:
-    with live(tmp_path / "store", outside=Outside(service=places(there.url))) as server:
+    with live(tmp_path / "store", allowed_urls=AllowedUrls(service=places(there.url))) as server:
         server.http.put("/streams/taxis").raise_for_status()
         yield server
 

@@ -59,7 +59,7 @@ def test_a_second_process_learns_who_writes(tmp_path: Path) -> None:
             with pytest.raises(WriterElsewhere, match="send writes to http://localhost:3030") as caught:
                 lease.take("")
             assert (caught.value.address, caught.value.pid) == ("http://localhost:3030", holder.pid)
-        assert not lease.held
+        assert not lease.owned
 
 
 def test_a_holder_that_is_no_server_is_named_by_pid(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_lock_is_free_when_its_holder_was_killed(tmp_path: Path) -> None:
         holder.wait()
         lease = FileLease(tmp_path)
         lease.take("http://localhost:1")
-        assert lease.held
+        assert lease.owned
         lease.release()
 
 
@@ -84,13 +84,13 @@ def test_taking_again_changes_the_address(tmp_path: Path) -> None:
     lease = FileLease(tmp_path)
     lease.take("")
     lease.take("http://localhost:1")
-    assert lease.held
+    assert lease.owned
     with pytest.raises(WriterElsewhere, match="http://localhost:1") as caught:
         FileLease(tmp_path).take("")
     assert caught.value.pid == os.getpid()
     lease.release()
     lease.release()
-    assert not lease.held
+    assert not lease.owned
 
 
 def test_a_released_lock_can_be_taken_by_another_process(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_released_lock_can_be_taken_by_another_process(tmp_path: Path) -> None
 def test_closing_the_store_releases_its_lease(tmp_path: Path) -> None:
     backend = LmdbKeyValue(tmp_path)
     backend.lease(ManualClock()).take("")
-    assert backend.lease(ManualClock()).held
+    assert backend.lease(ManualClock()).owned
     backend.close()
     with another_holder(tmp_path, ""):
         pass
@@ -122,11 +122,11 @@ if os.fork() == 0:
         try:
             lease.take("child")
         except WriterElsewhere as error:
-            print(lease.held, error.address, error.pid == os.getppid(), flush=True)
+            print(lease.owned, error.address, error.pid == os.getppid(), flush=True)
     lease.release()
     os._exit(0)
 os.wait()
-print(lease.held)
+print(lease.owned)
 lease.release()
 """
     child = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
@@ -191,10 +191,10 @@ def test_a_held_cell_is_refused_to_others_until_it_is_released(backend: FlakyKey
     second = CellLease(backend, clock, "the store")
     with pytest.raises(WriterElsewhere, match="send writes to http://first") as caught:
         second.take("http://second")
-    assert (caught.value.pid, first.held, second.held) == (os.getpid(), True, False)
+    assert (caught.value.pid, first.owned, second.owned) == (os.getpid(), True, False)
     first.release()
     second.take("http://second")
-    assert (first.held, second.held) == (False, True)
+    assert (first.owned, second.owned) == (False, True)
     second.release()
 
 
@@ -204,7 +204,7 @@ def test_a_cell_is_renewed_three_times_before_it_would_expire(backend: FlakyKeyV
     for _ in range(9):
         clock.advance(LEASE_MS // 3)
         assert backend.published.get(timeout=WAIT_S) == "True"
-    assert lease.held
+    assert lease.owned
     lease.release()
 
 
@@ -217,9 +217,9 @@ def test_a_cell_whose_holder_is_gone_can_be_taken_when_it_expires(backend: Flaky
         second.take("")
     clock.advance(1)
     second.take("")
-    assert second.held
+    assert second.owned
     first.release()
-    assert second.held, "a release after a loss does not touch the lease of another"
+    assert second.owned, "a release after a loss does not touch the lease of another"
     second.release()
 
 
@@ -227,12 +227,12 @@ def test_a_holder_that_lost_its_cell_knows_at_its_next_renewal(backend: FlakyKey
     clock = ManualClock(1_000)
     first = take(backend, clock)
     second = take(backend, ManualClock(1_000 + LEASE_MS))
-    assert first.held, "as far as it knows"
+    assert first.owned, "as far as it knows"
     clock.advance(LEASE_MS // 3)
     assert backend.published.get(timeout=WAIT_S) == "False"
     second.release()
     first.release()
-    assert not first.held
+    assert not first.owned
 
 
 def test_a_holder_that_cannot_renew_stays_it_until_its_time_is_over(backend: FlakyKeyValue) -> None:
@@ -243,13 +243,13 @@ def test_a_holder_that_cannot_renew_stays_it_until_its_time_is_over(backend: Fla
     assert backend.published.get(timeout=WAIT_S) == "failed"
     clock.advance(LEASE_MS // 3)
     assert backend.published.get(timeout=WAIT_S) == "failed"
-    held = [lease.held]
+    owned = [lease.owned]
     clock.advance(LEASE_MS // 3)
-    held.append(lease.held)
+    owned.append(lease.owned)
     backend.fails_before = False
     lease.take("again")
-    held.append(lease.held)
-    assert held == [True, False, True]
+    owned.append(lease.owned)
+    assert owned == [True, False, True]
     lease.release()
 
 
@@ -264,7 +264,7 @@ def test_a_renewal_whose_reply_was_lost_is_recognised_as_our_own(backend: FlakyK
     assert backend.published.get(timeout=WAIT_S) == "False", "the cell is not as we left it"
     assert backend.published.get(timeout=WAIT_S) == "True", "but it is ours, and renewed from there"
     clock.advance(LEASE_MS // 2)
-    assert lease.held
+    assert lease.owned
     lease.release()
 
 
@@ -290,7 +290,7 @@ def test_a_renewal_that_is_done_late_is_recognised_by_who_takes_the_lease_again(
         backend.fails_before = False
         assert lease.regain()
     lease.take("again")
-    assert lease.held
+    assert lease.owned
     with pytest.raises(WriterElsewhere, match="again"):
         CellLease(backend, clock, "the store").take("")
     lease.release()
@@ -301,7 +301,7 @@ def test_a_renewal_that_is_done_late_does_not_keep_what_was_given_back(backend: 
     with_a_renewal_under_way(backend, clock).release()
     second = CellLease(backend, clock, "the store")
     second.take("")
-    assert second.held
+    assert second.owned
     second.release()
 
 
@@ -316,7 +316,7 @@ def test_a_lease_whose_time_was_over_is_ours_again_only_if_nobody_took_it(backen
     assert not first.regain(), "another had it, and may have written"
     assert first.lost
     first.take("here")
-    assert first.held
+    assert first.owned
     first.release()
 
 
@@ -324,7 +324,7 @@ def test_a_lease_that_took_longer_to_take_than_it_lasts_is_not_held(backend: Fla
     clock = ManualClock(1_000)
     lease = CellLease(SlowKeyValue(backend, clock, LEASE_MS), clock, "the store")
     lease.take("here")
-    assert not lease.held
+    assert not lease.owned
     lease.release()
 
 
@@ -346,8 +346,8 @@ def test_a_child_of_the_holder_is_not_the_holder(backend: FlakyKeyValue, monkeyp
     parent = os.getpid()
     with monkeypatch.context() as forked:
         forked.setattr(os, "getpid", lambda: parent + 1)
-        held_in_child = lease.held
-    assert (held_in_child, lease.held) == (False, True)
+        held_in_child = lease.owned
+    assert (held_in_child, lease.owned) == (False, True)
     lease.release()
 
 
@@ -367,7 +367,7 @@ def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKe
         killed.kill()
         killed.wait()
         lease.take("")
-        assert lease.held
+        assert lease.owned
         lease.release()
 
 
@@ -391,6 +391,6 @@ def test_hbase_gives_its_lease_to_one_and_then_to_another(hbase_server: HBase) -
         second.lease(clock).take("")
     first.close()
     second.lease(clock).take("")
-    assert second.lease(clock).held
+    assert second.lease(clock).owned
     assert second.get_many("meta", [LEASE_KEY]) != [None]
     second.close()

@@ -13,7 +13,7 @@ from stream_ext.continuous.query_run import QueryRun
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import QueryTooLarge
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
@@ -112,7 +112,7 @@ def test_what_was_answered_before_an_endpoint_failed_is_said(tmp_path: Path, the
     knows = answering(knowing(" . ".join(f":n{n} :name '{n}'" for n in range(1, 7))))
     there.replies["/x"] = lambda asked: Reply(503) if asks_for(asked, "n4") else knows(asked)
     clock = ManualClock(1_000_000)
-    with opened(tmp_path, clock, allowed_urls=Outside(service=places(there.url), refresh_s=0)) as service:
+    with opened(tmp_path, clock, allowed_urls=AllowedUrls(service=places(there.url), refresh_s=0)) as service:
         pattern = f"?x :p ?y }} SERVICE <{there.url}/x> {{ ?y :name ?n"
         service.register(registration(window=SECOND, pattern=pattern, select="SELECT ?n"))
         elements = [{"timestamp": n * 1000 - 500, "data": triple("a", f"n{n}")} for n in range(1, 7)]

@@ -21,8 +21,8 @@ from stream_ext.continuous.shard import Shard, takes_inline, takes_on_spark
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
-from stream_ext.remote.allowed_urls import Outside, places
-from stream_ext.windows.part import Part, Told
+from stream_ext.remote.allowed_urls import AllowedUrls, places
+from stream_ext.windows.part import AnyPart, Part
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
 from tests.stream_ext.elsewhere import Reply, elsewhere
@@ -54,7 +54,7 @@ class _Pair:
         self.spark.build(states, sn)
         self.beside.build(states, sn)
 
-    def step(self, sn: int) -> list[Told]:
+    def step(self, sn: int) -> list[AnyPart]:
         return self.spark.step(sn) + self.beside.step(sn)
 
     @property
@@ -96,7 +96,7 @@ class _Moving(_Play):
             self._begin_one_anew()
         shared = {n for n, run in self.pair.spark.runs.of.items() if isinstance(run, TemplateRun)}
         by_pair, by_one = self.pair.step(sn), self.alone.step(sn)
-        in_time = [part for part in by_pair if not (isinstance(part, Part) and part.taken_over)]
+        in_time = [part for part in by_pair if not (isinstance(part, Part) and part.after_move)]
         mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)
         assert not self.pair.faults and not self.alone.faults, (self.seed, self.pair.faults, self.alone.faults)
         one, other = told(self.store, mine), told(self.store, theirs)
@@ -108,7 +108,7 @@ class _Moving(_Play):
         self._check_homes(sn)
         return sum(part.query in shared for part in mine)
 
-    def _check_standings(self, sn: int, by_pair: list[Told], by_one: list[Told]) -> None:
+    def _check_standings(self, sn: int, by_pair: list[AnyPart], by_one: list[AnyPart]) -> None:
         """What the merge knows of queries that are told with others, whoever tells it."""
         for gone in self.known - self.registry.queries.keys():
             self.merge.dropped(gone)
@@ -169,8 +169,8 @@ def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Pa
 def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
     """What it has missed is made up for there."""
     with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
-        outside = Outside(service=places(there.url))
-        spark, beside = Shard(store, takes_on_spark, outside), Shard(store, takes_inline, outside)
+        allowed_urls = AllowedUrls(service=places(there.url))
+        spark, beside = Shard(store, takes_on_spark, allowed_urls), Shard(store, takes_inline, allowed_urls)
         registry = Registry.over(
             store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
         )

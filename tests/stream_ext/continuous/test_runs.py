@@ -226,9 +226,9 @@ def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
     most = 0
     for n in range(40):
         for part in play(one(n * 10 + 1, f"s{n}")):
-            decode = decoder(part.made, store.terms)
+            decode = decoder(part.created, store.terms)
             told += [text.decode() for text in decode(part.columns[0])]
         (run,) = play.shard.runs.of.values()
-        most = max(most, run._vocabulary.made)
+        most = max(most, run._vocabulary.created)
     assert told == [f'"{EX}s{n}!"' for n in range(39)]
     assert most <= 7

@@ -19,7 +19,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Turn, TurnLimits
 from stream_ext.errors import NotAllowed, ServiceFailed
 from stream_ext.rdf.canonical import canonical
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
 from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
@@ -39,8 +39,8 @@ def there() -> Iterator[Elsewhere]:
         yield server
 
 
-def outside(there: Elsewhere, **named: Any) -> Outside:
-    return Outside(service=places(there.url), **named)
+def allowed_urls(there: Elsewhere, **named: Any) -> AllowedUrls:
+    return AllowedUrls(service=places(there.url), **named)
 
 
 def asked(there: Elsewhere, text: str) -> str:
@@ -106,7 +106,7 @@ def test_what_is_said_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_n
     tmp_path: Path, there: Elsewhere, seed: int
 ) -> None:
     chance, clock, model = random.Random(seed), ManualClock(1_000_000), Model(there)
-    named = {"clock": clock, "allowed_urls": outside(there, refresh_s=0)}
+    named = {"clock": clock, "allowed_urls": allowed_urls(there, refresh_s=0)}
     kinds = ["RSTREAM", "ISTREAM", "DSTREAM"]
     queries = {f"q{i}_{r2s.lower()}": (q, r2s) for i, q in enumerate(QUESTIONS) for r2s in kinds}
     expected: dict[str, list[tuple[int, Counter[Any]]]] = {name: [] for name in queries}
@@ -179,7 +179,7 @@ class Line:
 
     def __init__(self, folder: Path, there: Elsewhere, **named: Any) -> None:
         self.folder, self.there, self.clock = folder, there, ManualClock(1_000_000)
-        self.named = {"allowed_urls": outside(there, **named)}
+        self.named = {"allowed_urls": allowed_urls(there, **named)}
         self.start()
 
     def start(self) -> None:
@@ -330,7 +330,7 @@ def test_one_that_is_resumed_too_early_begins_where_it_was_resumed(line: Line) -
 
 
 def test_time_alone_causes_no_answer_and_what_others_say_does(line: Line) -> None:
-    line.named["allowed_urls"] = outside(line.there, refresh_s=60)
+    line.named["allowed_urls"] = allowed_urls(line.there, refresh_s=60)
     line.restart()
     text = f"REGISTER RSTREAM q AS {STORED.replace('SELECT ?z ?n', 'SELECT (NOW() AS ?now) ?n')}"
     line.service.register(asked(line.there, text))
@@ -500,7 +500,7 @@ def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> 
 
 def test_one_that_does_not_answer_in_time_is_waited_for_once(tmp_path: Path, there: Elsewhere) -> None:
     ends = Event()
-    line = Line(tmp_path, there, standing_s=0.2)
+    line = Line(tmp_path, there, service_timeout_s=0.2)
     for name in "abc":
         line.service.register(asked(there, f"REGISTER RSTREAM {name} AS {NAMED}"))
     line.fails(Reply(200, b'{"results": {"bindings": []}}', wait=ends))
@@ -610,7 +610,7 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     stepped: list[Shard] = []
     step = Shard.step
     monkeypatch.setattr(Shard, "step", lambda shard, sn: (stepped.append(shard), step(shard, sn))[1])
-    line.named["allowed_urls"] = outside(line.there, refresh_s=0)
+    line.named["allowed_urls"] = allowed_urls(line.there, refresh_s=0)
     line.restart()
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED if windowed else STORED}"))
     line.service.update(f"{PREFIX} INSERT DATA {{ :z1 :in :c }}", wait="evaluated")
@@ -623,4 +623,4 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     names = [row[1] for _, rows in line.told() for row in rows]
     assert names == [*([] if windowed else ["one"]), *(f"name {number}" for number in range(1 + windowed, 40))]
     (run,) = stepped[-1].runs.of.values()
-    assert run._vocabulary.made < 25
+    assert run._vocabulary.created < 25

@@ -370,7 +370,7 @@ def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
     at = sn if evaluated is None else evaluated
     known = stands if evaluated is None else evaluated
     evaluated = None if known is None else LastEvaluation(known, 0, 0, 10 * known)
-    state = QueryState(1, evaluated, sn=at, stands=stands, unanswered=stands is not None)
+    state = QueryState(1, evaluated, sn=at, behind_at=stands, unanswered=stands is not None)
     columns = [np.array([7], np.uint64)]
     is_told = at == known and stands is None
     return Part(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
@@ -396,7 +396,9 @@ def test_what_one_runner_makes_up_for_and_the_other_has_said_is_said_once(alone:
             assert owner_of(merge) == ("spark" if alone == "spark" else "inline")
             merge.flush()
             stored = msgspec.msgpack.decode(log.kept[1], type=QueryState)
-            assert stored.stands == (1 if alone == "inline" else 3), "whoever goes on from here makes up for the rest"
+            assert stored.behind_at == (1 if alone == "inline" else 3), (
+                "whoever goes on from here makes up for the rest"
+            )
     assert owner_of(merge) == "spark"
     assert log.said(1) == [(sn, sn * 10) for sn in range(1, 8)]
 

@@ -40,7 +40,7 @@ class Going(Bench):
 
     def publish(self, now_ms: int) -> None:
         self.sn, self.now_ms = self.sn + 1, now_ms
-        self.elsewhere.comes_to(self.sn)
+        self.backoff.advance_to(self.sn)
 
     def go(self, time: int, *rows: tuple[Row, int, int]) -> dict[Row, int]:
         """Rows with weights and validities in; the answer at `time`."""
@@ -48,7 +48,7 @@ class Going(Bench):
         if rows:
             left = type(left)(left.columns, left.count, left.weights, np.array([u for *_, u in rows], np.int64))
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.outside, backoff=self.elsewhere  # type: ignore[arg-type]  # it reads no store
+            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.allowed_urls, backoff=self.backoff  # type: ignore[arg-type]  # it reads no store
         )  # fmt: skip
         self.change = self.operator.step(moment, left)
         texts = zip(*map(self._texts, self.change.columns), strict=True)
@@ -152,9 +152,9 @@ def test_without_silent_an_evaluation_that_has_no_answer_is_not_made(there: Else
     bench.publish(60_000)
     with pytest.raises(Unanswered, match="answered 500") as failed:
         bench.go(2)
-    assert bench.elsewhere.why_not(*failed.value.later) is not None
+    assert bench.backoff.why_not(*failed.value.later) is not None
     bench.publish(61_000)
-    assert bench.elsewhere.why_not(*failed.value.later) is None
+    assert bench.backoff.why_not(*failed.value.later) is None
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -24,8 +24,8 @@ from stream_ext.language.algebra.walk import walk
 from stream_ext.language.syntax import parse
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.service import BATCH_ROWS, ServiceCall, ServiceOperator, Unanswered
-from stream_ext.remote.allowed_urls import Outside, places
-from stream_ext.remote.backoff import Elsewhere as Known
+from stream_ext.remote.allowed_urls import AllowedUrls, places
+from stream_ext.remote.backoff import Backoff
 from stream_ext.rows.zset import ZSet, empty
 from stream_ext.values.vocabulary import Vocabulary
 from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
@@ -60,9 +60,9 @@ class Bench:
             lambda texts: np.array(list(map(inline_id, texts)), np.uint64),
             lambda ids: list(map(inline_text, ids.tolist())),
         )
-        self.outside = Outside(service=places(there.url), **named)
+        self.allowed_urls = AllowedUrls(service=places(there.url), **named)
         self.now_ms = 0  # when the snapshot was published
-        self.elsewhere = Known(self.outside, lambda sn: self.now_ms)
+        self.backoff = Backoff(self.allowed_urls, lambda sn: self.now_ms)
         query = parse(f"PREFIX : <{EX}> ASK {{ {text} }}", EX)
         assert isinstance(query, Query)
         (written,) = (part for part in walk(query.pattern) if isinstance(part, Written))
@@ -72,8 +72,8 @@ class Bench:
     def step(self, rows: list[tuple[Row, int]], time: int = 0, control: Control = Control.FREE) -> Counter[Row]:
         """Rows with weights in, rows with weights out."""
         moment = Moment(
-            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.outside, control=control,  # type: ignore[arg-type]  # it reads no store
-            backoff=self.elsewhere,
+            time, None, None, vocabulary=self.vocabulary, allowed_urls=self.allowed_urls, control=control,  # type: ignore[arg-type]  # it reads no store
+            backoff=self.backoff,
         )  # fmt: skip
         found = self.operator.step(moment, self.zset(rows))
         weights = found.weight_array().tolist()
@@ -166,7 +166,7 @@ def test_blank_nodes_of_two_answers_are_not_the_same(there: Elsewhere) -> None:
         bench = Bench(there, ("n",), f"SERVICE <{there.url}/{name}> {{ ?p :born ?y . ?a :of ?p }}", ("a", "p", "y"))
         found = bench.operator.step(
             Moment(  # type: ignore[arg-type]
-                0, None, None, vocabulary=bench.vocabulary, allowed_urls=bench.outside, backoff=bench.elsewhere
+                0, None, None, vocabulary=bench.vocabulary, allowed_urls=bench.allowed_urls, backoff=bench.backoff
             ),
             bench.zset([(("1",), 1)]),
         )
@@ -262,7 +262,7 @@ def test_a_service_that_fails_fails_the_query_unless_it_is_silent(there: Elsewhe
 
 def test_a_service_that_is_not_allowed_is_not_asked(there: Elsewhere) -> None:
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
-    bench.outside = Outside()
+    bench.allowed_urls = AllowedUrls()
     with pytest.raises(Unanswered, match="SERVICE is off") as failed:
         bench.step([(("a",), 1)])
     assert failed.value.forbidden

@@ -13,7 +13,7 @@ import pytest
 from stream_ext.errors import NotAllowed, QueryCancelled, ServiceFailed, Unsupported
 from stream_ext.evaluation_budget import Control
 from stream_ext.rdf.canonical import canonical
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Service
 from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
 from tests.stream_ext.network.test_service_operator import answering, knowing
@@ -33,7 +33,7 @@ def there() -> Iterator[Elsewhere]:
 
 @pytest.fixture
 def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
-    with opened(tmp_path, allowed_urls=Outside(service=places(there.url))) as running:
+    with opened(tmp_path, allowed_urls=AllowedUrls(service=places(there.url))) as running:
         running.update(f"PREFIX : <{EX}> INSERT DATA {{ {OURS} . :here :at <{there.url}/x> , <{there.url}/none> }}")
         yield running
 

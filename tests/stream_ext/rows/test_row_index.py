@@ -48,7 +48,7 @@ def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int,
         if index.number - before != came.count:  # laid out anew, of what is valid: numbers begin again
             held = [each for each in held if each[1] >= time]
         held += zip(listed(came), came.until_array().tolist(), came.weight_array().tolist(), strict=True)
-        assert sorted(listed(index.held(time))) == sorted(row for row, until, _ in held if until >= time)
+        assert sorted(listed(index.valid_rows(time))) == sorted(row for row, until, _ in held if until >= time)
     assert len(index) <= index.capacity
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stream_ext.errors import BadArgument, NotAllowed, UpdateFailed
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
 from stream_ext.service.service import Service
 from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
 from tests.stream_ext.opened import EX, opened
@@ -31,7 +31,7 @@ def there() -> Iterator[Elsewhere]:
 def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
     allowed = places(f"{there.url}/data {tmp_path.as_uri()}/files")
     (tmp_path / "files").mkdir()
-    with opened(tmp_path, allowed_urls=Outside(load=allowed, bytes_max=10_000, timeout_s=5)) as running:
+    with opened(tmp_path, allowed_urls=AllowedUrls(load=allowed, bytes_max=10_000, timeout_s=5)) as running:
         yield running
 
 
@@ -225,7 +225,7 @@ def test_a_zipped_file_may_not_be_larger_than_allowed_when_unpacked(service: Ser
 def test_a_server_that_does_not_go_on_is_given_up(tmp_path: Path, there: Elsewhere) -> None:
     never = threading.Event()
     there.replies["/data/x"] = Reply(body=b" " * 2_000, headers=TURTLE, wait=never)
-    with opened(tmp_path, allowed_urls=Outside(load=places(there.url), timeout_s=0.2)) as service:
+    with opened(tmp_path, allowed_urls=AllowedUrls(load=places(there.url), timeout_s=0.2)) as service:
         with pytest.raises(UpdateFailed, match=r"took longer than 0\.2 s"):
             service.update(f"LOAD <{there.url}/data/x>")
         assert service.update(f"INSERT DATA {{ <{EX}a> <{EX}p> 1 }}").inserted == 1
@@ -255,14 +255,14 @@ def test_a_server_that_does_not_go_on_is_given_up(tmp_path: Path, there: Elsewhe
     ],
 )
 def test_what_lies_below_an_allowed_url_is_allowed(allowed: str, url: str, fetched: str | None) -> None:
-    outside = Outside(load=places(allowed))
+    allowed_urls = AllowedUrls(load=places(allowed))
     if fetched is None:
         with pytest.raises(OutOfBounds):
-            outside.check_load(url)
+            allowed_urls.check_load(url)
     else:
-        assert outside.check_load(url) == fetched
+        assert allowed_urls.check_load(url) == fetched
     with pytest.raises(OutOfBounds, match="SERVICE is off"):
-        outside.check_service(url)
+        allowed_urls.check_service(url)
 
 
 @pytest.mark.parametrize("text", ["example.org", "ftp://example.org", "https://", "file:data", "https://x/../y"])

@@ -14,7 +14,7 @@ import hbase_store
 from hbase_store.layout.terms import iri
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Service
 from stream_ext.writer.graph_store import Document
 from tests.stream_ext.opened import EX, NT, opened
@@ -30,7 +30,7 @@ G, H = f"{EX}g", f"{EX}h"
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Half of what there is lies in runs, and half in slabs."""
     folder = tmp_path_factory.mktemp("budgets")
-    with opened(folder, allowed_urls=Outside(load=places(folder.as_uri() + "/"))) as service:
+    with opened(folder, allowed_urls=AllowedUrls(load=places(folder.as_uri() + "/"))) as service:
         (folder / "much.nt").write_bytes(triples(ROWS))
         for half in range(2):
             for graph in (None, G):

@@ -67,9 +67,9 @@ class Construct:
                 return np.full(rows.count, vocabulary.encode([text])[0], np.uint64)
             case BlankLabel(label):
                 if label not in labels:
-                    bytes_before = vocabulary.made_bytes
+                    bytes_before = vocabulary.created_bytes
                     labels[label] = self._blanks(label, rows, moment)
-                    moment.control.spend(vocabulary.made_bytes - bytes_before)
+                    moment.control.spend(vocabulary.created_bytes - bytes_before)
                 return labels[label]
 
     def _blanks(self, label: str, rows: ZSet, moment: Moment) -> Ids:

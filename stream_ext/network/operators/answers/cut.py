@@ -57,10 +57,10 @@ class Cut:
         """The rows that stay, in order. Weights are gone: a row that counts twice is there twice."""
         if rows.weights is not None:
             rows = rows.take(np.repeat(np.arange(rows.count), self._copies(moment, rows.weights, rows.width)))
-            rows = ZSet(rows.held, rows.count, None, rows.untils)
+            rows = ZSet(rows.stored, rows.count, None, rows.untils)
         rows = self.ordered(moment, self._leading(moment, rows))
         if self.names != self.variables:
-            rows = rows.with_columns(tuple(rows.held[self.variables.index(name)] for name in self.names))
+            rows = rows.with_columns(tuple(rows.stored[self.variables.index(name)] for name in self.names))
         if self.distinct:
             rows = first_of_each(rows)
         return self._sliced(rows)

@@ -45,7 +45,7 @@ class Distinct:
     def _once(self, change: ZSet, time: int) -> ZSet:
         """For a one-shot query. No state is stored: the network is used again, by several threads."""
         if change.untils is None and (change.weights is None or bool((change.weights > 0).all())):
-            return first_of_each(ZSet(change.held, change.count))
+            return first_of_each(ZSet(change.stored, change.count))
         return _Copies(len(self.variables)).add_and_show(change, time)
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext.language.algebra.algebra import R2S
-from stream_ext.rows.expiry_wheel import ExpiryWheel, Taken
+from stream_ext.rows.expiry_wheel import Expired, ExpiryWheel
 from stream_ext.rows.kernels import expiry as kernels
 from stream_ext.rows.row_index import buckets
 from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, latest
@@ -68,7 +68,7 @@ class Gains:
         came = np.flatnonzero(change.weights > 0)
         return tuple(column[came] for column in change.columns), change.weights[came]
 
-    def _due(self, time: int) -> Taken:
+    def _due(self, time: int) -> Expired:
         expired = self._wheel.due(time)
         if len(expired[1]):
             self._total -= int(expired[1].sum())
@@ -93,7 +93,7 @@ class Gains:
             some = weights[ends] if len(weights) else weights
             self._wheel.add(np.ascontiguousarray(matrix[:, ends]), some, change.untils[ends], time)
 
-    def _net(self, came: Taken, went: Taken) -> tuple[Columns, Weights]:
+    def _net(self, came: Expired, went: Expired) -> tuple[Columns, Weights]:
         """The sums of equal rows that are not zero."""
         (matrix, weights), (gone, lost) = came, went
         if not len(lost) and not len(weights):

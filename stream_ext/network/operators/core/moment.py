@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Control
-from stream_ext.remote.allowed_urls import NOTHING, Outside
-from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.values.vocabulary import Vocabulary
 
 Ids = npt.NDArray[np.uint64]
@@ -59,9 +59,9 @@ class Moment:
     control: Control = Control.FREE
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     base: str = ""
-    allowed_urls: Outside = NOTHING  # the endpoints that SERVICE may request
-    backoff: Elsewhere | None = None  # the endpoints that did not answer, for registered queries
-    received: Heard | None = None  # remote answers that the networks of the query share
+    allowed_urls: AllowedUrls = NOTHING  # which endpoints SERVICE may query
+    backoff: Backoff | None = None  # of a registered query: which of these endpoints failed lately
+    service_answers: ServiceAnswers | None = None  # shared by the networks of a query that has several
     requests_again: bool = True  # whether old remote answers are requested again
 
 

@@ -83,9 +83,9 @@ class Pairing:
             untils = right.untils if left.untils is None else left.untils
         else:
             untils = np.minimum(left.untils, right.untils)
-        columns = list(left.held)
+        columns = list(left.stored)
         for i, j in self._loose:
             known = left.column(i)
             columns[i] = np.where(known == 0, right.column(j), known)
-        columns += [right.held[i] for i in self._rest]
+        columns += [right.stored[i] for i in self._rest]
         return ZSet(tuple(columns), left.count, paired_weights(left, right), untils)

@@ -212,7 +212,7 @@ class Tallies:
     def result_lines(self, slots: Slots, table: KeyTable) -> tuple[Counts, Counts]:
         """The results as kernels take them: a line for each aggregate except the plain count of rows; and for each
         aggregate its line (END: it is the count)."""
-        rows = table.taken(slots, self._rows) if self._others else np.empty(0, np.int64)
+        rows = table.cell(slots, self._rows) if self._others else np.empty(0, np.int64)
         return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
 
     def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:

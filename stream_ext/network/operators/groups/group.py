@@ -135,7 +135,7 @@ class GroupOperator:
     def _whole(self) -> ZSet:
         """All groups, for the only step of a one-shot query."""
         slots = np.arange(self._table.used, dtype=np.int32)
-        rows = self._table.taken(slots, self._rows)
+        rows = self._table.cell(slots, self._rows)
         if not self._always:
             slots, rows = slots[rows > 0], rows[rows > 0]
         keys = tuple(self._table.ids(slots, i) for i in range(len(self._keys)))

@@ -154,7 +154,7 @@ class Members:
 
     def owners(self, entries: Slots) -> Slots:
         """The groups of members."""
-        owners: Slots = self._table.taken(entries, 0).astype(np.int32)
+        owners: Slots = self._table.cell(entries, 0).astype(np.int32)
         return owners
 
     def values(self, entries: Slots) -> Ids:
@@ -165,7 +165,7 @@ class Members:
         return tuple(self._table.ids(entries, 1 + i) for i in range(start, self._width))
 
     def counts(self, entries: Slots) -> Counts:
-        return self._table.taken(entries, self._count)
+        return self._table.cell(entries, self._count)
 
     # ---- forgetting
 

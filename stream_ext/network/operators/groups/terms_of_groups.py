@@ -64,9 +64,9 @@ class TermsOfGroups:
 
     def _ids(self, texts: Sequence[bytes | None]) -> Ids:
         known = [text for text in texts if text is not None]
-        bytes_before = self._vocabulary.made_bytes
+        bytes_before = self._vocabulary.created_bytes
         encoded = self._vocabulary.encode(known)
-        self._control.spend(self._vocabulary.made_bytes - bytes_before)
+        self._control.spend(self._vocabulary.created_bytes - bytes_before)
         if len(known) == len(texts):
             return encoded
         ids = np.zeros(len(texts), np.uint64)

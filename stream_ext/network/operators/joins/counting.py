@@ -33,7 +33,7 @@ class Counting:
         if not there.all():
             left, times = left.take(there), times[there]
         weights = times if left.weights is None else left.weights * times
-        return ZSet(left.held, left.count, weights, left.untils)
+        return ZSet(left.stored, left.count, weights, left.untils)
 
     def _times(self, left: ZSet, moment: Moment) -> Weights:
         for position, inverse in ((S, False), (O, True)):

@@ -55,4 +55,4 @@ class ExistsOperator:
 
 def _marked(rows: ZSet, mark: np.uint64) -> ZSet:
     column: Ids = np.full(rows.count, mark, np.uint64)
-    return rows.with_columns((*rows.held, column))
+    return rows.with_columns((*rows.stored, column))

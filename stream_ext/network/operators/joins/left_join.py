@@ -43,7 +43,7 @@ class LeftJoinOperator:
         if moment.last:
             return self._once(moment, left, right)
         row, both = self._holding(moment, *self._pairs.step(moment, left, right))
-        uncovered = self._uncovered.step(moment, left, both.with_columns(row.held))
+        uncovered = self._uncovered.step(moment, left, both.with_columns(row.stored))
         return concat([both, self._padded(uncovered)], len(self.variables))
 
     def _once(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
@@ -74,5 +74,5 @@ class LeftJoinOperator:
     def _padded(self, uncovered: ZSet) -> ZSet:
         missing = len(self.variables) - uncovered.width
         return uncovered.with_columns(
-            (*uncovered.held, *(np.zeros(uncovered.count, np.uint64) for _ in range(missing)))
+            (*uncovered.stored, *(np.zeros(uncovered.count, np.uint64) for _ in range(missing)))
         )

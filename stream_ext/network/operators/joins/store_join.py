@@ -53,7 +53,7 @@ class StoreJoin:
 
     def _met(self, change: ZSet, moment: Moment) -> ZSet:
         """The change of the store, joined with the stored rows of the left side."""
-        change = change.with_columns(tuple(change.held[i] for i in self._read))
+        change = change.with_columns(tuple(change.stored[i] for i in self._read))
         keys = self._pairing.right_keys(change)
         i, slot = self._memory.probe(keys, len(change), moment.time, moment.control)
         moment.control.room(len(i), len(self.variables))
@@ -181,7 +181,7 @@ class _LookUp:
             moment.control.room(left.count * len(found), self._width)
             rows = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
-        return rows.with_columns((*rows.held, vocabulary.inward(found)))
+        return rows.with_columns((*rows.stored, vocabulary.inward(found)))
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
@@ -257,7 +257,7 @@ class _LookUp:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(count, self._width)
         rows = left if i is None else left.take(i)
-        columns = [*rows.held, *([None] * (self._width - left.width))]
+        columns = [*rows.stored, *([None] * (self._width - left.width))]
         for place, position in self._put:
             column = _column(quad, position, count)
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])

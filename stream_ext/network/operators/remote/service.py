@@ -29,8 +29,8 @@ from stream_ext.language.algebra.walk import Part, parts_of, walk
 from stream_ext.language.printing import to_sparql
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
-from stream_ext.remote.allowed_urls import OutOfBounds, Outside
-from stream_ext.remote.backoff import Elsewhere, Heard
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
@@ -40,7 +40,7 @@ from stream_ext.values.vocabulary import Vocabulary
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
 #: Answers that are retained for another network of the query, beyond twice those in use.
-_RECEIVED_MAX = 1 << 10
+_SERVICE_ANSWERS_MAX = 1 << 10
 
 #: Cells for each row beside its columns, for its origin.
 _CELLS_WITH_ROW = 4
@@ -81,7 +81,7 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], allowed_urls: Outside, text: str) -> None:
+def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) -> None:
     """NotAllowed for a service that may not be requested, whether or not the query would do it.
 
     SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
@@ -119,7 +119,7 @@ class ServiceOperator:
         self.variables = (*left, *rest)
         self._stored = AnsweredRows(call.names)
         self._rows = PresentRows(len(left))
-        self._received = Heard()
+        self._service_answers = ServiceAnswers()
         self._turn = 0  # in which all answers were requested last
         self._unanswered: set[Key] = set()  # SILENT
         self._tried_sn = 0  # the snapshot at which one of these was requested last
@@ -199,10 +199,10 @@ class ServiceOperator:
     def _due(self, moment: Moment) -> list[Key]:
         """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
         allowed."""
-        backoff, received = _of(moment), moment.received or self._received
-        received.look(backoff)
-        if self._turn != received.turn:
-            self._turn = received.turn
+        backoff, service_answers = _of(moment), moment.service_answers or self._service_answers
+        service_answers.look(backoff)
+        if self._turn != service_answers.turn:
+            self._turn = service_answers.turn
             self._forget(moment)
             return list(self._stored.places)
         if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
@@ -225,13 +225,13 @@ class ServiceOperator:
 
     def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
         """As `_answers`; answers that another network of the query has got in this turn are not requested again."""
-        if (received := moment.received) is None:
+        if (service_answers := moment.service_answers) is None:
             return self._answers(keys, moment)
-        there = received.of(self._call)
+        there = service_answers.of(self._call)
         known = {key: there[key] for key in keys if key in there}
         answers, unanswered = self._answers([key for key in keys if key not in known], moment)
         answered = {key: solutions for key, solutions in answers.items() if key not in unanswered}
-        received.keep(self._call, answered, _RECEIVED_MAX + 2 * len(self._stored.places))
+        service_answers.keep(self._call, answered, _SERVICE_ANSWERS_MAX + 2 * len(self._stored.places))
         return {**known, **answers}, unanswered
 
     # ---- requests -----------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class ServiceOperator:
             by_service.setdefault(key[0], []).append(key)
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
-        within_s = None if moment.backoff is None else moment.allowed_urls.standing_s
+        within_s = None if moment.backoff is None else moment.allowed_urls.service_timeout_s
         with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
             for service, of_service in by_service.items():
                 try:
@@ -394,6 +394,6 @@ def _start(place: range) -> int:
     return place.start
 
 
-def _of(moment: Moment) -> Elsewhere:
+def _of(moment: Moment) -> Backoff:
     assert moment.backoff is not None, "a registered query has a backoff"
     return moment.backoff

@@ -19,7 +19,7 @@ class ExtendOperator:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         for calculator in self._calculators:
-            columns = (*change.held, _column(calculator, moment, change))
+            columns = (*change.stored, _column(calculator, moment, change))
             change = ZSet(columns, change.count, change.weights, change.untils, change.fresh, change.untold)
         return change
 
@@ -33,5 +33,5 @@ class ExtendOperator:
 
 def _column(calculator: Calculator, moment: Moment, change: ZSet) -> Ids | Deferred:
     if calculator.copies is not None:
-        return change.held[calculator.copies]
+        return change.stored[calculator.copies]
     return calculator.ids(moment, change) if change.count else np.empty(0, np.uint64)

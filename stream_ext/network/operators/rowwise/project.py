@@ -25,7 +25,7 @@ class Project:
         if self._same:
             return change
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
-        columns = tuple(unbound if i is None else change.held[i] for i in self._from)
+        columns = tuple(unbound if i is None else change.stored[i] for i in self._from)
         fresh = None if change.fresh is None else _places(change, change.fresh, columns)
         return ZSet(columns, change.count, change.weights, change.untils, fresh, change.untold)
 
@@ -36,6 +36,6 @@ class Project:
 
 def _places(change: ZSet, fresh: frozenset[int], columns: tuple[Ids | Deferred, ...]) -> frozenset[int] | None:
     """The places of these columns, or of copies of them, in the output; None: one of them is not there."""
-    found = [next((to for to, column in enumerate(columns) if column is change.held[i]), None) for i in fresh]
+    found = [next((to for to, column in enumerate(columns) if column is change.stored[i]), None) for i in fresh]
     places = frozenset(place for place in found if place is not None)
     return places if None not in found else None

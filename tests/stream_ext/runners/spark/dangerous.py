@@ -15,9 +15,9 @@ from pathlib import Path
 from hbase_store.layout.terms import Term
 from stream_ext.continuous import shard
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.values.functions.custom import register_function, unregister_function
-from stream_ext.windows.part import Told as Told
+from stream_ext.windows.part import AnyPart as AnyPart
 from stream_ext.windows.schedule import QueryState as QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.dangerous:open_shard"
@@ -29,12 +29,12 @@ _on_trial = False
 
 
 def open_shard(
-    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> shard.Shard:
     global _on_trial
     _on_trial = only is not None
     register()
-    return shard.open_shard(store_url, base, outside, budget, only)
+    return shard.open_shard(store_url, base, allowed_urls, budget, only)
 
 
 def begin(folder: Path) -> dict[str, str]:

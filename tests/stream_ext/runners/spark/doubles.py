@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Death
 
 FACTORY = "tests.stream_ext.runners.spark.doubles:open_shard"
@@ -41,7 +41,7 @@ class Part(msgspec.Struct):
     state: QueryState
 
 
-Told = Part
+AnyPart = Part
 
 
 def chain(values: Sequence[int]) -> list[int]:
@@ -133,7 +133,7 @@ class ChainShard:
 
 
 def open_shard(
-    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> ChainShard:
     return ChainShard(Path(store_url.removeprefix("numbers:")))
 

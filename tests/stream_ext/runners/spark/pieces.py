@@ -13,23 +13,23 @@ from hbase_store import open as open_store
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard, takes_on_spark
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.remote.allowed_urls import Outside
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve
-from stream_ext.windows.part import Told
+from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.pieces:open_shard"
 SMALL = TurnLimits(7, None, 5, None)
 
-__all__ = ["FACTORY", "SMALL", "QueryState", "TasksWithoutSpark", "Told", "open_shard"]
+__all__ = ["FACTORY", "SMALL", "AnyPart", "QueryState", "TasksWithoutSpark", "open_shard"]
 
 
 def open_shard(
-    store_url: str, base: str, outside: Outside, budget: Budget, only: Collection[int] | None = None
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
     takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, outside, budget=budget, pace=SMALL)
+    return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=SMALL)
 
 
 class TasksWithoutSpark:

@@ -14,7 +14,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.remote.allowed_urls import Outside, places
+from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.stream_ext.elsewhere import Reply, elsewhere
@@ -166,7 +166,7 @@ def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp
     asks = "?x :p ?y SERVICE <there> { ?number :is ?y ; :name ?name }"
     with elsewhere() as there:
         there.replies["/x"] = answering(known)
-        named = {"allowed_urls": Outside(service=places(there.url))}
+        named = {"allowed_urls": AllowedUrls(service=places(there.url))}
         with opened(tmp_path, SystemClock(), engine="spark", spark=SPARK, **named) as service:
             begin(service)
             text = registration("asks", pattern=asks, select="SELECT ?x ?name")

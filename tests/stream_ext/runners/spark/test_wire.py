@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_ext import frames
 from stream_ext.runners.spark import wire
-from stream_ext.windows.part import Part, SharedPart, Told, WindowBounds
+from stream_ext.windows.part import AnyPart, Part, SharedPart, WindowBounds
 from stream_ext.windows.schedule import LastEvaluation, QueryState
 
 
@@ -19,7 +19,7 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     windows, at = [WindowBounds("s", 0, 10, "[)")], LastEvaluation(7, 1, 0, 10)
     state = QueryState(None, at, t0=0, after=10, last=10, begins=[10], sn=7)
     joined = {5: QueryState(registered=3, gap=True), 9: QueryState()}
-    said: list[Told] = [
+    said: list[AnyPart] = [
         Part(2, 7, 0, 10, windows, [ids(1, 2)], None, 0, None, state, True, [b'"t"'], False, None),
         SharedPart(
             ids(5, 9, 1 << 40), 7, 0, 10, windows, ids(0, 2, 2), [ids(3, 0, 4), ids(1, 1, 1)], None, True, 0, None,
@@ -35,7 +35,7 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     assert list(map(listed, codec.parts(message.parts))) == list(map(listed, said))
 
 
-def listed(part: Told) -> tuple[object, ...]:
+def listed(part: AnyPart) -> tuple[object, ...]:
     values = {name: getattr(part, name) for name in part.__struct_fields__}
     plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
     return type(part), [column.tolist() for column in part.columns], msgspec.to_builtins({**plain, "columns": []})

@@ -166,7 +166,7 @@ def test_operators_have_what_the_others_leave() -> None:
         control.spend(1)
     control.return_to(spent)
     control.room(25, 1)
-    control.begin(kept=990)
+    control.begin(retained=990)
     control.room(1, 1)
     with pytest.raises(QueryTooLarge):
         control.room(2, 1)

@@ -16,8 +16,8 @@ from typing import Any
 
 
 def free_port() -> int:
-    """One that no connection is given as its own, below those of Linux (32768 and later): a server that is started again
-    on its port finds it free."""
+    """Below the ports that Linux gives to connections (from 32768 on): a server that is started again on its port finds
+    it free."""
     while True:
         port = random.randrange(20_000, 32_000)
         with socket.socket() as probe, contextlib.suppress(OSError):

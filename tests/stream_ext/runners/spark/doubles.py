@@ -30,7 +30,7 @@ DIES_ONCE, DIES_ALWAYS, RAISES, SPOILS_ONCE = (1 << 40) + 1, (1 << 40) + 2, (1 <
 
 class QueryState(msgspec.Struct):
     chain: int
-    stands: int | None = None
+    behind_at: int | None = None
     unanswered: bool = False
 
 

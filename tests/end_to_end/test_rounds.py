@@ -65,6 +65,14 @@ def reads(client: httpx.Client, chance: random.Random, key: str) -> httpx.Respon
     return client.get(chance.choice(READS), headers={"accept": "*/*"})
 
 
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 class Rounds:
     def __init__(self, folder: Path, seed: int) -> None:
         self._chance, self._seed = random.Random(seed), seed
@@ -97,6 +105,7 @@ class Rounds:
             yield
         finally:
             os.killpg(pid, signal.SIGKILL)
+            until(lambda: not is_there(pid), "the server is dead, and its port free")
 
     def _is_ready(self) -> bool:
         try:

@@ -176,7 +176,7 @@ def test_calls_of_hbase_are_counted_with_their_times() -> None:
             pass
     with pytest.raises(OSError), calls.counted("get_rows"):
         raise OSError
-    assert calls.told() == [Counted("get_rows", 3, 1, 1.75)]
+    assert calls.counts() == [Counted("get_rows", 3, 1, 1.75)]
 
 
 def test_every_metric_has_its_place_in_the_reference(server: Live) -> None:

@@ -129,7 +129,8 @@ def test_a_client_that_goes_away_is_counted_as_499(server: Live) -> None:
 
 def test_names_that_have_series_of_their_own_are_bounded(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "NAMES_MAX", 1)
-    server.http.put("/streams/one_more").raise_for_status()
+    for name in ("one_more", "and_another"):
+        server.http.put(f"/streams/{name}").raise_for_status()
     found = samples(server)
     assert len([1 for name, _ in found if name == "rillet_stream_batches_total"]) == 1
     assert found["rillet_streams", of()] > 1

@@ -130,6 +130,7 @@ def check(service: Service, name: str, scene: Scene, seed: str) -> int:
     return told
 
 
+@pytest.mark.timeout(400)  # half a minute alone, and there may be others
 @pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize("block", range(3))
 def test_what_was_said_is_what_is_found_anew(block: int, low: bool, tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from stream_ext.network.operators.groups.tallies import (
     ONCE,
     Counts,
     Extremum,
-    Members,
     RowCounts,
     Sums,
     Tally,
     ValueCounts,
+    ValueOccurrences,
 )
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.network.operators.scans import occurrences
@@ -85,7 +85,7 @@ class Tallies:
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
         self._bound: dict[str, ValueCounts] = {}
         self._sums: dict[str, Sums] = {}
-        self._members: dict[tuple[str, ...], Members] = {}
+        self._members: dict[tuple[str, ...], ValueOccurrences] = {}
         self._listed: set[str] = set()  # arguments of which every value is told
         self._followers: dict[tuple[str, str], Tally] = {}
         self._results = [self._result(aggregate) for aggregate in aggregates]
@@ -139,11 +139,11 @@ class Tallies:
         kind = "greatest" if greatest else "least"
         return self._follower(kind, argument, lambda members: Extremum(members, self._terms, greatest))
 
-    def _members_of(self, arguments: tuple[str, ...]) -> Members:
+    def _members_of(self, arguments: tuple[str, ...]) -> ValueOccurrences:
         self._want(arguments)
-        return self._members.setdefault(arguments, Members(len(arguments)))
+        return self._members.setdefault(arguments, ValueOccurrences(len(arguments)))
 
-    def _follower(self, kind: str, argument: str, make: Callable[[Members], TallyT]) -> TallyT:
+    def _follower(self, kind: str, argument: str, make: Callable[[ValueOccurrences], TallyT]) -> TallyT:
         """A tally that gets each distinct value once; created at its first use."""
         members = self._members_of((argument,))
         found = self._followers.get((kind, argument))
@@ -174,7 +174,7 @@ class Tallies:
         for members in self._members.values():
             members.clean()
 
-    def _all(self) -> Iterator[ValueCounts | Sums | Members]:
+    def _all(self) -> Iterator[ValueCounts | Sums | ValueOccurrences]:
         yield from self._bound.values()
         yield from self._sums.values()
         yield from self._members.values()
@@ -193,7 +193,7 @@ class Tallies:
                 continue
             members.add(slots, weights, sign, tuple(ids[argument] for argument in arguments))
 
-    def _only_the_best(self, arguments: tuple[str, ...], members: Members) -> bool:
+    def _only_the_best(self, arguments: tuple[str, ...], members: ValueOccurrences) -> bool:
         """Whether only the least and the greatest of these values are needed."""
         best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
         return best and self._listed.isdisjoint(arguments)
@@ -243,7 +243,14 @@ class Tallies:
         return self._terms.ids_of_numbers(values)[places]
 
     def _concatenation(
-        self, members: Members, bound: ValueCounts, distinct: bool, separator: str, slots: Slots, rows: Counts, ids: Ids
+        self,
+        members: ValueOccurrences,
+        bound: ValueCounts,
+        distinct: bool,
+        separator: str,
+        slots: Slots,
+        rows: Counts,
+        ids: Ids,
     ) -> None:
         entries = members.of(slots)
         owners, values, counts = members.owners(entries), members.values(entries), members.counts(entries)
@@ -282,7 +289,7 @@ class Tallies:
         ranks[tied] = self._terms.ranks(values[tied])
         return occurrences.in_order(owners, [*keys, ranks])
 
-    def _first(self, members: Members, slots: Slots, rows: Counts, ids: Ids) -> None:
+    def _first(self, members: ValueOccurrences, slots: Slots, rows: Counts, ids: Ids) -> None:
         entries = members.of(slots)
         owners, values = members.owners(entries), members.values(entries)
         picks = occurrences.first_of_each(owners, occurrences.keys(members.rest_of_rows(entries)))
@@ -290,7 +297,7 @@ class Tallies:
         picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
         _put(owners[picks], values[picks], slots, ids)
 
-    def _latest(self, members: Members, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
+    def _latest(self, members: ValueOccurrences, part: int, slots: Slots, rows: Counts, ids: Ids) -> None:
         entries = members.present(slots)
         owners, columns = members.owners(entries), occurrences.latest(members.rest_of_rows(entries, 0))
         picks = occurrences.first_of_each(owners, [~column for column in columns])

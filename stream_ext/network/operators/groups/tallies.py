@@ -1,8 +1,9 @@
 """Tallies: the counts and sums of each group, from which aggregates are computed and retracted.
 
 A tally gets rows (a group's slot, a weight, the id of the argument) and has arrays by slot. Counts of bound rows and
-sums of integers are stored directly, because addition has an inverse. For the other aggregates, `Members` counts how
-often each value occurs in its group, and passes values that come or leave on to tallies of distinct values."""
+sums of integers are stored directly, because addition has an inverse. For the other aggregates, `ValueOccurrences`
+counts how often each value occurs in its group, and passes values that come or leave on to tallies of distinct
+values."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ class Sums:
             self.others.add(slots[others], frozen(weights[others]) if len(weights) else weights, sign, ids[others])
 
 
-class Members:
+class ValueOccurrences:
     """How often each value (or row) occurs in each group."""
 
     def __init__(self, width: int) -> None:
@@ -199,7 +200,7 @@ class Members:
 class Extremum:
     """The least (or greatest) value of each group, by the order of terms; when it leaves, the next one is searched."""
 
-    def __init__(self, members: Members, terms: TermsOfGroups, greatest: bool) -> None:
+    def __init__(self, members: ValueOccurrences, terms: TermsOfGroups, greatest: bool) -> None:
         self.best = np.zeros(0, np.uint64)
         self._where = np.zeros(0, np.int32)
         self._members = members

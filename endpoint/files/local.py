@@ -17,6 +17,7 @@ from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
 from stream_ext.oneshot.evaluate import Answer, trace
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service
@@ -43,7 +44,7 @@ def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Itera
     """The answer of a query, and its rows, some thousand at a time."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
-        answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
+        answer = answer_once(store, Question.read(text, DEFAULT_BASE), sn, None if at is None else parse_time(at))
         columns = answer.columns if answer.graph is None else answer.graph
         yield answer, decoded(columns, answer.vocabulary.decode, answer.count)
 

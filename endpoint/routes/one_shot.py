@@ -18,7 +18,6 @@ from endpoint.formats import graph_results, results
 from endpoint.formats.writing import gathered, pieces_of
 from endpoint.http.answer_cache import KEY_BYTES_MAX, Key, Reply
 from endpoint.http.exchange import Exchange
-from endpoint.http.underway import Question
 from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from stream_ext.evaluation_budget import Control
@@ -27,8 +26,10 @@ from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.values.functions.custom import registered_functions
 
 if TYPE_CHECKING:
+    from endpoint.http.underway import Question as Watched
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.evaluate import Answer
+    from stream_ext.oneshot.question import Question
     from stream_ext.plan.dataset import Dataset
 
 #: Returns the next pieces, joined, and whether they are the last.
@@ -39,14 +40,17 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    text: str
+    question: Question
     query: Query
     key: Key
     snapshot: int | None
     at: int | None
     timeout_s: float
     dataset: Dataset | None
-    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.question.text
 
 
 #: Texts up to this length are parsed on the event loop: this takes less time than to pass them to a thread.
@@ -89,14 +93,14 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
 
 
 def _evaluated(exchange: Exchange, request: QueryRequest, offer: Offer, control: Control) -> AnswerStart:
-    answer = exchange.state.service.query(request.text, request.snapshot, request.at, request.dataset, control)
+    answer = exchange.state.service.query(request.question, request.snapshot, request.at, request.dataset, control)
     control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
 
 async def _light_here(
-    worker: Worker, exchange: Exchange, request: QueryRequest, offer: Offer, question: Question
+    worker: Worker, exchange: Exchange, request: QueryRequest, offer: Offer, question: Watched
 ) -> AnswerStart:
     """Evaluates the query in the server if it is light; otherwise, or if it takes too long here, in the worker."""
     sn = exchange.state.head() if request.snapshot is None else request.snapshot
@@ -120,15 +124,13 @@ async def _light_here(
 def _evaluated_if_light(
     exchange: Exchange, request: QueryRequest, sn: int, offer: Offer, control: Control
 ) -> AnswerStart | None:
-    if exchange.state.service.rows_expected(request.text, sn, request.at, request.dataset, control) > HEAVY_ROWS:
+    if exchange.state.service.rows_expected(request.question, sn, request.at, request.dataset, control) > HEAVY_ROWS:
         return None
     return _evaluated(exchange, request, offer, control)
 
 
-async def _give(
-    exchange: Exchange, request: QueryRequest, offer: Offer, start: AnswerStart, question: Question
-) -> None:
-    reply = Reply(start.first, results.content_type(offer), _warned(request.warnings))
+async def _give(exchange: Exchange, request: QueryRequest, offer: Offer, start: AnswerStart, question: Watched) -> None:
+    reply = Reply(start.first, results.content_type(offer), _warned(request.question.warnings))
     if not start.whole:
         await _send(exchange, reply, start.sn, start.more, question)
         return
@@ -165,7 +167,7 @@ async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, piec
         await _send(exchange, Reply(first, media_type), snapshot, lambda: readers.go_on(gathered, pieces), None)
 
 
-async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: Question | None) -> None:
+async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: Watched | None) -> None:
     piece, last = reply.body, False
     await exchange.start(200, reply.media_type, [*reply.headers], sn)
     while not last:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -22,6 +22,9 @@ from stream_ext.catalog.persistent_map import Layered
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
+
+if TYPE_CHECKING:
+    from stream_ext.catalog.registered import Registered
 
 _NAMED_MAX = 5  # names in the error about an unknown one
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -106,11 +109,14 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class CatalogStep:
-    """One change of the catalog: a definition that is new or replaced; None: the definition is deleted."""
+    """One change of the catalog: a definition that is new or replaced; None: the definition is deleted.
+
+    `registered`: what the text of a query means, if the change had to know it; it is not stored."""
 
     kind: Literal["stream", "query"]
     number: int
     definition: StreamDefinition | QueryDefinition | None
+    registered: Registered | None = None
 
     def body(self) -> bytes | None:
         return None if self.definition is None else msgspec.msgpack.encode(self.definition)

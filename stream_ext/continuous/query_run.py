@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from hbase_store import Snapshot, Store
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.steps import Result, Steps, part_of, silent_part
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
@@ -114,19 +115,19 @@ class QueryRun:
     def __init__(
         self,
         number: int,
-        query: Query,
+        registered: Registered,
         timing: Timing,
-        labels: Sequence[str],
         store: Store,
         backoff: Backoff,
         budget: Budget,
     ) -> None:
+        query = registered.query
         self.number = number
         self._query = query
         self._backoff, self._control, self._state_bytes = backoff, budget.control(), budget.bytes
         self.has_services = has_services(query)
         self._timing = timing
-        self._labels = tuple(labels)
+        self._labels = registered.labels
         self._store = store
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hbase_store import Store
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.members import Joining
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.query_run import QueryRun
 from stream_ext.continuous.steps import AFTER_ALL, silent_part
 from stream_ext.continuous.store_run import StoreRun
 from stream_ext.continuous.template_run import TemplateRun
-from stream_ext.language.algebra.algebra import Query
-from stream_ext.plan.templates import Parametrised, QueryTemplate
+from stream_ext.plan.templates import QueryTemplate
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.part import AnyPart
 from stream_ext.windows.schedule import QueryState, Timing
@@ -28,18 +28,17 @@ Key = tuple[QueryTemplate, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query of the catalog that is to run. `parametrised` None: it shares no network."""
+    """A query of the catalog that is to run. `timing`: with T0, if it is known."""
 
     number: int
-    query: Query
+    registered: Registered
     timing: Timing
-    labels: tuple[str, ...]
-    parametrised: Parametrised | None
     state: QueryState
 
     @property
     def key(self) -> Key | None:
-        return None if self.parametrised is None else (self.parametrised.template, self.labels)
+        shared = self.registered.parametrised
+        return None if shared is None else (shared.template, self.registered.labels)
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -50,8 +49,9 @@ class PlannedQuery:
 
     @property
     def joining(self) -> Joining:
-        assert self.parametrised is not None
-        return Joining(self.number, self.parametrised.constants, self.state)
+        shared = self.registered.parametrised
+        assert shared is not None, "only queries with a key join others"
+        return Joining(self.number, shared.constants, self.state)
 
 
 class Runs:
@@ -102,14 +102,13 @@ class Runs:
         return False
 
     def _start_single(self, planned: PlannedQuery, sn: int) -> None:
-        if not planned.query.windows:
-            over_store = StoreRun(planned.number, planned.query, self._store, self._backoff, self._budget)
+        registered = planned.registered
+        if not registered.timing.windows:
+            over_store = StoreRun(planned.number, registered.query, self._store, self._backoff, self._budget)
             over_store.resume(planned.state, sn)
             self._run([planned], over_store)
             return
-        single = QueryRun(
-            planned.number, planned.query, planned.timing, planned.labels, self._store, self._backoff, self._budget
-        )
+        single = QueryRun(planned.number, registered, planned.timing, self._store, self._backoff, self._budget)
         single.resume(planned.state, sn)
         self._run([planned], single)
         if planned.key is not None:
@@ -118,9 +117,9 @@ class Runs:
 
     def _share(self, alike: Sequence[PlannedQuery], sn: int) -> None:
         first = alike[0]
-        assert first.parametrised is not None and first.key is not None
+        assert first.registered.parametrised is not None and first.key is not None
         shared = TemplateRun(
-            first.parametrised.template, first.query, first.timing, first.labels, self._store, self._budget
+            first.registered.parametrised.template, first.registered, first.timing, self._store, self._budget
         )
         shared.build([planned.joining for planned in alike], sn)
         self._run(alike, shared)

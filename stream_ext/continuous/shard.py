@@ -16,8 +16,7 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_over, reading_of
-from stream_ext.catalog.timing import timing_of
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import fault_of
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -28,7 +27,6 @@ from stream_ext.continuous.store_run import StoreRun
 from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.language.algebra.algebra import Form
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
@@ -79,10 +77,12 @@ class Shard:
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
+        registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
     ) -> None:
         """`allowed_urls`: the endpoints that SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
-        under way, and the shard is not stepped again."""
+        under way, and the shard is not stepped again. `registered` returns what the text of a query means."""
+        self._registered = registered
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms)
@@ -357,11 +357,11 @@ class Shard:
 
     def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
         """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
-        timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
-        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
         planned = self.read(definition, None, self.catalog)
         if planned is None:
             return []
+        timing = planned.registered.timing_from(state.t0)
+        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
         self._start([replace(planned, timing=timing, state=begins)])
         where = silent_part(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]
@@ -455,18 +455,10 @@ class Shard:
         """None: the query is paused, has failed, or waits until there is a stream."""
         if not definition.is_evaluated:
             return None
-        query, state_now = query_over(definition, catalog), definition.current_state(state)
-        if definition.any_stream and not query.windows:
+        registered, state_now = self._registered(definition, catalog), definition.current_state(state)
+        if definition.any_stream and not registered.timing.windows:
             return None
-        timing = timing_of(query, catalog, state_now.t0)
-        streams = [catalog.streams[window.stream] for window in timing.windows]
-        labels = tuple(stream.name or stream.iri for stream in streams)
-        shared = None
-        # Not shared: evaluations at arrivals, windows of the past, and queries that may get more windows.
-        single = timing.arrivals or timing.ends_at is not None or definition.any_stream
-        if query.windows and not single and query.form is not Form.CONSTRUCT:
-            shared = reading_of(definition.text, definition.base).parametrised
-        return PlannedQuery(definition.number, query, timing, labels, shared, state_now)
+        return PlannedQuery(definition.number, registered, registered.timing_from(state_now.t0), state_now)
 
     def _start(self, alike: Sequence[PlannedQuery]) -> None:
         """Starts queries of one template and one position, or one query."""

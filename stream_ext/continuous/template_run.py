@@ -19,6 +19,7 @@ from itertools import count
 import numpy as np
 
 from hbase_store import Store, StreamPosition
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.members import Evaluation, Joining, Member, Members, Stand
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.query_run import (
@@ -32,7 +33,7 @@ from stream_ext.continuous.query_run import (
 from stream_ext.continuous.steps import AFTER_ALL, one
 from stream_ext.continuous.triggered_network import TriggeredNetwork
 from stream_ext.continuous.turns import Turn
-from stream_ext.language.algebra.algebra import R2S, Form, Query
+from stream_ext.language.algebra.algebra import R2S, Form
 from stream_ext.network.network import shared_network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
@@ -46,11 +47,12 @@ from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
 
 class TemplateRun:
     def __init__(
-        self, template: QueryTemplate, query: Query, timing: Timing, labels: Sequence[str], store: Store, budget: Budget
+        self, template: QueryTemplate, registered: Registered, timing: Timing, store: Store, budget: Budget
     ) -> None:
         """`budget`: the budget of one query, for all of them together."""
         self._control, self._state_bytes = budget.control(), budget.bytes
-        self._template, self._query, self._labels, self._store = template, query, tuple(labels), store
+        query = registered.query
+        self._template, self._labels, self._store = template, registered.labels, store
         self._timing = timing
         self._rows = count(1)
         self._cohorts: list[Members] = []

@@ -22,7 +22,7 @@ from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
 from stream_ext.oneshot.describe import describe
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
@@ -104,7 +104,6 @@ class Asking:
     seed: bytes = b""
     control: Control = Control.FREE
     allowed_urls: AllowedUrls = NOTHING  # the URLs that LOAD and SERVICE may request
-    plans: Plans | None = None
     known: KnownValues | None = None
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
@@ -118,16 +117,17 @@ def evaluate(
     ranked: bytes | None = None,
     asking: Asking | None = None,
     graphs: Sequence[DerivedGraph] = (),
+    planned: Question | None = None,
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have read `sn`.
 
     `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
-    graphs that are not in the store."""
+    graphs that are not in the store. `planned`: the question of the query, whose plan may be used again."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
-    if at is None and asking.plans is not None and not graphs:
-        network = asking.plans.network(query, snapshot, store.permanent_ids, check)
+    if at is None and planned is not None and not graphs:
+        network = planned.network(snapshot, store.permanent_ids, check)
     else:
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)

@@ -9,7 +9,7 @@ from hbase_store import Store
 from stream_ext.catalog.catalog import names_of
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument
-from stream_ext.evaluation_budget import Control
+from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import (
     Admin,
     DeleteData,
@@ -28,37 +28,36 @@ from stream_ext.language.algebra.algebra import (
 )
 from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
-from stream_ext.language.syntax import Check, parse
 from stream_ext.network.network import Network
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
 
 
-def explain(text: str, base: str, check: Check | None = None) -> dict[str, Any]:
+def explain(question: Question) -> dict[str, Any]:
     """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
-    unit: Unit = parse(text, base, check)
+    unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
-    explained = _unit(unit, base)
+    explained = _unit(unit, question.base)
     if (refusal := first_refusal(unit)) is not None:
         position, name = refusal
         explained["refused"] = {"name": name, "line": position.line, "column": position.column}
     return explained
 
 
-def operators_of(store: Store, text: str, base: str, check: Check | None = None) -> dict[str, Any]:
+def operators_of(store: Store, question: Question, check: Check = Control.FREE.check) -> dict[str, Any]:
     """How the store would answer: its operators as a tree, a line each, with how many rows are expected.
 
     Nothing for what is not asked once, or not run."""
-    unit: Unit = parse(text, base, check)
+    unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
     if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
         return {}
-    check = check or Control.FREE.check
     stages = Network(logic_of(unit, check=check), {}, store.at(), store.ids, check=check).stages
     return {"operators": [_line(line, stages) for line in lines_of(stages)]}
 

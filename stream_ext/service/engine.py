@@ -12,6 +12,7 @@ from concurrent.futures import Future
 
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
+from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
@@ -71,6 +72,7 @@ class Engine:
         self.lateness = Lateness(injector.positions, LateLog(store.kv))
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
+        self._handed = Handed()
         self.merge = self._new_merge()
         # What is done with merged emissions.
         self.derived = Derived(injector, self.merge.last, self._room_again)
@@ -147,7 +149,10 @@ class Engine:
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
             if query.is_evaluated:
-                self.lateness.follow(query, query.current_state(states.get(query.number)), catalog)
+                registered = Registered.of(query, catalog)
+                state = query.current_state(states.get(query.number))
+                self.lateness.follow(query.number, registered, state, catalog)
+                self.retention.follow(query.number, registered)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
@@ -215,7 +220,7 @@ class Engine:
     def _shard(self, role: Role) -> Shard:
         return Shard(
             self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
-            interrupted=lambda: self.inline.is_closed,
+            interrupted=lambda: self.inline.is_closed, registered=self._handed.take,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
@@ -338,8 +343,7 @@ class Engine:
         elif isinstance(step.definition, QueryDefinition):
             if was is not None:
                 self.lateness.forget(step.number)  # it begins anew
-            self.lateness.follow(step.definition, step.definition.state, news.catalog)
-            self.retention.follow(step.definition, news.catalog)
+            self._follow_evaluated(step.definition, step.registered, news.catalog)
         elif step.kind == "query":
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
@@ -352,12 +356,20 @@ class Engine:
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 
+    def _follow_evaluated(self, query: QueryDefinition, read: Registered | None, catalog: Catalog) -> None:
+        """A query that begins. `read`: what its text means, made with the change of the catalog."""
+        registered = Registered.of(query, catalog) if read is None else read.within(query, catalog)
+        self._handed.put(query, registered)
+        self.lateness.follow(query.number, registered, query.state, catalog)
+        self.retention.follow(query.number, registered)
+
     def _widen(self, catalog: Catalog) -> None:
         """A stream is new: queries with a window on every stream read it."""
         for query in catalog.queries.values():
             if query.any_stream and query.is_evaluated:
-                self.lateness.widen(query, catalog)
-                self.retention.follow(query, catalog)
+                registered = Registered.of(query, catalog)
+                self.lateness.widen(query.number, registered, catalog)
+                self.retention.follow(query.number, registered)
 
     # ---- streams and the clock ---------------------------------------------------------------------------------
 

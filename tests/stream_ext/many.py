@@ -27,7 +27,7 @@ class AloneShard(Shard):
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
         asked = super().read(definition, state, catalog)
-        return None if asked is None else replace(asked, parametrised=None)
+        return None if asked is None else replace(asked, registered=replace(asked.registered, parametrised=None))
 
 
 @dataclass

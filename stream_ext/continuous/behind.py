@@ -19,7 +19,6 @@ import msgspec
 
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.continuous.runs import silent_parts, state_of
 from stream_ext.continuous.steps import AFTER_ALL, silent_part
 from stream_ext.continuous.turns import Turn
 from stream_ext.windows.part import AnyPart, Part
@@ -205,7 +204,7 @@ class QueriesBehind:
         parts = [
             part
             for run in own_shard.runs.all
-            for part in silent_parts(run, own_shard.sn, None if caught_up else own_shard.sn)
+            for part in run.silent_parts(own_shard.sn, None if caught_up else own_shard.sn)
         ]
         if caught_up:
             for number in unit.numbers:
@@ -276,7 +275,7 @@ class QueriesBehind:
                 stood = unit.states[number] or definition.state
                 emitted.append(self._position_after_move(number, stood.behind(unit.sn, stood.within, unanswered=True)))
         elif run is not None:
-            state = state_of(run, own_shard.sn)
+            state = run.stand(own_shard.sn)
             if own_shard.sn < sn or run.is_underway:
                 state = state if state.behind_at is not None else state.behind(own_shard.position)
                 self._units[number] = UnitBehind({number}, own_shard.position, {number: state}, own_shard=own_shard)

@@ -20,11 +20,10 @@ from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import fault_of
 from stream_ext.continuous.query_budget import USUAL, Budget
-from stream_ext.continuous.query_run import QueryRun
-from stream_ext.continuous.runs import PlannedQuery, Run, Runs, state_of
+from stream_ext.continuous.run import Run
+from stream_ext.continuous.run_plan import PlannedQuery
+from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL, silent_part
-from stream_ext.continuous.store_run import StoreRun
-from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.network.operators.remote.service import Unanswered
@@ -223,7 +222,7 @@ class Shard:
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
         run = self.runs.of.get(definition.number)
-        state = None if run is None else state_of(run, sn)
+        state = None if run is None else run.stand(sn)
         self.runs.end(definition.number)
         self.go_on_with(definition, state)
 
@@ -370,21 +369,17 @@ class Shard:
 
     def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[AnyPart]:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
-        has_services = not isinstance(run, TemplateRun) and run.has_services
-        stood = state_of(run, self.sn) if has_services else None
+        stood = run.stand(self.sn) if run.plan.has_services else None
         self.stepping(sn, run.numbers)
         turn, was_underway = self._turn_of_run(), run.is_underway
         try:
-            if was_underway:
-                assert not isinstance(run, StoreRun)
-                return run.go_on(turn)
-            return run.step(sn, pushes, turn)
+            return run.go_on(turn) if was_underway else run.step(sn, pushes, turn)
         except StoreUnavailable:
             raise
         except Unanswered as error:
             return self._without_answer(run, error, self.sn, stood)
         except Exception as error:  # noqa: BLE001  as in `guarded`
-            before = run.joining_before() if isinstance(run, TemplateRun) else []
+            before = run.joining_before()
             if not before:
                 return self._broken(run, error)
             self.runs.drop(run.numbers)
@@ -399,18 +394,17 @@ class Shard:
     def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[AnyPart]:
         """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
         `sn`."""
-        assert not isinstance(run, TemplateRun), "a query with SERVICE shares no network"
         parts, state = run.state_without_answer()
         if state is None or (stood is None and state.within is None):
             state = stood
+        (number,) = run.numbers  # a query with SERVICE shares no network
         self.runs.drop(run.numbers)
-        self._report(run.number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
+        self._report(number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
         return parts
 
     def _broken(self, run: Run, error: Exception) -> Sequence[AnyPart]:
         """The parts before the fault."""
-        parts = [] if isinstance(run, TemplateRun) else run.parts_before_fault()
-        numbers = run.numbers
+        parts, numbers = run.parts_before_fault(), run.numbers
         self.runs.drop(numbers)
         for number in numbers:
             self._report(number, error, self.sn, None)
@@ -438,7 +432,7 @@ class Shard:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `guarded`
                 run = self.runs.of.get(some[0].number)
-                if isinstance(run, QueryRun):
+                if run is not None:
                     parts += run.parts_before_fault()
                 self.runs.drop([planned.number for planned in some])
                 late += isinstance(fault, DeadlineExceeded)

@@ -14,7 +14,7 @@ from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Left, QueryDefinition
 from stream_ext.catalog.registered import constants_of, query_of
 from stream_ext.catalog.timing import timing_of
-from stream_ext.continuous.runs import PlannedQuery
+from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import AnyPart, Part, SharedPart

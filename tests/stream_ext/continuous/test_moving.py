@@ -18,7 +18,6 @@ from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard, takes_inline, takes_on_spark
-from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
@@ -94,7 +93,7 @@ class _Moving(_Play):
     def _compare(self, sn: int) -> int:
         if self.chance.random() < 0.05:
             self._begin_one_anew()
-        shared = {n for n, run in self.pair.spark.runs.of.items() if isinstance(run, TemplateRun)}
+        shared = {n for n, run in self.pair.spark.runs.of.items() if run.plan.is_shared}
         by_pair, by_one = self.pair.step(sn), self.alone.step(sn)
         in_time = [part for part in by_pair if not (isinstance(part, Part) and part.after_move)]
         mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)

@@ -12,7 +12,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.language.algebra.algebra import Admin, Query, Register, Update
 from stream_ext.language.syntax import DEFAULT_BASE, parse
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Network, NetworkInputs, Traced
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
@@ -76,7 +76,7 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         if not isinstance(query, Query) or query.windows:
             raise BadArgument("only a query without windows is answered from a store alone; leave --store out")
         if not analyze:
-            stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
+            stages = Network.of_query(logic_of(query), NetworkInputs(store.at(sn), store.ids)).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]
         _, traced = trace(store, query, sn)
         stages = [each.stage for each in traced]

@@ -22,13 +22,12 @@ from stream_ext.continuous.results import Result
 from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
 from stream_ext.windows.grids import Run as TimeRun
-from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
+from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
 
-_NONE = np.empty(0, np.uint64)
 _NOWHERE = np.empty(0, np.int64)
 
 
@@ -67,7 +66,7 @@ class Cohort:
         self._store_sn = state.sn  # the snapshot of its state, if it is over the store
         self._gaps = {joining.number} if state.gap else set[int]()  # queries without an emission since their pause
         self._joined = {joining.number: state}  # the states of queries that no part has contained yet
-        self.steps: Steps[Part] | SharedSteps = self._steps_from(0, 0)
+        self.steps: Steps | SharedSteps = self._steps_from(0, 0)
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -184,7 +183,7 @@ class Cohort:
         within = None if self.behind is None else self.behind.within
         self.steps = self._steps_from(sn, 0 if within is None else within.k)
 
-    def _steps_from(self, sn: int, k: int) -> Steps[Part] | SharedSteps:
+    def _steps_from(self, sn: int, k: int) -> Steps | SharedSteps:
         if self.run.plan.is_shared:
             return SharedSteps(self, sn, k)
         (number,) = self.members
@@ -198,7 +197,7 @@ class Cohort:
         plan = self.run.plan
         self.steps.add_run(run, push, last_result if plan.repeats else plan.empty_result)
 
-    def cut(self, sn: int, at: Within, emitted: QueryState | None) -> list[AnyPart]:
+    def cut(self, sn: int, at: Within, emitted: QueryState | None) -> list[Part]:
         """Stops in the middle of a snapshot, after evaluations of push `at`; returns the parts so far, and one with the
         position after them: `emitted`, or (None) that after all evaluations."""
         found = [*self.steps.take_parts()]
@@ -208,7 +207,7 @@ class Cohort:
             found.append(self.silent(sn, 0 if state.within is None else state.within.k, self.behind))
         return found
 
-    def end(self, sn: int) -> list[AnyPart]:
+    def end(self, sn: int) -> list[Part]:
         """Ends the snapshot; returns the remaining parts."""
         self.behind = None
         found = [*self.steps.parts()]
@@ -217,7 +216,7 @@ class Cohort:
             found.append(self.silent_at(sn, self.steps.count))
         return found
 
-    def silent_at(self, sn: int, k: int, behind_at: int | None = None) -> AnyPart:
+    def silent_at(self, sn: int, k: int, behind_at: int | None = None) -> Part:
         """A part without a result, which stores the progress of the queries. `behind_at`: they are behind the others,
         at that snapshot."""
         state = self.state(sn) if self.run.plan.is_shared else self.state_of(self.only, sn)
@@ -229,18 +228,17 @@ class Cohort:
         (number,) = self.members
         return number
 
-    def silent(self, sn: int, k: int, state: QueryState) -> AnyPart:
-        time = state.after or 0
+    def silent(self, sn: int, k: int, state: QueryState) -> Part:
         if len(self.members) == 1:
             number = self.only
             if self.run.plan.is_shared:
                 state = _own_state(self.members[number], state, self._gaps)
             self.emitted_singly(number)
-            return Part(number, sn, k, time, [], [], None, 0, None, state, False, evaluated=False)
+            return Part.silent(number, sn, k, state)
         joined = self.newly_joined(self.queries)
-        return SharedPart(
-            self.queries, sn, k, time, [], _NONE, [], None, self.run.plan.reports, 0, None, state, joined,
-            evaluated=False,
+        return Part(
+            self.queries, sn, k, state.after or 0, [], NO_IDS, [], None, self.run.plan.reports, 0, None, state, joined,
+            evaluated=False, is_shared=True,
         )  # fmt: skip
 
     # -- what was emitted ----------------------------------------------------------------------------------------

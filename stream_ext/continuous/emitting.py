@@ -1,7 +1,7 @@
 """From evaluations of a cohort to parts: of a query alone, or of all queries that share a network.
 
-An evaluation of queries that share a network is emitted once, as one `SharedPart`, whatever the number of queries. Two
-kinds of queries have a `Part` of their own: the only query of a cohort, and a query whose run of quiet evaluations
+An evaluation of queries that share a network is emitted once, as one part, whatever the number of queries. Two
+kinds of queries have a part of their own: the only query of a cohort, and a query whose run of quiet evaluations
 differs from that of the others."""
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import numpy as np
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Steps, one
 from stream_ext.windows.grids import Run
-from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
+from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, LastEvaluation
 
 if TYPE_CHECKING:
     from stream_ext.continuous.cohort import Cohort
-
-_NONE = np.empty(0, np.uint64)
 
 
 class SingleQuery:
@@ -29,6 +27,7 @@ class SingleQuery:
 
     def __init__(self, cohort: Cohort, number: int) -> None:
         self._cohort, self._number = cohort, number
+        self._queries = np.array([number], np.uint64)
         self.repeats = cohort.run.plan.repeats
 
     def part(self, evaluated: LastEvaluation, result: Result) -> Part:
@@ -42,8 +41,8 @@ class SingleQuery:
         bounds = run.bounds_at(evaluated.time, evaluated.arrived)
         columns, created = run.portable(columns) if any(map(len, columns)) else (columns, [])
         return Part(
-            number, evaluated.sn, evaluated.k, evaluated.time, bounds, columns, boolean, 0, None, state, emits, created,
-            gap, before,
+            self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, NO_IDS, columns, boolean, emits, 0, None,
+            state, {}, created, before, gap=gap,
         )  # fmt: skip
 
 
@@ -55,16 +54,16 @@ class ManyQueries:
         self._cohort, self._queries = cohort, queries
         self.repeats = cohort.run.plan.repeats
 
-    def part(self, evaluated: LastEvaluation, result: Result) -> SharedPart:
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
         cohort, (columns, _, _), run = self._cohort, result, self._cohort.run
         whose, *own = columns
         own, created = run.portable(own) if len(whose) else (own, [])
         before, cohort.evaluated = cohort.evaluated, evaluated
         cohort.note_emitted(self._queries, whose)
-        return SharedPart(
+        return Part(
             self._queries, evaluated.sn, evaluated.k, evaluated.time, run.bounds_at(evaluated.time, False), whose, own,
             run.plan.boolean, run.plan.reports, 0, None, cohort.state(evaluated.sn), cohort.newly_joined(self._queries),
-            created, before,
+            created, before, is_shared=True,
         )  # fmt: skip
 
 
@@ -77,7 +76,7 @@ class _Evaluation:
 
     run: Run
     push: int
-    whose: Ids = field(default_factory=lambda: _NONE)
+    whose: Ids = field(default_factory=lambda: NO_IDS)
     columns: Sequence[Ids] = ()
     over_nothing: bool = False
     is_run: bool = False
@@ -121,13 +120,13 @@ class SharedSteps:
         own = [column[chosen] for column in others]
         self._pending.append(_Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run))
 
-    def take_parts(self) -> list[AnyPart]:
+    def take_parts(self) -> list[Part]:
         return self.parts()
 
-    def parts(self) -> list[AnyPart]:
+    def parts(self) -> list[Part]:
         """The parts of all evaluations that are not emitted yet."""
         pending, self._pending = self._pending, []
-        found: list[AnyPart] = []
+        found: list[Part] = []
         if pending:
             cohort, before = self._cohort, self._cohort.evaluated
             count = len(cohort.members)
@@ -174,7 +173,7 @@ class SharedSteps:
         return each, ([whose, *columns], None, reports or len(whose) > 0)
 
 
-def _stepped(steps: Steps[Part] | Steps[SharedPart], emitted: Sequence[_Emitted]) -> Sequence[AnyPart]:
+def _stepped(steps: Steps, emitted: Sequence[_Emitted]) -> Sequence[Part]:
     for each, result in emitted:
         if each.is_run:
             steps.add_run(each.run, each.push, result)

@@ -8,9 +8,8 @@ another one at its present position."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from hbase_store import Snapshot, Store
 from stream_ext.continuous.results import Result, repeated_within, result_of
@@ -18,7 +17,7 @@ from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S
-from stream_ext.network.network import registered_network, shared_network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
@@ -115,32 +114,31 @@ class Evaluator:
         """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
         self._orders = Orders(at.ranked)
         self._control.begin(0)
-        make = partial(
-            registered_network, self._plan.query, self._plan.number, snapshot=self._store.at(at.sn),
-            encode=self._store.permanent_ids, orders=self._orders, returns=self._plan.is_of_time,
-            check=self._control.check,
-        )  # fmt: skip
+        plan, snapshot = self._plan, self._store.at(at.sn)
+
+        def make(windows: Mapping[str, ScheduledWindow]) -> Network:
+            inputs = NetworkInputs(snapshot, self._store.permanent_ids, windows, self._control.check)
+            return Network.registered(
+                plan.query, plan.select, plan.number, inputs, self._orders, returns=plan.is_of_time
+            )
+
         self.at_closes = TriggeredNetwork(make, ())
         if (last := at.last) is not None:
             moment = self._moment(self.at_closes, at.sn, last.time, seed_of(self._plan.number, last.sn, 0))
             self.at_closes.evaluate(moment)
 
     def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
-        plan, at, store = self._plan, self._store.at(sn), self._store
-        self._control.begin(0)
-        if plan.is_shared:
-            shared = partial(
-                shared_network, plan.template, self._relation, snapshot=at, encode=store.ids,
-                check=self._control.check,
-            )  # fmt: skip
-            self.at_closes = TriggeredNetwork(shared, timing.windows)
-            return
+        plan, snapshot = self._plan, self._store.at(sn)
         single = not (timing.arrivals and timing.has_beats)
         orders = self._orders = Orders(ranked)  # both networks see the same answers
-        make = partial(
-            registered_network, plan.query, plan.number, snapshot=at, encode=store.ids, orders=orders,
-            bags=not single, check=self._control.check,
-        )  # fmt: skip
+        self._control.begin(0)
+
+        def make(windows: Mapping[str, ScheduledWindow]) -> Network:
+            inputs = NetworkInputs(snapshot, self._store.ids, windows, self._control.check)
+            if plan.is_shared:
+                return Network.shared(plan.template, self._relation, inputs)
+            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, bags=not single)
+
         self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
         arriving = tuple(window.for_arrivals() for window in timing.windows) if timing.arrivals else ()
         self.at_arrivals = TriggeredNetwork(make, arriving) if timing.arrivals else None

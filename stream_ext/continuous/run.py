@@ -30,7 +30,7 @@ from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.part import AnyPart, Ids, WindowBounds
+from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
 
 
@@ -48,7 +48,7 @@ class Run:
         self._evaluations = Evaluations(self, store, None, None)
         self._sn = 0  # the snapshot that it is stepped in, or was last
         self._going: Iterator[None] | None = None  # the evaluations that are left of that snapshot
-        self._emitted: list[AnyPart] = []  # the parts of this turn
+        self._emitted: list[Part] = []  # the parts of this turn
         self._before: list[tuple[Cohort, Stand]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
         self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
@@ -172,14 +172,14 @@ class Run:
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
-    def start(self, sn: int, turn: Turn) -> Sequence[AnyPart]:
+    def start(self, sn: int, turn: Turn) -> Sequence[Part]:
         """In the snapshot of the registration: windows of the past are replayed, and a query without windows has its
         first answer."""
         if self.plan.is_over_past:
             return self._begin(sn, self._evaluations.past(sn), turn)
         return self._begin(sn, self._evaluations.of_store(sn, True), turn) if self.plan.is_over_store else []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[AnyPart]:
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
         if self.plan.is_over_past:
             return []
@@ -195,7 +195,7 @@ class Run:
         """Whether the last turn ended in the middle of a snapshot."""
         return self._going is not None
 
-    def _begin(self, sn: int, evaluations: Iterator[None], turn: Turn) -> Sequence[AnyPart]:
+    def _begin(self, sn: int, evaluations: Iterator[None], turn: Turn) -> Sequence[Part]:
         self._sn, self._going, self._emitted = sn, evaluations, []
         for cohort in self.cohorts:
             cohort.begin(sn)
@@ -203,7 +203,7 @@ class Run:
             self._position.begin(self.cohorts[0], sn)
         return self.go_on(turn)
 
-    def go_on(self, turn: Turn) -> Sequence[AnyPart]:
+    def go_on(self, turn: Turn) -> Sequence[Part]:
         """Continues the snapshot that the run is underway in."""
         assert self._going is not None, "it is underway"
         sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
@@ -221,7 +221,7 @@ class Run:
                 return self._cut(sn)
         return self._end(sn)
 
-    def _cut(self, sn: int) -> Sequence[AnyPart]:
+    def _cut(self, sn: int) -> Sequence[Part]:
         """Ends a turn: the parts so far, and the position after them."""
         parts = self._emitted
         emitted = None if self._position is None else self._position.emitted
@@ -232,7 +232,7 @@ class Run:
             self._begin_anew(sn if self.plan.is_over_past else sn - 1)
         return parts
 
-    def _end(self, sn: int) -> Sequence[AnyPart]:
+    def _end(self, sn: int) -> Sequence[Part]:
         self._going = None
         for cohort in self.cohorts:
             cohort.went_on_silently |= self.plan.is_over_past
@@ -272,7 +272,7 @@ class Run:
         """The orders of first appearance."""
         return self.evaluator.ranked()
 
-    def silent_parts(self, sn: int, behind_at: int | None) -> list[AnyPart]:
+    def silent_parts(self, sn: int, behind_at: int | None) -> list[Part]:
         """Parts that store the progress of the queries. `behind_at`: the queries are behind the others, at that
         snapshot."""
         return [cohort.silent_at(sn, AFTER_ALL, behind_at) for cohort in self.cohorts]
@@ -282,13 +282,13 @@ class Run:
         has a fault. None of a query alone: it has the fault."""
         return [joining for cohort, stand in self._before for joining in cohort.joining(stand)]
 
-    def parts_before_fault(self) -> Sequence[AnyPart]:
+    def parts_before_fault(self) -> Sequence[Part]:
         """Of a query alone: the parts of the turn that has just raised, up to the evaluation that raised."""
         if self.plan.is_shared:
             return []
         return [*self._emitted, *(part for cohort in self.cohorts for part in cohort.steps.parts())]
 
-    def state_without_answer(self) -> tuple[Sequence[AnyPart], QueryState | None]:
+    def state_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
         """The parts of a turn that has ended without an answer of a remote endpoint, and the state after them; None:
         the state is the one before the turn. Evaluations that are to be emitted together are not cut, but repeated."""
         (cohort,) = self.cohorts

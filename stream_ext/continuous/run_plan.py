@@ -66,7 +66,8 @@ class RunPlan:
     def __init__(self, first: PlannedQuery, is_shared: bool) -> None:
         """`first`: one of the queries; the only one, unless the network `is_shared`."""
         registered = first.registered
-        query = self.query = registered.query
+        query, self.select = registered.query, registered.select
+        self.query = query
         self.first, self.is_shared, self.key = first, is_shared, first.key
         self.number = first.number  # of a query alone: its chance and its blank nodes are its own
         self.timing, self.labels = first.timing, registered.labels

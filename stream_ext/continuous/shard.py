@@ -23,14 +23,14 @@ from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
-from stream_ext.continuous.steps import AFTER_ALL, silent_part
+from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, arrivals
-from stream_ext.windows.part import AnyPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 
 #: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
@@ -99,7 +99,7 @@ class Shard:
         self.resumes: dict[int, QueryState] = {}  # of queries in the middle of the snapshot in which they begin
         self.in_step = False  # runs that are underway are in the next snapshot; else in the one in which they began
         self._turn: Turn | None = None  # the turn of all runs together; None: each run has its own
-        self._unsent: list[AnyPart] = []  # parts that are returned with the next ones
+        self._unsent: list[Part] = []  # parts that are returned with the next ones
         self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
@@ -124,7 +124,7 @@ class Shard:
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
 
-    def step(self, sn: int) -> list[AnyPart]:
+    def step(self, sn: int) -> list[Part]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
@@ -158,7 +158,7 @@ class Shard:
         """Whether `go_on` has something to do."""
         return self.those_behind.has_more
 
-    def go_on(self) -> list[AnyPart]:
+    def go_on(self) -> list[Part]:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
         parts = self.those_behind.go_on()
@@ -183,11 +183,11 @@ class Shard:
     def close(self) -> None:
         self.store.close()
 
-    def _follow_catalog(self, sn: int) -> list[AnyPart]:
+    def _follow_catalog(self, sn: int) -> list[Part]:
         """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
         before, catalog = self.catalog, self.catalog.followed(self.store, sn)
         self.catalog = catalog
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
@@ -203,7 +203,7 @@ class Shard:
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Part]:
         """A query moves to another shard after this snapshot, or from another shard to this one."""
         leaves, enters = self.takes(was), self.takes(definition)
         if leaves and not enters:
@@ -231,7 +231,7 @@ class Shard:
         if planned is not None:
             self._start([planned])
 
-    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[AnyPart]:
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Part]:
         if definition.number in self.suspended and definition.is_evaluated:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
@@ -241,7 +241,7 @@ class Shard:
         self._start([planned])
         return self._started(planned.number, sn - 1)
 
-    def _started(self, number: int, behind_at: int) -> Sequence[AnyPart]:
+    def _started(self, number: int, behind_at: int) -> Sequence[Part]:
         """The first parts of a query. `behind_at`: its position if a remote endpoint does not answer."""
         run = self.runs.of.get(number)
         if run is None:
@@ -288,7 +288,7 @@ class Shard:
         state = state or self.catalog.queries[number].state
         state_of_part = self.since_it_runs(number, state.behind(sn, state.within, unanswered=True))
         k = 0 if state.within is None else state.within.k
-        self._unsent.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, state_of_part))
+        self._unsent.append(Part.silent(number, self.sn if sn == NOWHERE else sn + 1, k, state_of_part))
 
     def since_it_runs(self, number: int, state: QueryState) -> QueryState:
         """The state, but not older than the query: of a query that was never evaluated it may be."""
@@ -297,7 +297,7 @@ class Shard:
 
     def give_up(self, number: int) -> None:
         """Adds to the next parts that nobody is to wait for what the query missed: it is not stepped again."""
-        part = silent_part(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
+        part = Part.silent(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
         self._unsent.append(msgspec.structs.replace(part, given_up=True))
 
     def forget_fault(self, number: int) -> UnitBehind | None:
@@ -305,11 +305,11 @@ class Shard:
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
 
-    def send_later(self, *parts: AnyPart) -> None:
+    def send_later(self, *parts: Part) -> None:
         """Adds these to the next parts."""
         self._unsent += parts
 
-    def take_unsent(self) -> list[AnyPart]:
+    def take_unsent(self) -> list[Part]:
         unsent, self._unsent = self._unsent, []
         return unsent
 
@@ -320,10 +320,10 @@ class Shard:
         """The last snapshot that all queries of this shard have completed."""
         return self.sn - (bool(self.runs.underway) and not self.in_step)
 
-    def advance(self, turn: Turn) -> list[AnyPart]:
+    def advance(self, turn: Turn) -> list[Part]:
         """Continues the snapshot that the queries are underway in, else steps the next one, as far as the turn goes."""
         self._turn = turn
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
@@ -354,7 +354,7 @@ class Shard:
         shard.stepping = self.stepping
         return shard
 
-    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
+    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Part]:
         """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
         planned = self.read(definition, None, self.catalog)
         if planned is None:
@@ -362,12 +362,12 @@ class Shard:
         timing = planned.registered.timing_from(state.t0)
         begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
         self._start([replace(planned, timing=timing, state=begins)])
-        where = silent_part(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
+        where = Part.silent(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]
 
     # ---- faults of queries that share a network
 
-    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[AnyPart]:
+    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Part]:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
         stood = run.stand(self.sn) if run.plan.has_services else None
         self.stepping(sn, run.numbers)
@@ -391,7 +391,7 @@ class Shard:
                 alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
 
-    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[AnyPart]:
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Part]:
         """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
         `sn`."""
         parts, state = run.state_without_answer()
@@ -402,7 +402,7 @@ class Shard:
         self._report(number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
         return parts
 
-    def _broken(self, run: Run, error: Exception) -> Sequence[AnyPart]:
+    def _broken(self, run: Run, error: Exception) -> Sequence[Part]:
         """The parts before the fault."""
         parts, numbers = run.parts_before_fault(), run.numbers
         self.runs.drop(numbers)
@@ -414,10 +414,10 @@ class Shard:
         self,
         alike: Sequence[PlannedQuery],
         error: Exception,
-        go_on: Callable[[Sequence[PlannedQuery]], Sequence[AnyPart]],
-    ) -> list[AnyPart]:
+        go_on: Callable[[Sequence[PlannedQuery]], Sequence[Part]],
+    ) -> list[Part]:
         """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()

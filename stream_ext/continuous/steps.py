@@ -7,29 +7,27 @@ between falls due. Consecutive evaluations without an emission become one part, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
 from stream_ext.continuous.results import Result, is_empty
 from stream_ext.windows.grids import Grid, Run
-from stream_ext.windows.part import Part, SharedPart
-from stream_ext.windows.schedule import Due, LastEvaluation, QueryState
+from stream_ext.windows.part import Part
+from stream_ext.windows.schedule import Due, LastEvaluation
 
 RUN_EMITTED_SINGLY_MAX = 1000
 
 #: The number `k` of a part that comes after all evaluations of a snapshot.
 AFTER_ALL = 1 << 62
-PartT = TypeVar("PartT", Part, SharedPart)
-PartT_co = TypeVar("PartT_co", Part, SharedPart, covariant=True)
 
 
-class PartBuilder(Protocol[PartT_co]):
+class PartBuilder(Protocol):
     """Builds the parts of a query, or of queries. `repeats`: each result is the whole answer (RSTREAM)."""
 
     repeats: bool
 
-    def part(self, evaluated: LastEvaluation, result: Result) -> PartT_co:
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
         """The part of the next evaluation."""
         ...
 
@@ -47,13 +45,13 @@ class _Pending:
         return LastEvaluation(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
 
 
-class Steps(Generic[PartT]):
-    def __init__(self, query: PartBuilder[PartT], sn: int, count: int = 0) -> None:
+class Steps:
+    def __init__(self, query: PartBuilder, sn: int, count: int = 0) -> None:
         """`count`: the number of evaluations of this snapshot that were emitted before."""
-        self._query: PartBuilder[PartT] = query
+        self._query = query
         self._sn = sn
         self.count = count  # of evaluations so far
-        self._parts: list[PartT] = []
+        self._parts: list[Part] = []
         self._pending: list[_Pending] = []  # all have `_pending_result`; of a long run only the first and the last
         self._pending_count = 0
         self._pending_result: Result = [], None, False
@@ -83,12 +81,12 @@ class Steps(Generic[PartT]):
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
 
-    def parts(self) -> list[PartT]:
+    def parts(self) -> list[Part]:
         """All parts that are left; there are no more evaluations."""
         self._emit()
         return self.take_parts()
 
-    def take_parts(self) -> list[PartT]:
+    def take_parts(self) -> list[Part]:
         """The parts that are complete by now; each is returned once."""
         parts, self._parts = self._parts, []
         return parts
@@ -131,8 +129,3 @@ def _is_same(result: Result, other: Result) -> bool:
 
 def one(time: int) -> Run:
     return Run((Grid(time, 1, 1),))
-
-
-def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
-    """A part without a result, which stores the progress of the query."""
-    return Part(query, sn, k, state.after or 0, [], [], None, 0, None, state, False, evaluated=False)

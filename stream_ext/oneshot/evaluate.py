@@ -16,7 +16,7 @@ from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Encode, Network, NetworkInputs, Traced
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
@@ -132,7 +132,7 @@ def evaluate(
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *graph_windows)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
+        network = Network.of_query(logic, NetworkInputs(snapshot, store.ids, by_name, check), orders=Orders(ranked))
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
@@ -156,7 +156,9 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking or Asking(), None)
     check = moment.control.check
-    rows, traces = Network(logic_of(query, check=check), {}, snapshot, store.ids, check=check).traced(moment)
+    rows, traces = Network.of_query(
+        logic_of(query, check=check), NetworkInputs(snapshot, store.ids, check=check)
+    ).traced(moment)
     return _answer(query, rows, moment), traces
 
 
@@ -169,7 +171,8 @@ def pattern_network(
 ) -> Network:
     """The network of a bare pattern, whose constants need not be in the store."""
     windows = {window.name: window for window in graph_windows}
-    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
+    encode: Encode = lambda texts: vocabulary.outward(vocabulary.encode(texts))  # noqa: E731
+    return Network.of_query(select, NetworkInputs(snapshot, encode, windows, check))
 
 
 def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:

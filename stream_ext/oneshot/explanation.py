@@ -28,7 +28,7 @@ from stream_ext.language.algebra.algebra import (
 )
 from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.question import Question
@@ -58,7 +58,7 @@ def operators_of(store: Store, question: Question, check: Check = Control.FREE.c
         unit = unit.unit
     if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
         return {}
-    stages = Network(logic_of(unit, check=check), {}, store.at(), store.ids, check=check).stages
+    stages = Network.of_query(logic_of(unit, check=check), NetworkInputs(store.at(), store.ids, check=check)).stages
     return {"operators": [_line(line, stages) for line in lines_of(stages)]}
 
 

@@ -16,7 +16,7 @@ from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query, Unit
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Encode, Network
+from stream_ext.network.network import Encode, Network, NetworkInputs
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.pipeline import logic_of
@@ -83,7 +83,7 @@ class Question:
         if plan is not None and plan.serves(sn):
             return plan.network
         assert isinstance(self.unit, Query), "only queries are planned"
-        network = Network(logic_of(self.unit, check=check), {}, snapshot, encode, check=check)
+        network = Network.of_query(logic_of(self.unit, check=check), NetworkInputs(snapshot, encode, check=check))
         self._plan = _Plan(network, sn)
         return network
 

@@ -18,7 +18,7 @@ from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.merge import Merge, Role
+from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -42,7 +42,7 @@ from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatc
 log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
-_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_inline}
+_TAKES: dict[Runner, Takes] = {Runner.INLINE: takes_all, Runner.BESIDE: takes_inline}
 
 
 class Engine:
@@ -217,7 +217,7 @@ class Engine:
             self._injector.halt(error)  # both begin anew, together
         self._on_fault(error)
 
-    def _shard(self, role: Role) -> Shard:
+    def _shard(self, role: Runner) -> Shard:
         return Shard(
             self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take,
@@ -289,7 +289,7 @@ class Engine:
         """The expected time until a snapshot that is published now is evaluated; `limit_ms` is the longest that is
         allowed. Any thread may call."""
         under_way_ms = self.inline.under_way_ms()
-        if self.spark is not None and self.merge.owner == "spark":
+        if self.spark is not None and self.merge.owner is Runner.SPARK:
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
         return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 

@@ -21,7 +21,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, Register, Values
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_MAX, VARIABLE_MAX
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.join_order import ranked
 from stream_ext.plan.logic import Logic, Names, traits_of
@@ -242,7 +242,7 @@ def _planning_s(store: hbase_store.Store, shape: str, parts: int) -> float:
     gc.collect()
     for _ in range(3):
         start = time.thread_time()
-        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        Network.of_query(logic_of(query), NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows()))
         took.append(time.thread_time() - start)
     return min(took)
 
@@ -259,7 +259,7 @@ def test_planning_takes_time_that_grows_with_the_parts(shape: str, tmp_path: Pat
 def test_as_many_parts_as_there_may_be_are_planned_soon(shape: str, tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
         query, start = _query(SHAPES[shape](PARTS_MAX - 10)), time.thread_time()
-        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        Network.of_query(logic_of(query), NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows()))
         assert time.thread_time() - start < 30, "it took minutes, and all memory"
 
 
@@ -271,7 +271,9 @@ def test_groups_inside_of_one_another_are_estimated_once(tmp_path: Path) -> None
         text = f"{{ ?s <a:p> ?z . {apart} ?s <a:r> ?z{n} }}"
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
         start = time.thread_time()
-        Network(logic_of(_query(f"SELECT * {text}")), {}, store.at(store.head()), store.permanent_ids)
+        Network.of_query(
+            logic_of(_query(f"SELECT * {text}")), NetworkInputs(store.at(store.head()), store.permanent_ids)
+        )
         assert time.thread_time() - start < 10, "it would take a day"
 
 
@@ -306,7 +308,7 @@ def test_planning_looks_again_and_again_whether_anybody_waits(shape: str, tmp_pa
 
         def plan(check: Callable[[], None]) -> None:
             select = logic_of(query, check=check)
-            Network(select, _Windows(), store.at(store.head()), store.permanent_ids, check=check)
+            Network.of_query(select, NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows(), check))
 
         plan(looks.check)
         used = (1 << 60) - looks.left

@@ -16,7 +16,7 @@ from hbase_store import Store
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.pipeline import logic_of
@@ -113,7 +113,7 @@ SAID_TWICE = [
 def test_what_a_query_says_twice_is_worked_out_once(store: Store, text: str, says: str, count: int) -> None:
     query = parse(f"{PROLOGUE} {text}", EX)
     assert isinstance(query, Query)
-    stages = Network(logic_of(query), {}, store.at(), store.ids).stages
+    stages = Network.of_query(logic_of(query), NetworkInputs(store.at(), store.ids)).stages
     assert [stage.says for stage in stages].count(says) == count
 
 
@@ -143,5 +143,5 @@ def test_a_window_is_read_once_for_patterns_that_differ_in_names(store: Store, p
     query = parse(f"{PROLOGUE} SELECT * {froms} WHERE {{ {pattern} }}", EX)
     assert isinstance(query, Query)
     windows = {f"{EX}{name}": ScheduledWindow(f"{EX}{name}", 1, 10, 1) for name in "wv"}
-    network = Network(logic_of(query), windows, store.at(), store.ids)
+    network = Network.of_query(logic_of(query), NetworkInputs(store.at(), store.ids, windows))
     assert len(network.scans) == scans

@@ -66,6 +66,7 @@ class Cohort:
         self._store_sn = state.sn  # the snapshot of its state, if it is over the store
         self._gaps = {joining.number} if state.gap else set[int]()  # queries without an emission since their pause
         self._joined = {joining.number: state}  # the states of queries that no part has contained yet
+        self._single = None if run.plan.is_shared else SingleQuery(self, joining.number)
         self.steps: Steps | SharedSteps = self._steps_from(0, 0)
 
     # -- who is in it --------------------------------------------------------------------------------------------
@@ -184,10 +185,7 @@ class Cohort:
         self.steps = self._steps_from(sn, 0 if within is None else within.k)
 
     def _steps_from(self, sn: int, k: int) -> Steps | SharedSteps:
-        if self.run.plan.is_shared:
-            return SharedSteps(self, sn, k)
-        (number,) = self.members
-        return Steps(SingleQuery(self, number), sn, k)
+        return SharedSteps(self, sn, k) if self._single is None else Steps(self._single, sn, k)
 
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self.steps.add(due, push, over_nothing, result)

@@ -63,10 +63,10 @@ class Evaluations:
 
     def of_pushes(self, sn: int, arrivals: Sequence[Arrival]) -> Iterator[None]:
         """Without those that were made before."""
-        within = self._run.within
+        within, streams = self._run.within, self._run.streams
         self.at = within or _NOTHING
         for arrival in arrivals:
-            if arrival.stream in self._run.streams:
+            if arrival.stream in streams:
                 yield from self._take(sn, arrival, within)
 
     def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[None]:

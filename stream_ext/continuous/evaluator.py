@@ -274,7 +274,10 @@ class Evaluator:
     def _moment(self, triggered: TriggeredNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self._networks)
+        retained_bytes = 0
+        for each in (self.at_closes, self.at_arrivals):
+            if each is not None:
+                retained_bytes += each.network.retained_bytes(self._state_bytes)
         self._control.begin(retained_bytes + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,

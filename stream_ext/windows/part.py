@@ -95,7 +95,8 @@ class Part(msgspec.Struct):
     @property
     def query(self) -> int:
         """The number of its only query."""
-        return int(self.queries[0])
+        number: int = self.queries.item(0)
+        return number
 
     def own(self, place: int) -> tuple[list[Ids], bool | None]:
         """The result of the query at this place, of several: its rows, or the answer to an ASK."""

@@ -285,8 +285,11 @@ class ServiceOperator:
             return parse_term(node.text).value
         text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
         if text[:1] != b"<":
-            what = text.decode() or "unbound here: a pattern before SERVICE in its group must bind it"
-            raise CannotFetch(f"SERVICE ?{node.name}is {what}, not the IRI of a service")
+            if not text:
+                raise CannotFetch(
+                    f"SERVICE ?{node.name} is unbound: a pattern before SERVICE in its group must bind it"
+                )
+            raise CannotFetch(f"SERVICE ?{node.name} is {text.decode()}, not the IRI of a service")
         return parse_term(text).value
 
     def _ask(self, remotes: Remotes, url: str, keys: list[Key], vocabulary: Vocabulary) -> list[list[Solution]]:

@@ -495,12 +495,12 @@ class Service:
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
-    def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
-        """NotFound for a named graph without triples."""
-        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
+    def read_graph(self, graph: str | None, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        """NotFound for a named graph without triples. The quads are charged to `control` until the answer is sent."""
+        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot), control), _graph_term(graph))
 
-    def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
+    def read_dataset(self, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot), control))
 
     def replace_graph(
         self,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Literal
 from urllib.parse import quote
@@ -19,6 +18,7 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.options import StreamOptions, is_iri
 from stream_ext.catalog.persistent_map import Layered
+from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
@@ -171,20 +171,20 @@ class Catalog:
     def find_query(self, key: str) -> QueryDefinition | None:
         return self._queries_by_name.get(key)
 
-    @cached_property
+    @computed_once
     def _streams_by_name(self) -> dict[str, StreamDefinition]:
         return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
 
-    @cached_property
+    @computed_once
     def _queries_by_name(self) -> Layered[str, QueryDefinition]:
         return Layered({key: query for query in self.queries.values() for key in (query.name, query.iri)})
 
-    @cached_property
+    @computed_once
     def _special(self) -> dict[int, QueryDefinition]:
         """The queries that have an output stream, or read any stream: few."""
         return {number: query for number, query in self.queries.items() if _is_special(query)}
 
-    @cached_property
+    @computed_once
     def deriving(self) -> list[QueryDefinition]:
         """The queries with an output stream."""
         return [query for query in self._special.values() if query.output is not None]

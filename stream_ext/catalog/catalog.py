@@ -195,7 +195,7 @@ class Catalog:
             names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
             says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
             if may_make:
-                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT "
+                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} creates it, or PUT "
                 says += f"/streams/{quote(key, safe='')}"
             raise NotFound(says)
         return found
@@ -207,7 +207,7 @@ class Catalog:
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
             if self.find_stream(key) is not None:
-                raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
+                raise NotFound(f"there is no registered query {key!r}: it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
                 f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
                 f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
@@ -234,7 +234,7 @@ class Catalog:
 
 def _there_are(names: Sequence[str]) -> str:
     if not names:
-        return "; there is none at all"
+        return "; there is none yet"
     more = ", ..." if len(names) > _NAMED_MAX else ""
     return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names[:_NAMED_MAX]))}{more}"
 

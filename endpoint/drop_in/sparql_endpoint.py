@@ -11,6 +11,7 @@ are ours: /streams, /queries, /sparql, /console. Nothing of the graph is read at
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -90,7 +91,12 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
         )
         dataset = Dataset(default_union=True) if graph is None else graph
         self.attached = Attached(
-            dataset, store=store, base=public_url, functions=functions, custom_eval=custom_eval, allowed_urls=allowed_urls
+            dataset,
+            store=store,
+            base=public_url,
+            functions=functions,
+            custom_eval=custom_eval,
+            allowed_urls=allowed_urls,
         )
         self._path, self._processor, self._limits = path, processor, limits or HttpLimits()
         self._access = EndpointAccess(public_url, enable_update, cors_enabled)
@@ -99,6 +105,7 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
         )
         self._workers = Workers(self._limits)
         self._ours: RilletEndpoint | None = None
+        self._opening = threading.Lock()
         slashed = path.rstrip("/") if path.endswith("/") else path + "/"
         for each in dict.fromkeys((path, slashed or path)):
             self.add_api_route(
@@ -137,10 +144,16 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
             self._access.check_write(caller_of(request.scope, headers_in(request.scope)))
             return await self._workers.writers.run(self._update, asked.update)
         if request.method == "GET" and negotiation.prefers_html(accept, _WRITTEN):
-            return Response(status_code=303, headers={"location": f"{request.scope.get('root_path', '')}{CONSOLE}/query"})
+            return self._to_query_page(request)
         if asked.query is None:
             return await self._workers.readers.run(self._description, accept)
         return await self._workers.readers.run(self._query, asked, accept)
+
+    def _to_query_page(self, request: Request) -> Response:
+        """The console fills in the text of the address, and waits for a click."""
+        query = f"?{request.url.query}" if request.url.query else ""
+        location = f"{request.scope.get('root_path', '')}{CONSOLE}/query{query}"
+        return Response(status_code=303, headers={"location": location})
 
     def _query(self, asked: PathRequest, accept: str) -> Response:
         assert asked.query is not None
@@ -177,13 +190,17 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
     # ---- elsewhere: as our own application
 
     async def _elsewhere(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            if self._ours is None:
-                self._ours = await self._workers.writers.run(self._open)
-            await self._ours(scope, receive, send)
+        if scope["type"] != "http":
+            await self.router.not_found(scope, receive, send)
+            return
+        ours: RilletEndpoint = await self._workers.writers.run(self._open) if self._ours is None else self._ours
+        await ours(scope, receive, send)
 
     def _open(self) -> RilletEndpoint:
-        return create_app(self.attached.service, limits=self._limits, access=self._access)
+        with self._opening:
+            if self._ours is None:
+                self._ours = create_app(self.attached.service, limits=self._limits, access=self._access)
+            return self._ours
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -210,5 +227,3 @@ def _failed(what: str, error: Exception) -> Response:
     log.warning("a %s on the path of a SparqlEndpoint failed", what, exc_info=error)
     message = f"Error executing the SPARQL {what} on the RDFLib Graph: {error}"
     return JSONResponse({"message": message}, _BAD_REQUEST)
-
-

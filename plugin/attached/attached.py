@@ -20,8 +20,9 @@ from rdflib.plugins.sparql.sparql import Query
 from rdflib.query import Processor, Result
 from rdflib.term import Identifier
 
+from plugin.attached.own_sparql import queried_by_store, updated_by_store
 from plugin.attached.python_functions import CustomEval, Function, PythonFunctions
-from plugin.attached.quads import QuadReader, evaluates_sparql
+from plugin.attached.quads import QuadReader
 from plugin.attached.view import From, View
 from plugin.attached.whole_queries import ROWS_MAX, WholeQueries
 from plugin.store import RilletStore
@@ -102,14 +103,10 @@ class Attached:
         """The answer over the dataset and our own store as one, whole. `clauses` replace FROM of the text."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
         query = self.prepared(text, namespaces)
-        is_passed_on = (
-            evaluates_sparql(self.graph.store)
-            and self._ours_is_empty
-            and clauses is None
-            and not self.functions.may_be_used_by(query.algebra)
-        )
-        if is_passed_on:
-            return self.graph.query(text, initNs=namespaces, initBindings=initBindings)
+        needs_us = clauses is not None or self.functions.may_be_used_by(query.algebra) or not self._ours_is_empty
+        result = None if needs_us else queried_by_store(self.graph, text, namespaces, initBindings)
+        if result is not None:
+            return result
         view = self.view(control)
         if processor != "sparql":
             return (view if clauses is None else view.with_clauses(clauses)).query(query, processor)
@@ -135,7 +132,6 @@ class Attached:
         """Changes the dataset."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
         update = self.whole.prepared_update(text, namespaces)
-        if evaluates_sparql(self.graph.store) and not self.functions.may_be_used_by(update.algebra):
-            self.graph.update(text, initNs=namespaces)
-        else:
+        uses_functions = self.functions.may_be_used_by(update.algebra)
+        if uses_functions or not updated_by_store(self.graph, text, namespaces):
             self.whole.update(update, self.graph)

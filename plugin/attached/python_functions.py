@@ -68,7 +68,8 @@ class PythonFunctions:
     def evaluate(self, context: QueryContext, part: CompValue) -> Any:
         if self._custom_eval is not None:
             return self._custom_eval(context, part)
-        function = self._functions.get(getattr(part.expr, "iri", None)) if part.name == "Extend" else None
+        called = part.expr.get("iri") if part.name == "Extend" and isinstance(part.expr, CompValue) else None
+        function = None if called is None else self._functions.get(called)
         if function is None:
             raise NotImplementedError
         rows: list[Any] = []

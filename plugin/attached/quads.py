@@ -8,7 +8,6 @@ default graph:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 from rdflib import BNode, Graph, URIRef
@@ -28,7 +27,7 @@ class QuadReader:
         self.store = graph.store if store is None else store
         self.is_single = not isinstance(graph, ConjunctiveGraph)
         #: Whether the default graph of a query is the union of all graphs.
-        self.is_union = not self.is_single and bool(graph.default_union)  # type: ignore[attr-defined]  # a dataset
+        self.is_union = not self.is_single and bool(graph.default_union)
         self.default: Node = default_graph(graph).identifier
 
     # ---- names
@@ -92,14 +91,7 @@ class QuadReader:
 
 def default_graph(graph: Graph) -> Graph:
     """The graph itself, or the default graph of a dataset."""
-    if isinstance(graph, Dataset):
-        return graph.default_graph
-    return graph.default_context if isinstance(graph, ConjunctiveGraph) else graph
-
-
-def evaluates_sparql(store: Store) -> bool:
-    """Whether rdflib gives queries over this store to the store."""
-    own = getattr(type(store), "query", None)
-    with suppress(AttributeError):
-        return bool(store.evaluates_sparql)  # type: ignore[attr-defined]  # a wrapper's
-    return own is not None and own is not Store.query
+    if not isinstance(graph, ConjunctiveGraph):
+        return graph
+    found: Graph = graph.default_graph if isinstance(graph, Dataset) else graph.default_context
+    return found

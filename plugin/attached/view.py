@@ -107,7 +107,7 @@ class ViewStore(Store):
     def add(self, *_: Any, **__: Any) -> None:
         raise BadArgument("this is a view for reading; write to the dataset itself")
 
-    addN = remove = add_graph = remove_graph = add  # type: ignore[assignment]  # all say so
+    addN = remove = add_graph = remove_graph = add  # all say so
 
 
 class View(Dataset):
@@ -131,10 +131,10 @@ class View(Dataset):
     def named_graphs(self) -> list[Node]:
         return self._view_store.graphs()
 
-    @property
+    @property  # type: ignore[misc]  # nobody sets that of a view
     def default_context(self) -> Graph:
         """As in rdflib, whose evaluator asks for it by this name, and whose Dataset warns of it."""
-        return self.default_graph
+        return self._default_context
 
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
         yield from self._view_store.contexts(triple)

@@ -69,7 +69,7 @@ class OwnedContext(QueryContext):
     def load(self, source: Any, default: bool = False, into: Any = None, **_: Any) -> None:
         """A graph that USING or FROM names: rdflib's own contexts would fetch it."""
         if default:
-            self.graph += self._read.get_context(source)
+            self.graph += self.dataset.get_context(source)
 
     def clone(self, bindings: Any = None) -> OwnedContext:
         made = OwnedContext(self._read, self._owner, bindings or self.bindings, self.initBindings)

@@ -22,6 +22,7 @@ from hbase_store.edges.edges import Edges, changes_of
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.snapshot import Rows, Snapshot
 from hbase_store.errors import Corrupt, Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
+from hbase_store.layout import terms
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.layout.slab import Slab, pack_slice
@@ -214,11 +215,18 @@ class Store:
         known = self._edges.list.horizons.get(stream, 0)
         return Sn(known if self._history.position(stream) is not None else max(known, self._edges.list.floor))
 
-    def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
-        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all."""
+    def net_changes(self, sn: int, predicates: Iterable[int] | None = None, held: bool = False) -> Rows:
+        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all.
+        `held`: also of the held edges of these predicates, whose predicates have the tag then."""
         number = self._existing(sn)
         wanted = None if predicates is None else set(predicates)
-        written = [each for each in self._edges.changes(self.row(number)) if wanted is None or each[1] in wanted]
+        if wanted is not None and held:
+            wanted |= set(map(terms.held, wanted))
+        written = self._edges.changes(self.row(number))
+        if wanted is not None:
+            written = [each for each in written if each[1] in wanted]
+        elif not held:
+            written = [each for each in written if each[1] < terms.HELD_BASE]
         if not written:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)

@@ -22,11 +22,12 @@ from hbase_store.edges.edges import Edges, changes_of
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.snapshot import Rows, Snapshot
 from hbase_store.errors import Corrupt, Fenced, SnapshotGone, StoreError, StoreUnavailable, Unwritable
-from hbase_store.layout import terms
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, StreamPosition, chained
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.layout.slab import Slab, pack_slice
 from hbase_store.layout.stream_columns import RecentStreams, StreamColumns, merge
+from hbase_store.layout.terms import HELD_BASE
+from hbase_store.layout.terms import held as held_predicate
 from hbase_store.layout.transient_rows import TransientRow, texts_of
 from hbase_store.log.emissions import EmissionLog
 from hbase_store.log.head import Head, HeadCell
@@ -221,12 +222,12 @@ class Store:
         number = self._existing(sn)
         wanted = None if predicates is None else set(predicates)
         if wanted is not None and held:
-            wanted |= set(map(terms.held, wanted))
+            wanted |= set(map(held_predicate, wanted))
         written = self._edges.changes(self.row(number))
         if wanted is not None:
             written = [each for each in written if each[1] in wanted]
         elif not held:
-            written = [each for each in written if each[1] < terms.HELD_BASE]
+            written = [each for each in written if each[1] < HELD_BASE]
         if not written:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)

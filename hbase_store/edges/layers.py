@@ -16,7 +16,7 @@ from hbase_store.cache import Cache
 from hbase_store.edges.overlay import Overlay
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.run import Run, RunColumn
-from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
+from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
 from hbase_store.layout.terms import HELD_BASE, is_held
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, contains, lay_over, nothing, rows_of, settled
 
@@ -50,6 +50,9 @@ class Reads(Protocol):
 
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
 
+    @property
+    def has_held(self) -> bool: ...
+
     def predicates(self, named: bool) -> list[int]: ...
 
     def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns: ...
@@ -68,6 +71,7 @@ class Layers:
         self._serial = next(_serial)
         self._lookups: dict[tuple[bool, int, int, int], int] = {}
         self._counts: dict[tuple[bool, int, int], int] = {}
+        self._runs_have_held = any(is_edges(key) and key.predicate >= HELD_BASE for run in runs for key in run.columns)
         self._run_graphs: dict[bool, tuple[Ids, Ids]] = {}
 
     def _below(self, named: bool, predicate: int) -> bool:
@@ -227,6 +231,11 @@ class Layers:
         column = self.overlay.column(named, predicate)
         return 0 if column is None else column.end(sn)
 
+    @property
+    def has_held(self) -> bool:
+        """Whether there may be held edges."""
+        return self._runs_have_held or self.overlay.has_held
+
     def predicates(self, named: bool) -> list[int]:
         """All that may have rows, ascending."""
         kind = NAMED_EDGES if named else PLAIN
@@ -278,7 +287,8 @@ def _graphs_listed(listed: View, held: bool) -> Ids:
     of_held = is_held(predicates)
     if not held and not of_held.any():
         return graphs
-    return graphs[of_held == held]
+    chosen: Ids = graphs[of_held == held]
+    return chosen
 
 
 def deleted_keys(view: View) -> Ids:

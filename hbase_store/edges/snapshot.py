@@ -4,8 +4,8 @@ Edges are asked for by predicate, in either direction, many keys at a time, and 
 of ids. The default graph, one named graph, or all named graphs together (`NAMED`, with a column of their graphs)
 are asked for by `graph`.
 
-Held edges (copies of edges of another store) have predicates of their own, `terms.held(p)`, so that nobody reads them by
-chance. What lists predicates or graphs lists those of our own edges, or with `held` those of held edges alone; there
+Held edges (copies of edges of another store) have predicates of their own, `terms.held(p)`, so that nobody reads them
+by chance. What lists predicates or graphs lists those of our own edges, or with `held` those of held edges alone; there
 predicates stand without the tag."""
 
 from __future__ import annotations
@@ -90,6 +90,11 @@ class Snapshot:
             # Runs were merged, and these are collected; the snapshot may well be retained.
             self.layers = self._renewed(self.sn)
             return read(self.layers)
+
+    @property
+    def has_held(self) -> bool:
+        """Whether there may be held edges: where not, nobody has to look for them."""
+        return self.layers.has_held
 
     def values(self, p: int, key: int | np.uint64, inverse: bool = False) -> Ids:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""

@@ -124,6 +124,10 @@ class _PreviewLayers:
         inserted = np.ones(len(changed), np.bool_) if changed.inserted is None else changed.inserted
         return below + int(np.count_nonzero(inserted & ~there)) - int(np.count_nonzero(~inserted & there))
 
+    @property
+    def has_held(self) -> bool:
+        return self._changes.has_held or self._below.has_held
+
     def predicates(self, named: bool) -> list[int]:
         below = self._read_below(lambda layers, _: layers.predicates(named))
         return sorted({*below, *self._changes.predicates(named)})

@@ -339,13 +339,13 @@ class Store:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
-                raise StoreError("this batch was committed, or another was begun after it; begin a new one")
+                raise StoreError("this batch was already committed, or a later batch was begun; begin a new one")
             self._settle()
             try:
                 self._undecided = self._publication(batch)
             except Exception as error:
                 self._forget_batch()
-                raise Unwritable(f"this batch cannot be written, and nothing of it was: {error}") from error
+                raise Unwritable(f"this batch cannot be written, and nothing of it was written: {error}") from error
             return self._publish(self._undecided)
 
     def _publication(self, batch: Batch) -> _BatchCommit:
@@ -457,8 +457,8 @@ class Store:
             elif self._cell.is_lost or not (self._lease.owned or self._lease.regain()):
                 self.resign()
                 raise Fenced(
-                    f"this process is not the writer of {self.url} any more; it writes nothing before what others "
-                    "wrote is read and the lease is taken again"
+                    f"this process is no longer the writer of {self.url}; it writes again after it has taken the "
+                    "lease again and read what other processes wrote"
                 )
 
     def _settle(self) -> None:

@@ -156,7 +156,9 @@ class FileLease:
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # its owner's, as the store
         except OSError as error:
-            raise StoreUnavailable(f"{self._file} cannot be opened, so nobody can write here: {error}") from error
+            raise StoreUnavailable(
+                f"{self._file} cannot be opened, so no process can write to this store: {error}"
+            ) from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -321,7 +323,9 @@ class CellLease:
                 self._hold(new) if not over else None
                 return None
             found = None
-        raise StoreUnavailable(f"the writer's lease of {self._where} changes again and again; see that only one writes")
+        raise StoreUnavailable(
+            f"the writer's lease of {self._where} changes again and again; make sure that only one process writes"
+        )
 
     def _hold(self, mine: CellHolder) -> None:
         self._mine = mine

@@ -337,11 +337,11 @@ class Snapshot:
         p = np.repeat(np.array(predicates, np.uint64), [len(part[0]) for part in parts])
         return concatenate([part[0] for part in parts]), p, concatenate([part[1] for part in parts])
 
-    def quads(self) -> tuple[Ids, Ids, Ids, Ids]:
+    def quads(self, room: Room = anything) -> tuple[Ids, Ids, Ids, Ids]:
         """(s, p, o, g) of everything; g is 0 for the default graph."""
-        plain = self.graph_quads(DEFAULT)
+        plain = self.graph_quads(DEFAULT, room)
         predicates = self.predicates(NAMED).tolist()
-        parts = [self.pairs(p, graph=NAMED) for p in predicates]
+        parts = [self.pairs(p, graph=NAMED, room=room) for p in predicates]
         p = np.repeat(np.array(predicates, np.uint64), [len(part[0]) for part in parts])
         s, o, g = (concatenate([part[i] for part in parts]) for i in range(3))
         named = (s, p, o, g)

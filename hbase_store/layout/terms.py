@@ -106,7 +106,7 @@ def _unescaped(found: re.Match[str]) -> str:
     if code:
         return chr(int(code, 16))
     if found[3] not in _UNESCAPES:
-        raise ValueError(f"{found[0]!r} is not an escape of N-Triples")
+        raise ValueError(f"{found[0]!r} is not an escape sequence of N-Triples")
     return _UNESCAPES[found[3]]
 
 
@@ -151,8 +151,8 @@ def check_numbers(what: str, last: int) -> None:
     """`last` is the last of some numbers that were just taken for new terms or blank nodes."""
     if last > DATA_MASK:
         raise IdsExhausted(
-            f"this store has given away all {DATA_MASK} numbers that a {what} can have, and they are never used again: "
-            "load its data into a new store (`rillet load`), which numbers only what is there"
+            f"this store has used all {DATA_MASK} numbers for a {what}, and it never uses a number again: load its "
+            "data into a new store (`rillet load`), which numbers only the terms that exist"
         )
 
 
@@ -186,5 +186,7 @@ def check_encodable(texts: Iterable[bytes]) -> None:
     """Refuses labels of blank nodes of a document, which mean nothing outside of it: they need fresh ids."""
     for text in [text for text in texts if text[:1] not in _ENCODABLE]:
         if text.startswith(b"_:"):
-            raise ValueError(f"{text.decode()} is a label of some document; give its node an id with Batch.blanks()")
+            raise ValueError(
+                f"{text.decode()} is a blank node label of a document; give the node an id with Batch.blanks()"
+            )
         raise ValueError(f"{text!r} is not the N-Triples text of a term")

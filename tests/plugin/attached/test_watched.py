@@ -1,0 +1,100 @@
+"""A watched dataset against one that nobody watches: the same results, and the exact change of each operation."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rdflib import Dataset, Graph, URIRef
+from rdflib.graph import ConjunctiveGraph
+from rdflib.plugins.stores.auditable import AuditableStore
+from rdflib.plugins.stores.memory import Memory
+
+from plugin.attached.held import EVERY_GRAPH
+from plugin.attached.quads import QuadReader
+from plugin.attached.watched_graphs import handle, watched
+from plugin.attached.watched_store import WatchedStore
+from plugin.store import RilletStore
+from stream_ext.clock import SystemClock
+from stream_ext.service.service import Service
+from tests.plugin.attached.held_sets import ALL, HeldSet
+from tests.plugin.attached.operations import EX, Operation, do, operations
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:rdflib"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),
+]
+
+Make = Callable[[], Graph]
+PATTERNS = [
+    ALL,
+    ((b"", b"<http://ex/p>", b"", b""),),
+    ((b"", b"", b"", b"<http://ex/g>"), (b"<http://ex/a>", b"", b"", b"")),
+    ((b"", b"<http://ex/q>", b'"x"', EVERY_GRAPH), (b"", b"<http://ex/p>", b"<http://ex/b>", b"")),
+    (),
+]
+KINDS: dict[str, Make] = {
+    "graph": Graph,
+    "named graph": lambda: Graph(identifier=EX.only),
+    "conjunctive graph": ConjunctiveGraph,
+    "dataset": Dataset,
+    "union dataset": lambda: Dataset(default_union=True),
+    "oxigraph dataset": lambda: Dataset(store="Oxigraph"),
+    "oxigraph union dataset": lambda: Dataset(store="Oxigraph", default_union=True),
+    "oxigraph graph": lambda: Graph(store="Oxigraph", identifier=EX.only),
+    "transactions": lambda: ConjunctiveGraph(store=AuditableStore(Memory())),
+}
+
+
+class Watched:
+    """A dataset with its watched form, beside an equal one that nobody watches."""
+
+    def __init__(self, make: Make, patterns: Any = ALL) -> None:
+        self.original, self.twin = make(), make()
+        self.held = HeldSet(self.original, patterns)
+        self.store = WatchedStore(self.original, self.held, handle)
+        self.dataset = watched(self.original, self.store)
+
+    def check(self, operation: Operation) -> None:
+        expected = do(self.twin, operation)
+        assert do(self.dataset, operation) == expected, operation
+        assert quads_of(self.original) == quads_of(self.twin), operation
+        if not self.store.transaction_aware or getattr(self.store, "autocommit", False):
+            self.store.take_over()
+        if not self.store._pending and not self.store._unsent:
+            assert self.held.quads == self.held.present(), operation
+
+    def check_committed(self) -> None:
+        self.check(("commit",))
+        self.store.take_over()
+        assert self.held.quads == self.held.present()
+
+
+def quads_of(graph: Graph) -> set[Any]:
+    reader = QuadReader(graph)
+    reads = getattr(graph.store, "dirty_reads", None)
+    if reads is not None:
+        graph.store.dirty_reads = True
+    found = set(reader.quads((None, None, None)))
+    if reads is not None:
+        graph.store.dirty_reads = reads
+    own = None if isinstance(graph, Dataset) else graph.identifier  # generated, so each has another
+    return {(s, p, o, None if g is None else "its own" if g == own else str(g)) for s, p, o, g in found}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(done=operations, patterns=st.sampled_from(PATTERNS))
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_watched_graph_does_the_same_and_tells_the_exact_change(
+    kind: str, done: list[Operation], patterns: Any
+) -> None:
+    both = Watched(KINDS[kind], patterns)
+    for operation in done:
+        both.check(operation)
+    both.check_committed()

@@ -1,6 +1,6 @@
 """Graph, ConjunctiveGraph and Dataset of rdflib over a watched store. What one call changes is taken over together.
 
-    dataset.graph(name), dataset.default_graph, dataset.contexts()   give out graphs of this module, too"""
+dataset.graph(name), dataset.default_graph, dataset.contexts()   give out graphs of this module, too"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rdflib import Graph, URIRef
+from rdflib.graph import ConjunctiveGraph
 from rdflib.query import Result
 from rdflib.store import Store
 from rdflib.term import Node
@@ -46,7 +47,7 @@ class WatchedStore(Store):
     ) -> None:
         # Not Store.__init__: it would open a store, and have events of its own.
         self.inner: Store = graph.store
-        self.reader = QuadReader(graph)
+        self._original, self.reader = graph, QuadReader(graph)
         self.held, self._handle, self._on_change, self.update_of = held, handle, on_change, update_of
         self.context_aware, self.formula_aware = self.inner.context_aware, self.inner.formula_aware
         self.graph_aware, self.transaction_aware = self.inner.graph_aware, self.inner.transaction_aware
@@ -211,7 +212,7 @@ class WatchedStore(Store):
             yield triple, contexts if contexts is None else map(self._outside, contexts)
 
     def triples_choices(self, triple: Any, context: Any = None) -> Generator[tuple[Triple, Any], None, None]:
-        self.settle()
+        # Nothing to settle: no store that collects edits knows this.
         for found, contexts in self.inner.triples_choices(triple, self._inside(context)):
             yield found, contexts if contexts is None else map(self._outside, contexts)
 
@@ -230,9 +231,11 @@ class WatchedStore(Store):
 
     def _inside(self, context: Any) -> Any:
         """The graph as the store itself knows it."""
-        if isinstance(context, Graph) and context.store is self:
-            return Graph(store=self.inner, identifier=context.identifier, base=context.base)
-        return context
+        if not isinstance(context, Graph) or context.store is not self:
+            return context
+        if isinstance(context, ConjunctiveGraph):  # BerkeleyDB tells it from a Graph of the same name
+            return self._original
+        return Graph(store=self.inner, identifier=context.identifier, base=context.base)
 
     def _outside(self, context: Any) -> Any:
         """The handle that is given out for a graph: whoever writes to it writes through this store."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from rdflib import Graph
 
@@ -16,18 +17,18 @@ class HeldSet:
     """`graph`: the dataset itself, which it reads only to be filled, and when it is told to refresh."""
 
     def __init__(self, graph: Graph, patterns: Sequence[HeldQuad] = ALL) -> None:
-        self._reader, self.patterns = QuadReader(graph), patterns
+        self._graph, self._reader, self.patterns = graph, QuadReader(graph), patterns
         self.changes = self.refreshes = 0
         self.quads = self.present()
 
     def present(self) -> set[HeldQuad]:
         """What is held of the dataset now, by reading all of it."""
-        names = (None, *self._reader.graphs())
-        found = {
-            (*map(text_of, triple), b"" if name is None else text_of(name))
-            for name in names
-            for triple in self._reader.triples((None, None, None), name)
-        }
+        with as_committed(self._graph):
+            found = {
+                (*map(text_of, triple), b"" if name is None else text_of(name))
+                for name in (None, *self._reader.graphs())
+                for triple in self._reader.triples((None, None, None), name)
+            }
         return {quad for quad in found if any(_matches(pattern, quad) for pattern in self.patterns)}
 
     def apply(self, inserted: Sequence[HeldQuad], deleted: Sequence[HeldQuad]) -> None:
@@ -41,6 +42,20 @@ class HeldSet:
     def refresh(self) -> None:
         self.quads = self.present()
         self.refreshes += 1
+
+
+@contextmanager
+def as_committed(graph: Graph) -> Iterator[None]:
+    """A store that commits whenever it is read does not do so here."""
+    reads = getattr(graph.store, "dirty_reads", None)
+    if reads is None:
+        yield
+        return
+    graph.store.dirty_reads = True  # type: ignore[attr-defined]  # of SPARQLUpdateStore
+    try:
+        yield
+    finally:
+        graph.store.dirty_reads = reads  # type: ignore[attr-defined]
 
 
 def _matches(pattern: HeldQuad, quad: HeldQuad) -> bool:

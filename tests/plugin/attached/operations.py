@@ -103,9 +103,9 @@ def _done(graph: Graph, operation: Operation) -> object:
             return sorted(graph.namespaces())
         case "choices", subjects:
             return sorted(graph.triples_choices((subjects, None, None)))
-        case "commit",:
+        case ("commit",):
             graph.commit()
-        case "rollback",:
+        case ("rollback",):
             graph.rollback()
     return None
 

@@ -171,3 +171,13 @@ def remote(server: Live, autocommit: bool) -> Dataset:
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Live]]:
     with live(tmp_path_factory.mktemp("one")) as one, live(tmp_path_factory.mktemp("other")) as other:
         yield [one, other]
+
+
+def test_quads_that_are_parsed_leave_the_default_graph_of_our_own_store_as_it_is(services: list[Service]) -> None:
+    """rdflib's parser of N-Quads removes the default graph first, which it takes for a new one."""
+    services[0].update("DROP ALL")
+    dataset = Dataset(store=RilletStore(services[0]))
+    dataset.add((EX.a, EX.p, EX.b))
+    store = WatchedStore(dataset, HeldSet(dataset), handle)
+    watched(dataset, store).parse(data="<http://ex/b> <http://ex/p> <http://ex/a> <http://ex/g> .", format="nquads")
+    assert quads_of(dataset) == {(EX.a, EX.p, EX.b, None), (EX.b, EX.p, EX.a, "http://ex/g")}

@@ -42,13 +42,14 @@ class TooSlow(errors.RilletError):
 class MethodNotAllowed(errors.RilletError):
     def __init__(self, method: str, path: str, allowed: tuple[str, ...]) -> None:
         self.allowed = allowed
-        super().__init__(f"{method} is not for {path}: it takes {', '.join(allowed)}")
+        super().__init__(f"{path} does not support {method}; it supports {', '.join(allowed)}")
 
 
 class WorkerEnded(errors.RilletError):
     def __init__(self, how: str) -> None:
         super().__init__(
-            f"the process that answered this query ended ({how}); another takes its place: ask again, or ask for less"
+            f"the process that evaluated this query has ended ({how}); another one takes its place: send "
+            "the query again, or ask for less"
         )
 
 
@@ -125,7 +126,7 @@ def describe(error: Exception) -> Problem:
     status = status_of(error)
     known = any(isinstance(error, kind) for kind, _ in STATUS)
     if not known:
-        log.error("a request failed by a fault of this server", exc_info=error)
+        log.error("a request failed because of a fault of this server", exc_info=error)
     return Problem(
         type=f"urn:rillet:error:{_dashed(type(error).__name__) if known else 'internal'}",
         title=http.HTTPStatus(status).phrase,

@@ -67,9 +67,9 @@ class RilletStore(Store):
     def open(self, configuration: str | tuple[str, str] | Service, create: bool = False) -> int:
         """A store that does not exist is created, whatever `create` is: rdflib's own default is False."""
         if self._backend is not None:
-            raise BadArgument("this store is open already; close it first")
+            raise BadArgument("this store is already open; close it first")
         if isinstance(configuration, tuple):
-            raise BadArgument(f"{configuration!r}: a store is opened by one address, a path or lmdb:PATH")
+            raise BadArgument(f"{configuration!r}: a store is opened by one address: a path, or lmdb:PATH")
         if isinstance(configuration, str) and is_server(configuration):
             self._backend = Server(configuration)
         elif isinstance(configuration, str):
@@ -118,7 +118,7 @@ class RilletStore(Store):
 
     def add(self, triple: Triple, context: Graph, quoted: bool = False) -> None:
         if quoted:
-            raise BadArgument("a quoted statement cannot be kept: this store knows RDF, not N3")
+            raise BadArgument("a quoted statement cannot be stored: this store supports RDF, not N3")
         check_triple(*triple)
         self._open.change([(*triple, self._graph_of(context))], True)
         super().add(triple, context, quoted)
@@ -128,7 +128,7 @@ class RilletStore(Store):
         quads = list(quads)
         for *triple, context in quads:
             if context is None:
-                raise BadArgument(f"{triple!r} comes without a graph to add it to")
+                raise BadArgument(f"{triple!r} has no graph to which it could be added")
             check_triple(*triple)
         self._open.change([(s, p, o, self._graph_of(context)) for s, p, o, context in quads], True)
         for s, p, o, context in quads:
@@ -286,7 +286,7 @@ class RilletStore(Store):
         **others: Any,
     ) -> SparqlRequest:
         if others:
-            raise BadArgument(f"{', '.join(others)}: not known to this store")
+            raise BadArgument(f"{', '.join(others)}: this store does not know them")
         union = graph == _UNION
         name = None if union or graph is None else self._graph_of(Graph(store=self, identifier=graph))
         return SparqlRequest(text, namespaces, bindings, name, union, base)

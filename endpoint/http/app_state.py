@@ -103,7 +103,7 @@ class AppState:
     def room_to_listen(self) -> Iterator[None]:
         """Counts one live query; Overload if there are as many as allowed. On the event loop only."""
         if self.live >= self.limits.live:
-            raise Overload(f"{self.live} live queries are listened to, which is the limit; try again", _RETRY_AFTER_S)
+            raise Overload(f"{self.live} live queries are open, the limit; try again later", _RETRY_AFTER_S)
         self.live += 1
         try:
             yield

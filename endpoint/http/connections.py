@@ -106,7 +106,9 @@ class Connections:
             if left <= self.limits.unread_bytes:
                 return
             left -= unread[connection]
-            connection.end("unread", f"{unread[connection]} bytes of answers are not read, and others need the memory")
+            connection.end(
+                "unread", f"{unread[connection]} bytes of responses were not read, and other clients need the memory"
+            )
 
 
 class Connection(HttpToolsProtocol):
@@ -140,7 +142,7 @@ class Connection(HttpToolsProtocol):
         """Closes it at once: what the client has not read is lost."""
         self._all.ended[reason] += 1
         fields = {"reason": reason, "why": why, "client": self.client[0] if self.client else None}
-        log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was ended", extra={"fields": fields})
+        log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was closed", extra={"fields": fields})
         self._all.closed(self)
         self.transport.abort()
         self._let_go()
@@ -197,7 +199,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         if self.url.find(b"?") > _PATH_BYTES or (b"?" not in self.url and len(self.url) > _PATH_BYTES):
             self._all.ended["head"] += 1
-            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: a text belongs behind ?query=, or into the body")
+            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: send a query text as ?query=, or in the body")
             return
         self._all.is_answered(self)
         super().on_headers_complete()
@@ -229,7 +231,7 @@ class Connection(HttpToolsProtocol):
         large = max(0, self._head_bytes - _SMALL_HEAD_BYTES)
         if not self._all.has_room_for_head(large - self._large_bytes):
             self._all.ended["head"] += 1
-            self._refuse(503, "too many long URLs are under way: send what is long in the body")
+            self._refuse(503, "too many requests have long URLs: send what is long in the body")
             return
         self._all.heads_bytes += large - self._large_bytes
         self._large_bytes = large
@@ -243,12 +245,12 @@ class Connection(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Checks the deadlines; called about once a second."""
         if self._is_read_too_slowly(now):
-            self.end("unread", f"its client has read next to nothing for {self._limits.slow_s:g} s")
+            self.end("unread", f"its client has read almost nothing for {self._limits.slow_s:g} s")
         elif self.transport.is_closing() or self._is_busy:
             return
         elif self._in_head and now - self._since > self._limits.head_s:
             self._all.ended["head"] += 1
-            self._refuse(408, f"the head of a request was not whole within {self._limits.head_s:g} s")
+            self._refuse(408, f"the head of the request was not complete within {self._limits.head_s:g} s")
         elif not self._in_head and now - self._since > self._limits.idle_s:
             self._all.ended["idle"] += 1
             self.transport.close()

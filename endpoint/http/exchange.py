@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import cached_property, partial
+from functools import cached_property, partial  # noqa: TID251  (computed on the event loop only)
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -60,7 +60,7 @@ class Exchange:
         for parameter in parameters:
             name, _, value = (piece.strip().strip('"').lower() for piece in parameter.partition("="))
             if name == "charset" and value not in ("utf-8", "utf8", "us-ascii"):
-                raise UnsupportedMedia(f"charset={value} is not read here; send UTF-8")
+                raise UnsupportedMedia(f"charset={value} is not supported; send UTF-8")
         return media_type.strip().lower()
 
     async def body(self, limit: int | None = None) -> bytes:
@@ -184,7 +184,9 @@ def path_name(segment: bytes, what: str) -> str:
     except UnicodeDecodeError:
         raise BadArgument(f"the {what} in the path is not UTF-8") from None
     if not (_NAME.fullmatch(name) or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", name)):
-        raise BadArgument(f"{name!r} names no {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI")
+        raise BadArgument(
+            f"{name!r} is not the name of a {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI"
+        )
     return name
 
 

@@ -33,5 +33,5 @@ def log_request(scope: Message, exchange: Exchange, took_s: float, failure: Exce
     if failure is not None:
         fields |= {"error": type(failure).__name__, "cause": str(failure)}
     trace = failure if log.isEnabledFor(logging.DEBUG) else None
-    message = "an answer was cut off" if cut_off else "a request failed" if failure else "a request was answered"
+    message = "a response was cut off" if cut_off else "a request failed" if failure else "a request was answered"
     log.log(level, message, exc_info=trace, extra={"fields": fields})

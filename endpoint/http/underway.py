@@ -69,7 +69,7 @@ class Question:
         if self.gone:
             raise Disconnected
         if self.state == "cancelled":
-            raise QueryCancelled("the query was cancelled while its answer was sent")
+            raise QueryCancelled("the query was cancelled while its result was sent")
 
     def close(self) -> None:
         """Frees its memory when its evaluation in this process has ended. A query worker frees its own."""
@@ -84,7 +84,7 @@ class Question:
         await asyncio.wait({future}, timeout=max(0.0, left))
         if not future.done():
             self.end()
-            raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
+            raise DeadlineExceeded(f"the query took longer than its time limit of {self.timeout_s:g} s")
         return future.result()
 
     @property
@@ -117,7 +117,7 @@ class Underway:
     def cancel(self, id: str) -> None:
         question = self._questions.get(id)
         if question is None:
-            raise NotFound(f"no query or update {id} is running; GET /$/queries lists those that are")
+            raise NotFound(f"no query or update {id} is running; GET /$/queries lists those that are running")
         self.cancelled += 1
         question.cancel()
 

@@ -40,7 +40,7 @@ class Pool:
         """A call has its place until it ends, even if nobody waits for its result any more."""
         if self._room <= 0:
             self.refused += 1
-            raise Overload(f"too many requests of this kind ({self.kind}) are waiting; try again", _RETRY_AFTER_S)
+            raise Overload(f"too many requests of this kind ({self.kind}) are waiting; try again later", _RETRY_AFTER_S)
         return self.go_on(function, *args, **kwargs)
 
     def go_on(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
@@ -48,7 +48,7 @@ class Pool:
         try:
             future = asyncio.get_running_loop().run_in_executor(self._executor, partial(function, *args, **kwargs))
         except RuntimeError as error:  # the pool is closed; this request was accepted before
-            raise RilletError("the server is being closed; send this again when it is back") from error
+            raise RilletError("the server is being closed; send the request again when it is back") from error
         self._room -= 1  # only used on the event loop
         future.add_done_callback(self._ended)
         return future

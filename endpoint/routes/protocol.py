@@ -125,7 +125,7 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
     elif isinstance(unit, Register):
         await _register(exchange, text, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
-        parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
+        parameters.refuse({"wait": "it belongs to pushes and updates; this request is answered when it is done"})
         parameters.done("query, update")
         await administration.run(exchange, unit)
     else:
@@ -150,11 +150,11 @@ def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameter
             parameters.add(parse_pairs(form))
         else:
             raise UnsupportedMedia(
-                f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
+                f"Content-Type {media_type or '(none)'}: send a text as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
             )
     texts = [text for text in (direct, parameters.text("query"), parameters.text("update")) if text is not None]
     if len(texts) > 1:
-        raise BadArgument("one text a request: query=, update= or the body, not several of them")
+        raise BadArgument("send one text in a request: query=, update= or the body, not several of them")
     if not texts and exchange.method == "POST":
         raise BadArgument(_without_text(exchange, form))
     return (texts[0] if texts else None), parameters
@@ -164,9 +164,8 @@ def _without_text(exchange: Exchange, form: bytes) -> str:
     if form:
         wanted = UPDATE_TYPE if exchange.path.startswith(b"/update") else QUERY_TYPE
         return (
-            f"the body came as a form ({FORM}, which is what curl says if it is told nothing else) and has neither "
-            f"query= nor update=; a text that is the body itself wants Content-Type: {wanted} "
-            f"(curl: -H 'Content-Type: {wanted}')"
+            f"the body is a form ({FORM}, curl's default) without query= and update=; to send the text itself as the "
+            f"body, set Content-Type: {wanted} (curl: -H 'Content-Type: {wanted}')"
         )
     return "there is no text: send query= or update=, or the text itself as the body"
 
@@ -194,7 +193,7 @@ async def _page(exchange: Exchange) -> None:
 async def about(exchange: Exchange, parameters: Parameters) -> None:
     """A request without a text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
-    parameters.done("query, update (without a text no other parameter means anything)")
+    parameters.done("query, update (without a text no other parameter has a meaning)")
     await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
 
 
@@ -250,7 +249,7 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
 
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
     """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
-    parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.refuse({"wait": "a registration is answered when the query is registered"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()

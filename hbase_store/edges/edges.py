@@ -117,7 +117,7 @@ class Edges:
 
     def check_retained(self, sn: int) -> None:
         if sn < self.list.floor:
-            raise SnapshotGone(f"snapshot {sn} is not retained any more; the oldest one is {self.list.floor}")
+            raise SnapshotGone(f"snapshot {sn} is no longer retained; the oldest one is {self.list.floor}")
 
     def changes(self, row: SnRow) -> list[Changes]:
         """The net changes that a snapshot wrote, also those that changed nothing."""

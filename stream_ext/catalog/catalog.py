@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from typing import Literal
 from urllib.parse import quote
@@ -19,6 +18,7 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.options import StreamOptions, is_iri
 from stream_ext.catalog.persistent_map import Layered
+from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
@@ -171,20 +171,20 @@ class Catalog:
     def find_query(self, key: str) -> QueryDefinition | None:
         return self._queries_by_name.get(key)
 
-    @cached_property
+    @computed_once
     def _streams_by_name(self) -> dict[str, StreamDefinition]:
         return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
 
-    @cached_property
+    @computed_once
     def _queries_by_name(self) -> Layered[str, QueryDefinition]:
         return Layered({key: query for query in self.queries.values() for key in (query.name, query.iri)})
 
-    @cached_property
+    @computed_once
     def _special(self) -> dict[int, QueryDefinition]:
         """The queries that have an output stream, or read any stream: few."""
         return {number: query for number, query in self.queries.items() if _is_special(query)}
 
-    @cached_property
+    @computed_once
     def deriving(self) -> list[QueryDefinition]:
         """The queries with an output stream."""
         return [query for query in self._special.values() if query.output is not None]
@@ -195,7 +195,7 @@ class Catalog:
             names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
             says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
             if may_make:
-                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT "
+                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} creates it, or PUT "
                 says += f"/streams/{quote(key, safe='')}"
             raise NotFound(says)
         return found
@@ -207,7 +207,7 @@ class Catalog:
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
             if self.find_stream(key) is not None:
-                raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
+                raise NotFound(f"there is no registered query {key!r}: it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
                 f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
                 f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
@@ -234,7 +234,7 @@ class Catalog:
 
 def _there_are(names: Sequence[str]) -> str:
     if not names:
-        return "; there is none at all"
+        return "; there is none yet"
     more = ", ..." if len(names) > _NAMED_MAX else ""
     return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names[:_NAMED_MAX]))}{more}"
 

@@ -210,8 +210,9 @@ def _check_length(body: EmissionBody) -> None:
     size = sum(int(lengths[c].sum()) + name * len(c) for c, name in zip(columns, names, strict=True))
     if size > JSON_BYTES_MAX:
         raise QueryTooLarge(
-            f"emission {body.number} of {body.query!r} says terms of {size} bytes, more than the "
-            f"{JSON_BYTES_MAX >> 20} MiB of one emission; its latest answer can be had as SPARQL results"
+            f"emission {body.number} of {body.query!r} has terms of {size} bytes, more than the "
+            f"{JSON_BYTES_MAX >> 20} MiB of one emission; read the query's latest answer as SPARQL "
+            "results instead"
         )
 
 

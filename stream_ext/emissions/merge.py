@@ -217,13 +217,15 @@ class Merge:
                 return
             if isinstance(self._fault, StoreError):
                 raise DeadlineExceeded(
-                    f"snapshot {sn} is published, and its evaluation cannot be waited for here: the queries have come "
-                    f"to {self._position}, and go on when this server is the writer again ({self._fault})"
+                    f"snapshot {sn} is published, but this server cannot wait for its evaluation: the queries "
+                    f"have reached snapshot {self._position}, and continue when this server is the writer again "
+                    f"({self._fault})"
                 )
             if self._fault is not None:
                 raise self._fault
             raise DeadlineExceeded(
-                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries are at {self._position}"
+                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries have reached snapshot "
+                f"{self._position}"
             )
 
     # ---- called by runners -------------------------------------------------------------------------------------

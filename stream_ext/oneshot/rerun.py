@@ -80,6 +80,7 @@ class Rerun:
             salt=salt_of(number),
             allowed_urls=self.allowed_urls,
             control=self.control,
+            held=True,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.

@@ -142,8 +142,8 @@ class Quarantine:
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or not (self._undecided or self._busy), deadline_s):
                 raise DeadlineExceeded(
-                    f"{len(self._undecided)} queries are tried in a process of their own, as they may have killed a "
-                    f"worker, for longer than {deadline_s:g} s"
+                    f"{len(self._undecided)} queries are being tried in a separate process, because they may have "
+                    f"killed a worker; this was not over within {deadline_s:g} s"
                 )
             return self._settled
 
@@ -177,7 +177,7 @@ class Quarantine:
             try:
                 self._decide(death)
             except (RilletError, StoreError) as error:  # of merge or writer: nothing is stepped any more
-                log.error("the quarantine has ended", extra={"fields": {"error": f"{type(error).__name__}: {error}"}})
+                log.error("the quarantine has failed", extra={"fields": {"error": f"{type(error).__name__}: {error}"}})
                 return
 
     def _decide(self, death: Death) -> None:
@@ -185,7 +185,9 @@ class Quarantine:
         numbers = tuple(self._undecided if death.numbers is None else death.numbers)
         groups = self._without_repeated(numbers, death)
         if death.numbers is None and groups and self._tried((), death.sn).end != "survived":
-            log.warning("a worker died whatever it stepped", extra={"fields": {"why": death.why}})
+            log.warning(
+                "a worker died independently of the queries that it stepped", extra={"fields": {"why": death.why}}
+            )
             self._release(numbers)
             return
         trials = 0
@@ -193,7 +195,7 @@ class Quarantine:
             group = groups.pop()
             trials += 1
             if trials > TRIALS_MAX:
-                self._park_all(group, death, "more queries died with it than could be tried one by one")
+                self._park_all(group, death, "too many queries failed together to be tried one by one")
                 continue
             outcome = self._tried(group, death.sn)
             if self._closed:
@@ -201,7 +203,7 @@ class Quarantine:
             if outcome.end == "survived":
                 self._release(group)
             elif outcome.end == "failed":
-                self._park_all(group, death, f"it could not be tried in a process of its own: {outcome.why}")
+                self._park_all(group, death, f"it could not be tried in a separate process: {outcome.why}")
             else:
                 groups += self._after_death(group, death, outcome)
 
@@ -209,7 +211,7 @@ class Quarantine:
         """Those to be tried; without those that were released here before, and died again."""
         again = tuple(number for number in numbers if self._counts[number].times >= DEATHS_MAX)
         if again:
-            self._park_all(again, death, "in processes of its own it did not, but among all others again")
+            self._park_all(again, death, "in separate processes it did not, but again among all other queries")
             numbers = tuple(number for number in numbers if number not in again)
         return [tuple(numbers)] if numbers else []
 
@@ -232,7 +234,7 @@ class Quarantine:
 
     def _unless_parked(self, group: Sequence[int], death: Death, outcome: Outcome) -> list[tuple[int, ...]]:
         if len(group) == 1 and self._counts[group[0]].deaths >= DEATHS_MAX:
-            self._park_all(group, death, f"in a process of its own: {outcome.why}")
+            self._park_all(group, death, f"in a separate process: {outcome.why}")
             return []
         return [tuple(group)]
 

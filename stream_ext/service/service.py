@@ -97,7 +97,7 @@ from stream_ext.writer.updates import Updated, change_of, updated
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
-READER = "whoever reads the store"
+READER = "readers of the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -275,7 +275,9 @@ class Service:
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
         if len(data) > self.limits.push_bytes:
-            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+            raise TooLarge(
+                f"a push of {len(data)} bytes exceeds the limit of {self.limits.push_bytes}: send it in parts"
+            )
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
@@ -309,8 +311,8 @@ class Service:
         query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
         if query is not None:
             raise BadArgument(
-                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
-                "time; push to a stream that the query reads"
+                f"stream {stream.name!r} is the output of query {query.name!r}, so it accepts no pushes and "
+                "no heartbeats; push to a stream that the query reads"
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
@@ -386,14 +388,16 @@ class Service:
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset, control.check)
         if isinstance(unit, Admin):
-            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
+            raise BadArgument(
+                "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
+            )
         if not isinstance(unit, Update):
-            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+            raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
         try:
             change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -440,7 +444,7 @@ class Service:
             given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
-            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
@@ -549,7 +553,9 @@ class Service:
         try:
             written = cast("GraphWriteOutcome", self._injector.change(change).result())
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
+            raise QueryTooLarge(
+                f"the request needs more memory than is available ({error}): send it in parts"
+            ) from error
         self._await(written.snapshot, wait)
         return written
 
@@ -614,7 +620,7 @@ class Service:
     def move_query(self, name: str, runner: str) -> int:
         """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
-            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+            raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
@@ -651,13 +657,13 @@ class Service:
         last = self._engine.merge.last(query.number)
         if seen and since > last:
             raise Gone(
-                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
-                "of this name that was dropped, listen anew, without Last-Event-ID"
+                f"query {query.name!r} has {last} emissions, so there is no number {since}; if the number is "
+                "from a dropped query of the same name, subscribe again without Last-Event-ID"
             )
         if 0 < since < last:
             oldest = self._engine.emissions.oldest(query.number)
             if since + 1 < oldest:
-                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+                raise Gone(f"emission {since + 1} of {query.name!r} is no longer retained; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_retained(name, since)
@@ -667,10 +673,10 @@ class Service:
         """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
-            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+            raise NotFound(f"query {definition.name!r} has no emission {number}")
         self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
-            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+            raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
@@ -735,7 +741,7 @@ class Service:
 
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
-            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+            raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
@@ -752,7 +758,7 @@ def _last_time(injector: Injector) -> int:
 
 def _check_wait(wait: str) -> None:
     if wait not in ("published", "evaluated"):
-        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+        raise BadArgument(f"wait={wait}: the value is 'published' or 'evaluated'")
 
 
 def _graph_term(graph: str | None) -> bytes | None:

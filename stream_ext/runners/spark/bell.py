@@ -139,7 +139,7 @@ class _SeatConnection:
             return "was building its state"
         if self.told > self.done:
             return f"was stepping snapshot {self.done + 1}"
-        return "was catching up with queries that are behind" if self.goes_on else "was told to end"
+        return "was catching up with queries that are behind" if self.goes_on else "was asked to end"
 
     def send(self, message: wire.FromBell) -> None:
         # A connection that is gone is noticed where it is read.
@@ -699,7 +699,7 @@ class Bell:
             if hung and seat is not None:
                 self._hung(seat, silent_ms)
             elif late:
-                self._on_give_up("no task came to its seat in time")
+                self._on_give_up("Spark started no task in time")
             elif lost:
                 self._lose_if_still_vacant()
 
@@ -739,7 +739,7 @@ class Bell:
             with self._lock:
                 due = self._vacant_ms is not None and self._vacant_ms + self._grace_ms <= self._clock.now_ms()
             if due:
-                self._lose(f"nobody came to its seat within {self._settings.grace_s:g} s")
+                self._lose(f"Spark started no task within {self._settings.grace_s:g} s")
 
     @property
     def _grace_ms(self) -> int:

@@ -239,7 +239,7 @@ class SparkRunner:
         with self._changed:
             self._given_up = why
             driver = self._driver
-        log.warning("Spark is ended, and started again", extra={"fields": {"why": why}})
+        log.warning("Spark is stopped and started again", extra={"fields": {"why": why}})
         if driver is not None:
             driver.kill()
 

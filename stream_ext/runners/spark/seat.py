@@ -96,7 +96,7 @@ class _SeatWorker:
                     case wire.End(sn):
                         end = sn
                     case other:
-                        raise TypeError(f"the bell said {type(other).__name__} to a seat that is taken")
+                        raise TypeError(f"the bell sent {type(other).__name__} to a seat that is already connected")
             else:
                 self._step(kept, head, underway)
         self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
@@ -128,7 +128,7 @@ class _SeatWorker:
         if kept.head < head:
             kept.head = int(kept.shard.refresh())
             if kept.head < head:
-                raise LookupError(f"the bell said head {head}, the store shows {kept.head}")
+                raise LookupError(f"the bell announced head {head}, but the store is at {kept.head}")
         parts, took_ms = self._made(kept, lambda: kept.shard.step(sn))
         self.sn = sn
         self.steps += 1

@@ -38,11 +38,14 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.epoch_s < 0 or self.grace_s <= 0:
-            raise BadArgument(f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace has no meaning")
+            raise BadArgument(
+                f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace is not possible: the epoch "
+                "must be at least 0 s, the grace longer than 0 s"
+            )
         if self.step_timeout_s <= 0:
-            raise BadArgument(f"--step-timeout {self.step_timeout_s:g}s: no step takes no time")
+            raise BadArgument(f"--step-timeout {self.step_timeout_s:g}s: give a time longer than 0")
         if self.shards != 1:
-            raise BadArgument(f"{self.shards} shards: this version runs all queries on one")
+            raise BadArgument(f"{self.shards} shards: this version supports one shard only")
         spark_master(self)  # here, so that whoever shows it later cannot fail
 
 

@@ -185,7 +185,7 @@ def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, si
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
-        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+        raise Garbled(f"a frame of {len(body)} bytes is not a message: {error}") from error
 
 
 def token_of(connection: socket.socket) -> bytes:
@@ -306,7 +306,7 @@ def _raw_array(bodies: list[msgspec.Raw]) -> msgspec.Raw:
 
 def _column_bytes(value: Any) -> memoryview:
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"a part holds a {type(value).__name__}, which has no form on the wire")
+        raise TypeError(f"a part contains a {type(value).__name__}, which cannot be encoded")
     return memoryview(cast(Any, np.ascontiguousarray(value, "<u8"))).cast("B")
 
 

@@ -94,7 +94,7 @@ class _Compiler:
             case FunctionCall():
                 return self._call(expression)
             case _:
-                raise AssertionError(f"{type(expression).__name__} is planned, not computed")
+                raise AssertionError(f"{type(expression).__name__} must be planned, it cannot be compiled")
 
     # ---- operators
 

@@ -236,12 +236,12 @@ def test_values_go_some_hundred_at_a_time(there: Elsewhere) -> None:
     ("reply", "says"),
     [
         (Reply(500, b"no memory\nleft"), "answered 500 Internal Server Error: no memory left"),
-        (Reply(body=b"<html>"), "no SPARQL results in JSON"),
-        (Reply(body=b'{"boolean": true}'), "no SPARQL results in JSON"),
+        (Reply(body=b"<html>"), "SPARQL results in JSON"),
+        (Reply(body=b'{"boolean": true}'), "SPARQL results in JSON"),
         (Reply(body=b'{"results": {"bindings": [{"y": {"type": "x", "value": ""}}]}}'), "a term of type 'x'"),
         (
             Reply(body=b'{"results": {"bindings": [{"row": {"type": "literal", "value": "9"}}]}}'),
-            "that it was not sent",
+            "that were not in the request",
         ),
         (Reply(body=b" " * 5_001), "more than 5000 bytes"),
         (Reply(307, headers={"location": "http://127.0.0.2/"}), "not among the URLs"),

@@ -91,7 +91,7 @@ def test_the_one_that_was_named_is_parked_at_its_third_death(scene: Make, count:
     at.dies((7,), count)
     assert at.trials == [frozenset([7])] * trials
     assert at.parked == {
-        7: "its step killed one worker process after another in snapshot 6 (it hung; in a process of its own: it ended "
+        7: "its step killed one worker process after another in snapshot 6 (it hung; in a separate process: it ended "
         "by SIGSEGV)"
     }
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_tried_is_parked_rather_than_stepped_in_the_server(scene:
     at = scene([])
     at.ends = [Outcome("failed", "no file descriptor is left")] * 20
     at.dies((3,))
-    assert "could not be tried in a process of its own: no file descriptor is left" in at.parked[3]
+    assert "could not be tried in a separate process: no file descriptor is left" in at.parked[3]
 
 
 def test_what_is_held_for_the_third_time_within_a_minute_is_parked(scene: Make) -> None:
@@ -140,7 +140,7 @@ def test_what_is_held_for_the_third_time_within_a_minute_is_parked(scene: Make) 
         at.dies((3,), count=2)
         assert at.parked == {}
     at.dies((3,), count=2)
-    assert "among all others again" in at.parked[3]
+    assert "again among all other queries" in at.parked[3]
 
 
 def test_after_a_minute_it_counts_as_the_first_time(scene: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_who_waits_for_evaluations_waits_for_what_is_held(scene: Make) -> None:
     at, goes_on = scene([]), threading.Event()
     at.tried = lambda: (goes_on.wait(PATIENCE_S), None)[1]
     at.quarantine.hold(Death(6, (3,), 1, "it hung"))
-    with pytest.raises(DeadlineExceeded, match="tried in a process of their own"):
+    with pytest.raises(DeadlineExceeded, match="tried in a separate process"):
         at.quarantine.settle(0.01)
     goes_on.set()
     assert at.quarantine.settle(PATIENCE_S) == 101

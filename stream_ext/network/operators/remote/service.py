@@ -285,8 +285,8 @@ class ServiceOperator:
             return parse_term(node.text).value
         text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
         if text[:1] != b"<":
-            what = text.decode() or "unbound here: what stands before SERVICE in its group must bind it"
-            raise CannotFetch(f"SERVICE ?{node.name}: it is {what}, not the IRI of a service")
+            what = text.decode() or "unbound here: a pattern before SERVICE in its group must bind it"
+            raise CannotFetch(f"SERVICE ?{node.name}is {what}, not the IRI of a service")
         return parse_term(text).value
 
     def _ask(self, remotes: Remotes, url: str, keys: list[Key], vocabulary: Vocabulary) -> list[list[Solution]]:
@@ -343,7 +343,7 @@ class _RemoteQuestion:
         """Removes the number from a solution and returns it; restores the names of the variables."""
         written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
         if not written.isdigit() or int(written) >= count:
-            raise CannotFetch(f"<{url}> answered with values that it was not sent")
+            raise CannotFetch(f"<{url}> answered with values that were not in the request")
         renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
         solution.clear()
         solution.update(renamed)

@@ -775,7 +775,7 @@ def test_an_end_that_is_not_answered_kills_the_worker_too(stage: Stage) -> None:
         clock.advance(10_000)
         scene.merge.wait_owner("inline")
     assert len(scene.killed) == 1 and scene.quarantine.deaths == []
-    assert "was told to end" in scene.heard[-1]
+    assert "was asked to end" in scene.heard[-1]
 
 
 def test_a_store_that_keeps_the_merge_waiting_is_no_silence_of_the_worker(
@@ -813,7 +813,7 @@ def test_when_nobody_starts_the_next_task_the_driver_is_given_up(stage: Stage) -
     scene.merge.wait_owner("inline")
     assert clock.awaits(33_000)
     clock.advance(30_000)
-    assert scene.gave_up.wait(PATIENCE_S) and scene.heard[-1] == "no task came to its seat in time"
+    assert scene.gave_up.wait(PATIENCE_S) and scene.heard[-1] == "Spark started no task in time"
 
 
 def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:

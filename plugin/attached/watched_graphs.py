@@ -56,6 +56,7 @@ class _Watched:
     def update(self, update_object: Any, *args: Any, **more: Any) -> None:
         with self.watched_store.lock:
             self.watched_store.update_of(self.plain(), update_object, *args, **more)
+        self.watched_store.take_over()
 
     def plain(self) -> Graph:
         """The same as a type of rdflib's own, which its evaluator of updates insists on."""

@@ -8,7 +8,10 @@ and after it. What is different is the change, whatever the store understands th
     update(text)   by rdflib's evaluator: its adds and removes; by the store itself: everything held is fetched anew
 
 Changes wait until they are committed, and are then taken over together, in the order in which they were made. A store
-without transactions commits each operation."""
+without transactions commits each operation.
+
+Two locks keep the order. `lock` is held during an operation, and while the dataset is read as a whole; `_order` while
+changes are taken over, which needs the other for a moment only: what takes them over may itself be reading."""
 
 from __future__ import annotations
 
@@ -52,7 +55,11 @@ class WatchedStore(Store):
         self.context_aware, self.formula_aware = self.inner.context_aware, self.inner.formula_aware
         self.graph_aware, self.transaction_aware = self.inner.graph_aware, self.inner.transaction_aware
         self.lock = threading.RLock()
+        self._order = threading.Lock()
         self._pending: dict[Quad, bool] = {}  # True: inserted; False: deleted
+        self._sealed: list[dict[Quad, bool]] = []  # earlier ones: the dataset was read between them
+        self._committed: list[dict[Quad, bool]] = []
+        self._is_read = False  # since the last of the committed changes
         self._was_there: dict[Quad, bool] = {}  # of what was changed since the last commit: whether it was there then
         self._unsent: list[Touched] = []  # by edits that the store has not sent to its server
         self._is_unknown = False  # the store did an update itself, whose changes only a refresh can tell
@@ -93,7 +100,8 @@ class WatchedStore(Store):
                 return
             self.inner.update(*args, **more)
             self._is_unknown = bool(self.held.patterns)
-            self.take_over()
+            self._commit_changes()
+        self._take_over_soon()
 
     def _touched(self, pattern: TriplePattern, context: Any) -> Touched:
         if context is None:
@@ -110,8 +118,9 @@ class WatchedStore(Store):
                 return
             with self._compared(touched):
                 yield
-            if self._pending and not self._has_transactions:
-                self._on_change()
+            if not self._has_transactions:
+                self._commit_changes()
+        self._take_over_soon()
 
     @contextmanager
     def _compared(self, touched: Iterable[Touched]) -> Iterator[None]:
@@ -134,8 +143,7 @@ class WatchedStore(Store):
                 if quad in others:
                     continue
                 self._was_there.setdefault(quad, not inserted)
-                if self._pending.pop(quad, None) is None:
-                    self._pending[quad] = inserted
+                _set_off(self._pending, {quad: inserted})
 
     # ---- transactions
 
@@ -154,7 +162,8 @@ class WatchedStore(Store):
                 self._send()
             else:
                 self.inner.commit()
-            self.take_over()
+            self._commit_changes()
+        self.take_over()
 
     def _send(self) -> None:
         touched, self._unsent = self._unsent, []
@@ -175,34 +184,71 @@ class WatchedStore(Store):
             there = {(s, p, o, g): self.reader.has((s, p, o), g) for s, p, o, g in self._was_there}
             # Not every store restores exactly what was there.
             self._pending = {quad: is_there for quad, is_there in there.items() if is_there != self._was_there[quad]}
-            self.take_over()
+            if self._sealed:  # what was read meanwhile has changes that are undone now
+                self._sealed.clear()
+                self._is_unknown = True
+            self._commit_changes()
+        self.take_over()
 
     def settle(self) -> None:
         """Before a read: a store that would send its edits now sends them here."""
         if self._unsent and self._collects_edits and not self.inner.dirty_reads:  # type: ignore[attr-defined]
             self.commit()
 
+    def _commit_changes(self) -> None:
+        """What was changed until now may be taken over."""
+        for sealed in self._sealed:
+            self._add_committed(sealed)
+            self._is_read = True
+        self._add_committed(self._pending)
+        self._sealed, self._pending = [], {}
+        self._was_there.clear()
+
+    def _add_committed(self, changes: dict[Quad, bool]) -> None:
+        if self._committed and not self._is_read:
+            _set_off(self._committed[-1], changes)
+        elif changes:
+            self._committed.append(changes)
+            self._is_read = False
+
+    def _take_over_soon(self) -> None:
+        if self._committed or self._is_unknown:
+            self._on_change()
+
     def take_over(self) -> None:
-        """Gives what was committed to the held copy. With transactions it is called by a commit only."""
-        with self.lock:
-            pending, self._pending = self._pending, {}
-            is_unknown, self._is_unknown = self._is_unknown, False
-            self._was_there.clear()
+        """Gives what was committed to the held copy. Within an operation of several steps: soon after it."""
+        if self.lock._is_owned():  # type: ignore[attr-defined]  # of every RLock
+            self._take_over_soon()
+            return
+        with self._order:
+            with self.lock:
+                committed, self._committed = self._committed, []
+                is_unknown, self._is_unknown = self._is_unknown, False
             try:
-                if pending:
-                    inserted = [to_held(quad) for quad, there in pending.items() if there]
-                    self.held.apply(inserted, [to_held(quad) for quad, there in pending.items() if not there])
                 if is_unknown:
                     self.held.refresh()
+                    committed.clear()
+                while committed:
+                    inserted = [to_held(quad) for quad, there in committed[0].items() if there]
+                    deleted = [to_held(quad) for quad, there in committed[0].items() if not there]
+                    if inserted or deleted:
+                        self.held.apply(inserted, deleted)
+                    del committed[0]
             except BaseException:
-                self._pending, self._is_unknown = pending, is_unknown  # nothing was taken over
+                with self.lock:  # what was not taken over is, by the next
+                    self._committed, self._is_unknown = committed + self._committed, is_unknown or self._is_unknown
                 raise
 
-    def take_over_autocommitted(self) -> None:
-        """As `take_over`, unless it is for the program to commit."""
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Nothing is written meanwhile. What is changed later is not set off against what was changed before, since
+        who reads now has seen the one and not the other."""
         with self.lock:
-            if not self._has_transactions:
-                self.take_over()
+            if self._pending:
+                self._sealed.append(self._pending)
+                self._pending = {}
+            self._is_read = True
+            yield
 
     # ---- reading
 
@@ -247,10 +293,9 @@ class WatchedStore(Store):
         return self.inner.open(configuration, create)
 
     def close(self, commit_pending_transaction: bool = False) -> None:
-        with self.lock:
-            if commit_pending_transaction:
-                self.commit()
-            self.inner.close(commit_pending_transaction)
+        if commit_pending_transaction:
+            self.commit()
+        self.inner.close(commit_pending_transaction)
 
     def destroy(self, configuration: str) -> None:
         self.inner.destroy(configuration)
@@ -269,3 +314,10 @@ class WatchedStore(Store):
 
     def namespaces(self) -> Iterator[tuple[str, URIRef]]:
         return self.inner.namespaces()
+
+
+def _set_off(changes: dict[Quad, bool], later: dict[Quad, bool]) -> None:
+    """Adds later changes: who inserts what was deleted has changed nothing."""
+    for quad, inserted in later.items():
+        if changes.pop(quad, None) is None:
+            changes[quad] = inserted

@@ -66,8 +66,7 @@ class Watched:
         expected = do(self.twin, operation)
         assert do(self.dataset, operation) == expected, operation
         assert quads_of(self.original) == quads_of(self.twin), operation
-        if not self.store.transaction_aware or getattr(self.store, "autocommit", False):
-            self.store.take_over()
+        self.store.take_over()
         if not self.store._pending and not self.store._unsent:
             assert self.held.quads == self.held.present(), operation
 

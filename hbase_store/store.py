@@ -26,6 +26,8 @@ from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, Stream
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.layout.slab import Slab, pack_slice
 from hbase_store.layout.stream_columns import RecentStreams, StreamColumns, merge
+from hbase_store.layout.terms import HELD_BASE
+from hbase_store.layout.terms import held as held_predicate
 from hbase_store.layout.transient_rows import TransientRow, texts_of
 from hbase_store.log.emissions import EmissionLog
 from hbase_store.log.head import Head, HeadCell
@@ -214,11 +216,18 @@ class Store:
         known = self._edges.list.horizons.get(stream, 0)
         return Sn(known if self._history.position(stream) is not None else max(known, self._edges.list.floor))
 
-    def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
-        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all."""
+    def net_changes(self, sn: int, predicates: Iterable[int] | None = None, held: bool = False) -> Rows:
+        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all.
+        `held`: also of the held edges of these predicates, whose predicates have the tag then."""
         number = self._existing(sn)
         wanted = None if predicates is None else set(predicates)
-        written = [each for each in self._edges.changes(self.row(number)) if wanted is None or each[1] in wanted]
+        if wanted is not None and held:
+            wanted |= set(map(held_predicate, wanted))
+        written = self._edges.changes(self.row(number))
+        if wanted is not None:
+            written = [each for each in written if each[1] in wanted]
+        elif not held:
+            written = [each for each in written if each[1] < HELD_BASE]
         if not written:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)

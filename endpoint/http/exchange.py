@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import cached_property, partial
+from functools import cached_property, partial  # noqa: TID251  (computed on the event loop only)
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 

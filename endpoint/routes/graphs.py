@@ -45,14 +45,16 @@ async def read(exchange: Exchange, path: str | None = None) -> None:
     parameters.refuse({"wait": "it belongs to writes; this reads"})
     parameters.done(_KNOWN)
     offer = negotiation.choose(exchange.accept, graph_results.QUADS if target.whole else graph_results.TRIPLES)
-    service = exchange.state.service
+    state, service = exchange.state, exchange.state.service
 
     def ask() -> tuple[GraphAnswer, Iterator[bytes]]:
-        answer = service.read_dataset(snapshot) if target.whole else service.read_graph(target.iri, snapshot)
+        read = service.read_dataset if target.whole else partial(service.read_graph, target.iri)
+        answer = read(snapshot, control=control)
         return answer, graph_results.write(offer.format, service.decoded(answer.columns, answer))
 
-    answer, pieces = await exchange.state.workers.readers.run(ask)
-    await send_pieces(exchange, results.content_type(offer), answer.sn, pieces)
+    with closing(state.limits.control_of_graphs(state.memory, "read of a graph")) as control:
+        answer, pieces = await state.workers.readers.run(ask)
+        await send_pieces(exchange, results.content_type(offer), answer.sn, pieces)
 
 
 async def replace(exchange: Exchange, path: str | None = None) -> None:

@@ -22,6 +22,10 @@ DATA_MASK = (1 << TAG_SHIFT) - 1
 DICTIONARY, INTEGER, BLANK, LOCAL = 0, 1, 8, 9
 #: The id of "no term"; as a graph it is the default graph.
 NO_TERM = 0
+#: The tag of the predicate of a held edge: a copy of an edge of another store, in the graph in which it is there.
+#: Held edges lie beside our own, and are read only by those who ask for them.
+HELD = 10
+HELD_BASE = HELD << TAG_SHIFT
 
 # Added to an integer, so that ids sort as their values do.
 _ZERO = 1 << (TAG_SHIFT - 1)
@@ -150,6 +154,16 @@ def check_numbers(what: str, last: int) -> None:
             f"this store has used all {DATA_MASK} numbers for a {what}, and it never uses a number again: load its "
             "data into a new store (`rillet load`), which numbers only the terms that exist"
         )
+
+
+def held(predicate: int) -> int:
+    """The predicate under which the held edges of a predicate are stored; a predicate is a term of the dictionary."""
+    return HELD_BASE | predicate
+
+
+def is_held(predicates: Ids) -> npt.NDArray[np.bool_]:
+    """Which predicates are those of held edges."""
+    return predicates >= np.uint64(HELD_BASE)
 
 
 def tag_of(ids: Ids) -> npt.NDArray[np.uint8]:

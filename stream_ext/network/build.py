@@ -65,6 +65,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     GraphNames,
+    GraphScope,
     Grouping,
     Logic,
     Names,
@@ -111,10 +112,12 @@ class Builder:
         estimates: Callable[[Callable[[PatternScan], IdPattern]], Estimates],
         orders: Orders,
         check: Check = Control.FREE.check,
+        held: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
-        during the building."""
+        during the building. `held`: patterns over the store read held edges, too."""
         self.plan = Plan()
+        self._held = held
         self._check = check
         self._orders = orders
         self._places: Mapping[Select, str] = {}
@@ -229,7 +232,7 @@ class Builder:
                 return self._remote(node, wire)
 
     def _graph_names(self, node: GraphNames, wire: Wire) -> Wire:
-        graph, label = id_graph(node.graph, self._resolve), f"graphs {_node(node.graph.node)}"
+        graph, label = self._graph_of(node.graph, node.window), f"graphs {_node(node.graph.node)}"
         if node.window is None:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
             return self._add(operator, (wire,), wire.certain | node.certain, label, node)
@@ -246,8 +249,11 @@ class Builder:
 
     def _pattern(self, source: PatternScan) -> IdPattern:
         if source not in self._patterns:
-            self._patterns[source] = id_pattern(source, self._resolve)
+            self._patterns[source] = id_pattern(source, self._resolve, self._held)
         return self._patterns[source]
+
+    def _graph_of(self, scope: GraphScope, window: str | None) -> IdGraph:
+        return id_graph(scope, self._resolve, self._held and window is None)
 
     def _source(self, node: PatternScan, wire: Wire) -> Wire:
         pattern = self._pattern(node)
@@ -275,7 +281,7 @@ class Builder:
     def _path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
-        graph = id_graph(node.graph, self._resolve)
+        graph = self._graph_of(node.graph, node.window)
         given = node.window is not None or bool(node.merged)
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
         label = f"{_node(node.subject)} path {_node(node.object)}"

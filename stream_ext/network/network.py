@@ -99,7 +99,7 @@ def registered_network(
     template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     r2s = query.r2s or R2S.RSTREAM
     select = logic_of(query, check=check)
-    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
+    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check, held=True)
 
 
 def shared_network(
@@ -111,7 +111,8 @@ def shared_network(
     check: Check = Control.FREE.check,
 ) -> Network:
     """The network of all queries of a template; the first column of its rows is the query's row in the relation."""
-    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation, check=check)
+    select = template.select
+    return Network(select, windows, snapshot, encode, template.r2s, parameters=relation, check=check, held=True)
 
 
 class Network:
@@ -130,16 +131,18 @@ class Network:
         returns: bool = False,
         orders: Orders | None = None,
         check: Check = Control.FREE.check,
+        held: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance, if they must survive this network; `check` is called again and
-        again during the planning."""
+        again during the planning. `held`: patterns over the store read held edges, too, as those of registered queries
+        do."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
         self._orders = Orders() if orders is None else orders
         builder = Builder(
-            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check
+            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check, held
         )
         if parameters is not None:
             wire, cut = builder.shared(select, parameters)

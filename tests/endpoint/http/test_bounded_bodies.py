@@ -96,7 +96,7 @@ def test_those_who_have_all_parsers_hold_up_nobody_with_a_small_document(
     ):
         server.http.put("/streams/s", json={}).raise_for_status()
         reading = server.service.limits
-        server.service.limits = replace(reading, read_s=6.0)
+        server.service.limits = replace(reading, read_s=2.0)
 
         def attack(_: int) -> httpx.Response:
             kind = {"content-type": media_type}

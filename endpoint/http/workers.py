@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _RETRY_AFTER_S = 1
 #: The event loop waits for a result at most so long, once a pass; after a late one, not again for a while.
-_WAIT_S, _PAUSE_S = 0.005, 1.0
+_WAIT_S, _PAUSE_S = 0.005, 0.2
 
 
 class Pool:
@@ -64,7 +64,7 @@ class Pool:
         done in this pool. Then the future is done. If the result is late, it comes like any other, and for a while no
         call is waited for.
 
-        So the event loop waits 5 ms at most in one pass, and for late calls 5 ms a second, whatever the calls do."""
+        So the event loop waits 5 ms at most in one pass, and for late calls 25 ms a second, whatever the calls do."""
         self._check_room()
         if self.busy or self._has_waited or self._clock() < self._late_until:
             return self.go_on(function, *args, **kwargs)

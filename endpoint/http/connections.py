@@ -312,15 +312,19 @@ class _Cycle(RequestResponseCycle):
             return False
         if message.get("more_body") or self.scope["method"] == "HEAD":
             return False
-        headers = dict(head["headers"])
-        length = b"%d" % len(message.get("body", b""))
-        return headers.get(b"content-length") == length and headers.keys().isdisjoint(_OF_CONNECTION)
+        length, is_right = b"%d" % len(message.get("body", b"")), False
+        for name, value in head["headers"]:
+            if name in _OF_CONNECTION:
+                return False
+            is_right = is_right or (name == b"content-length" and value == length)
+        return is_right
 
     def _write_whole(self, head: Any, body: bytes) -> None:
         headers = self.default_headers + head["headers"]
-        if HEADER_RE.search(b"".join([name for name, _ in headers])):
+        names, values = zip(*headers, strict=True)
+        if HEADER_RE.search(b"".join(names)):
             raise RuntimeError("the name of a header has characters that it may not have")
-        if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
+        if HEADER_VALUE_RE.search(b"".join(values)):
             raise RuntimeError("a header has characters that it may not have")
         lines = [b"%s: %s\r\n" % header for header in headers]
         self.response_started = self.response_complete = True

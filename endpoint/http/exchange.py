@@ -126,7 +126,7 @@ class Exchange:
         headers: Headers | None = None,
         snapshot: int | None = None,
     ) -> None:
-        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
+        length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
         await self.start(status, media_type, length + (headers or []), snapshot, body_follows=True)
         await self._send({"type": "http.response.body", "body": body})
 
@@ -155,12 +155,14 @@ class Exchange:
         self.started, self.status = True, status
         shown = self.state.head() if snapshot is None else snapshot
         for_origin = self.state.access.for_origin(self.headers.get("origin"))
-        all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
+        all_headers = [(b"rillet-snapshot", b"%d" % shown), _VARIES, *browsers.of_data(media_type), *for_origin]
         all_headers += headers
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         head = {"type": "http.response.start", "status": status, "headers": all_headers}
-        await self._send({**head, BODY_FOLLOWS: True} if body_follows else head)
+        if body_follows:
+            head[BODY_FOLLOWS] = True
+        await self._send(head)
 
     async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
         """Lets another application answer, as if the request were for `path`."""

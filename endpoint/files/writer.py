@@ -13,9 +13,9 @@ Written = TypeVar("Written")
 
 
 def with_writer(write_here: Callable[[], Written], write_through: Callable[[str], Written]) -> Written:
-    """`write_here` writes in this process, or raises WriterElsewhere; `write_through` is called with the address of the server
-    that writes. A server that is just starting or ending is tried again for some seconds; otherwise the error names
-    the writer."""
+    """`write_here` writes in this process, or raises WriterElsewhere; `write_through` is called with the address of
+    the server that writes. A server that is just starting or ending is tried again for some seconds; otherwise the
+    error names the writer."""
     until = time.monotonic() + _RETRY_FOR_S
     while True:
         try:

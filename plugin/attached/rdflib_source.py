@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any
 
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
@@ -40,20 +39,17 @@ class RdflibSource:
         refresh_s: float,
     ) -> None:
         """`ask` answers a SELECT; `still`: nothing is written while it is held."""
-        self._reader, self._ask, self._update, self._still = reader, ask, update, still
+        self._ask, self._update, self._still = ask, update, still
         self.settings = SourceSettings(MAIN, URL, refresh_s=refresh_s)
+        self.traits = SourceTraits(
+            default="union" if reader.is_union else "own",
+            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
+            stable_blanks=not isinstance(reader.store, SPARQLStore),
+        )
 
     @property
     def local(self) -> bool:
         return True
-
-    @cached_property
-    def traits(self) -> SourceTraits:
-        return SourceTraits(
-            default="union" if self._reader.is_union else "own",
-            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
-            stable_blanks=not isinstance(self._reader.store, SPARQLStore),
-        )
 
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The answer is of one state: all of it is read before anything else is written."""
@@ -82,4 +78,4 @@ class RdflibSource:
 
 
 def _solution(row: Mapping[Any, Any]) -> Solution:
-    return {str(variable): text_of(term) for variable, term in row.items()}
+    return {str(variable): text_of(term) for variable, term in row.items() if term is not None}

@@ -80,7 +80,7 @@ class OwnedContext(QueryContext):
 class WholeQueries:
     def __init__(self, functions: PythonFunctions, allowed_urls: AllowedUrls = NOTHING) -> None:
         self.functions, self._allowed = functions, allowed_urls
-        self._making_graphs = threading.Lock()
+        self._making_graphs = threading.RLock()
 
     def prepared(self, text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Query:
         query = prepareQuery(text, initNs=dict(namespaces), base=base)
@@ -88,9 +88,14 @@ class WholeQueries:
         return query
 
     def prepared_update(self, text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Update:
-        update = prepareUpdate(text, initNs=dict(namespaces), base=base)
+        update = self.read_update(text, namespaces, base)
         self._check_fetches(update.algebra, text)
         return update
+
+    @staticmethod
+    def read_update(text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Update:
+        """Without a check of what it would fetch: for programs, which may fetch what they like."""
+        return prepareUpdate(text, initNs=dict(namespaces), base=base)
 
     def query(
         self,

@@ -110,6 +110,12 @@ class Fetching:
         gathered.take(quads)
         return gathered.fetched(are_all=True)
 
+    def given(self, quads: Sequence[Quad]) -> FetchedQuads:
+        """As `known`; blank nodes may be among them if their labels mean something."""
+        gathered = Gathered(self.source, self.ids)
+        gathered.add([dict(zip("spog", quad, strict=True)) for quad in quads])
+        return gathered.fetched(are_all=False)
+
     def some(self, text: str) -> FetchedQuads:
         """Quads that are not all that their patterns match: the labels of their blank nodes must mean something."""
         gathered = Gathered(self.source, self.ids)

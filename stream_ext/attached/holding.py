@@ -16,6 +16,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hbase_store import Store
 from stream_ext.attached.blank_nodes import is_blank
 from stream_ext.attached.difference import Difference, held_count
@@ -46,16 +48,18 @@ _END_S = 5.0
 
 @dataclass(slots=True)
 class _Request:
-    """A refresh that somebody waits for: of everything, of new `patterns` only, or of some `quads`."""
+    """A refresh that somebody waits for: of everything, of new `patterns` only, or of some `quads`. Or a change that
+    the source has made, and that need not be asked for."""
 
     patterns: frozenset[HeldPattern] = frozenset()
     quads: Sequence[Quad] = ()
+    change: tuple[Sequence[Quad], Sequence[Quad]] | None = None  # inserted, deleted
     release: Callable[[], None] = lambda: None  # what was reserved for the patterns
     future: Future[int] = field(default_factory=Future)
 
     @property
     def is_whole(self) -> bool:
-        return not self.quads and not self.patterns
+        return not self.quads and not self.patterns and self.change is None
 
 
 class Holding:
@@ -122,6 +126,14 @@ class Holding:
             return
         is_known = len(touched) <= _QUADS_MAX and not any(is_blank(term) for quad in touched for term in quad)
         self._ask(_Request(quads=touched if is_known else ())).result()
+
+    def changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> int:
+        """The source has just made this change, which is taken over as one snapshot; returns it."""
+        return self._ask(_Request(change=(inserted, deleted))).result()
+
+    def needed(self) -> list[HeldPattern]:
+        """Those that are held, and those that are being fetched."""
+        return widest(frozenset(self.patterns()) | self._needs.reserved())
 
     def patterns(self) -> list[HeldPattern]:
         """Those that are held."""
@@ -206,20 +218,40 @@ class Holding:
     def _answered(self, requests: list[_Request]) -> int:
         """Does what is asked, at least; returns a snapshot that has it."""
         is_due = not requests or self._clock.now_ms() >= self._due_ms
-        fetching = Fetching(self.source, self._store.permanent_ids, self._control)
-        record = self._catalog().main
-        refresh = Refresh(self._store.at(self._store.head()), fetching, record)
+        fetching, record = self._fetching(), self._catalog().main
         try:
+            for request in requests:
+                self._take_over(request)
             for request in requests:
                 self._refuse_too_many(request, record, fetching)
             left = [request for request in requests if not request.future.done()]
             if left or is_due:
+                refresh = Refresh(self._store.at(self._store.head()), fetching, record)
                 return self._refreshed(refresh, left, is_due)
             return int(self._store.head())
         finally:
             if is_due:
                 self._due_ms = self._clock.now_ms() + int(self.source.settings.refresh_s * 1000)
             self._status.round_trips += fetching.round_trips
+
+    def _take_over(self, request: _Request) -> None:
+        """A change of the source; what is fetched afterwards has it already."""
+        if request.change is None:
+            return
+        record, sn = self._catalog().main, int(self._store.head())
+        try:
+            found = Refresh(self._store.at(sn), self._fetching(), record).of_change(*request.change)
+        except UnknownBlankNodes:
+            request.change = None  # everything is fetched
+            return
+        if record is not None and not found.is_empty:
+            now_ms = self._clock.now_ms()
+            record = msgspec.structs.replace(record, as_of=AsOf(record.as_of.start, now_ms))
+            sn = self._published(found, record)
+        request.future.set_result(sn)
+
+    def _fetching(self) -> Fetching:
+        return Fetching(self.source, self._store.permanent_ids, self._control)
 
     def _refreshed(self, refresh: Refresh, requests: Sequence[_Request], is_due: bool) -> int:
         record, begun_ms = refresh.record, self._clock.now_ms()

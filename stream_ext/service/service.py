@@ -26,6 +26,7 @@ from stream_ext.attached.patterns import patterns_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import query_over, reading_of, windows_of
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -645,6 +646,15 @@ class Service:
         graph: returns when what is held of them is right."""
         if self._holding is not None:
             self._holding.written(quads)
+
+    def source_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, and what is being fetched."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> int:
+        """The source `main` has just made this change: takes over what is held of it, as one snapshot."""
+        assert self._holding is not None, "without a source nothing of it is held"
+        return self._holding.changed(inserted, deleted)
 
     # ---- what is registered ------------------------------------------------------------------------------------
 

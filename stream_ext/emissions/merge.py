@@ -187,7 +187,7 @@ class Merge:
         with self._changed:
             return self._catching_up()
 
-    def stand_for(self, queries: Collection[int]) -> dict[int, QueryState]:
+    def states_behind(self, queries: Collection[int]) -> dict[int, QueryState]:
         """The states from which queries continue that are behind: all that are behind here, and `queries`, which are
         behind at a runner whose parts begin to count. The earlier parts of that runner did not count."""
         with self._idle():

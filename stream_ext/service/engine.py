@@ -131,7 +131,7 @@ class Engine:
             self.merge,
             self._shard,
             self._notify_spark,
-            lambda: self.quarantine.held,
+            lambda: self.quarantine.suspended,
             self._look_at_fault,
             MonotonicClock(self.clock),
             self._lag.stepped,
@@ -230,9 +230,9 @@ class Engine:
         `for_all` False: does not wait for queries that are behind."""
         self.merge.wait(sn, deadline_s, for_all)
         if for_all:
-            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s, for_all)
+            self.merge.wait(self.quarantine.wait_until_empty(deadline_s), deadline_s, for_all)
         for _ in range(self.derived.depth()):
-            later = self.derived.settle(deadline_s)
+            later = self.derived.wait_until_pushed(deadline_s)
             if later <= sn:
                 return
             self.merge.wait(later, deadline_s, for_all)
@@ -263,7 +263,7 @@ class Engine:
 
     def _suspended_changed(self) -> None:
         if self.spark is not None:
-            self.spark.held_changed()
+            self.spark.suspended_changed()
 
     def _spark_is_silent(self, what: str) -> None:
         if what:

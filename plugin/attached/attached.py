@@ -177,7 +177,7 @@ class Attached:
         service = self._service
         if service is None:
             return ()
-        return [(*pattern.terms, pattern.graph) for pattern in service.source_patterns()]
+        return [(*pattern.terms, pattern.graph) for pattern in service.held_patterns()]
 
     def apply(self, inserted: Sequence[HeldQuad], deleted: Sequence[HeldQuad]) -> None:
         self.service.source_changed(inserted, deleted)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rdflib import Graph, Variable
-from rdflib.graph import ConjunctiveGraph
+from rdflib.graph import ConjunctiveGraph, Dataset
 from rdflib.plugins.sparql import prepareQuery, prepareUpdate
 from rdflib.plugins.sparql import update as operations
 from rdflib.plugins.sparql.evaluate import evalPart
@@ -50,6 +50,8 @@ _OPERATIONS: Mapping[str, Callable[[QueryContext, CompValue], None]] = {
     "DeleteWhere": operations.evalDeleteWhere,
     "Modify": operations.evalModify,
 }
+#: Those that ask what to change; the others name it.
+_WITH_PATTERN = ("DeleteWhere", "Modify")
 
 
 class OwnedContext(QueryContext):
@@ -118,11 +120,15 @@ class WholeQueries:
             return SPARQLResult(found)
 
     def update(self, update: Update, dataset: Graph, bindings: Mapping[str, Identifier] | None = None) -> None:
-        """Reads and changes `dataset`, as rdflib's own evaluator of updates, operation by operation."""
+        """Reads and changes `dataset`, as rdflib's own evaluator of updates, operation by operation. But the default
+        graph of a Dataset is its default graph, where rdflib takes it for all graphs."""
         with self.alone():
             for operation in update.algebra:
                 context = OwnedContext(dataset, self.functions.owner, initial=_variables(bindings))
                 context.prologue = operation.prologue
+                reads_union = dataset.default_union and operation.name in _WITH_PATTERN
+                if isinstance(dataset, Dataset) and not reads_union:
+                    context.graph = dataset.default_graph
                 try:
                     _OPERATIONS[operation.name](context, operation)
                 except Exception:

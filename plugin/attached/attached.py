@@ -36,6 +36,7 @@ from plugin.attached.view import From, View
 from plugin.attached.watched_graphs import WatchedConjunctiveGraph, WatchedDataset, WatchedGraph, handle, watched
 from plugin.attached.watched_store import WatchedStore
 from plugin.attached.whole_queries import ROWS_MAX, WholeQueries
+from plugin.attached.windows_as_graphs import as_graphs, windowed_query
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
 from stream_ext.errors import RilletError
@@ -194,27 +195,35 @@ class Attached:
         *,
         initNs: Mapping[str, Any] | None = None,
         initBindings: Mapping[str, Identifier] | None = None,
+        at: int | None = None,
         clauses: From | None = None,
         processor: str | Processor = "sparql",
         control: Control = Control.FREE,
         rows_max: int = ROWS_MAX,
     ) -> Result:
-        """The answer over the dataset and our own store as one, whole. `clauses` replace FROM of the text."""
+        """The answer over the dataset and our own store as one, whole. `at`: the time at which windows
+        are read. `clauses` replace FROM of the text."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
+        windows = None
+        if (windowed := windowed_query(text, namespaces, self._base)) is not None:
+            text, windows = as_graphs(windowed, self.service, at)
         query = self._prepared_query(text, namespaces)
         self._watched.settle()
-        if clauses is None and self._ours_is_empty and not self.functions.may_be_used_by(query.algebra):
+        is_for_us = windows is not None or clauses is not None or not self._ours_is_empty
+        if not is_for_us and not self.functions.may_be_used_by(query.algebra):
             result = queried_by_store(self.graph, text, namespaces, initBindings)
             if result is not None:
                 return result
-        view = self.view(control)
+        view = self.view(control, windows)
         if processor != "sparql":
             return (view if clauses is None else view.with_clauses(clauses)).query(query, processor)
         return self.whole.query(query, view, initBindings, clauses, control, rows_max)
 
-    def view(self, control: Control = Control.FREE) -> View:
+    def view(self, control: Control = Control.FREE, more: Dataset | None = None) -> View:
         """The dataset and our own store, as one dataset for reading."""
         readers = [QuadReader(self.graph)]
+        if more is not None:
+            readers.append(QuadReader(more))
         if not self._ours_is_empty:
             readers.append(QuadReader(Dataset(store=RilletStore(self.service))))
         return View(readers, self.graph.namespace_manager, control=control)

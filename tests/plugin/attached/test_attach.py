@@ -276,6 +276,26 @@ def test_one_shots_read_the_dataset_and_our_own_store_as_one() -> None:
     assert len(graph) == 1
 
 
+def test_functions_read_windows_as_graphs() -> None:
+    dataset = DatasetExt()
+    dataset.add((EX.z1, EX.names, Literal("bern thun")))
+
+    @dataset.extension_function()
+    def words(text: str) -> list[str]:
+        return text.split()
+
+    text = """PREFIX ex: <http://ex/> PREFIX f: <urn:sparql-function:>
+        SELECT ?taxi ?w FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE 10s STEP 1s]
+        WHERE { WINDOW ex:w { ?taxi ex:in ?z } ?z ex:names ?n BIND(f:words(?n) AS ?w) } ORDER BY ?w"""
+    with attach(dataset) as attached:
+        attached.stream("taxis")
+        attached.push("taxis", ELEMENT, timestamp=1000)
+        attached.heartbeat("taxis", 2000, wait="evaluated")
+        assert [str(row.w) for row in attached.query(text, at=2000)] == ["bern", "thun"]
+        attached.heartbeat("taxis", 20_000, wait="evaluated")
+        assert list(attached.query(text, at=20_000)) == []
+
+
 def test_the_dataset_stays_open_and_ours_stays_where_it_was_told(tmp_path: Path) -> None:
     graph = Dataset()
     graph.add((EX.z1, EX.partOf, EX.bern))

@@ -62,7 +62,7 @@ class Attached:
         functions: Mapping[str, Function] | None = None,
         custom_eval: CustomEval | None = None,
         allowed_urls: AllowedUrls = NOTHING,
-        refresh_s: float = 60.0,
+        refresh_s: float | None = None,
     ) -> None:
         """Use `attach`."""
         self.graph, self._base, self._allowed = graph, base, allowed_urls
@@ -283,5 +283,6 @@ def attach(graph: Graph, **settings: Any) -> Attached:
 
     `store`: the address of our own store (`lmdb:PATH`), which keeps streams and queries when the process ends; without
     it they end with the process. `functions`, `custom_eval`: in Python, as for rdflib. `allowed_urls`: what SERVICE and
-    LOAD may fetch. `refresh_s`: how often it is looked what others have changed."""
+    LOAD may fetch. `refresh_s`: how often it is looked what others have changed; None: each minute if the dataset is on a
+    server, otherwise each hour, since a dataset in this process is usually written through `.dataset`."""
     return Attached(graph, **settings)

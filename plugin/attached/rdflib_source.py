@@ -22,6 +22,7 @@ from stream_ext.remote.sparql_client import Solution
 
 #: The address by which SERVICE may name it.
 URL = "urn:rillet:attached"
+_REMOTE_S, _HERE_S = 60.0, 3600.0
 _SOLUTIONS = 1_000
 #: About what a solution takes besides its terms.
 _SOLUTION_BYTES = 200
@@ -36,15 +37,17 @@ class RdflibSource:
         ask: Ask,
         update: Callable[[str], None],
         still: Callable[[], AbstractContextManager[None]],
-        refresh_s: float,
+        refresh_s: float | None,
     ) -> None:
-        """`ask` answers a SELECT; `still`: nothing is written while it is held."""
+        """`ask` answers a SELECT; `still`: nothing is written while it is held. `refresh_s`: None: the usual."""
         self._ask, self._update, self._still = ask, update, still
-        self.settings = SourceSettings(MAIN, URL, refresh_s=refresh_s)
+        is_remote = isinstance(reader.store, SPARQLStore)
+        usual_s = _REMOTE_S if is_remote else _HERE_S
+        self.settings = SourceSettings(MAIN, URL, refresh_s=usual_s if refresh_s is None else refresh_s)
         self.traits = SourceTraits(
             default="union" if reader.is_union else "own",
             canonical_numbers=True,  # rdflib reads a text so, whatever was stored
-            stable_blanks=not isinstance(reader.store, SPARQLStore),
+            stable_blanks=not is_remote,
         )
 
     @property

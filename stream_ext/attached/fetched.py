@@ -29,7 +29,7 @@ PAGE_ROWS, PAGE_ROWS_MAX = 10_000, 1_000_000
 _UNKNOWN_FIRST = LOCAL << TAG_SHIFT
 
 
-class CutShort(CannotFetch):
+class AnswerCutShort(CannotFetch):
     """Fewer quads came than the source counts."""
 
 
@@ -94,7 +94,7 @@ class Fetching:
         received = self._into(gathered, quads_of(patterns))
         if received < expected and received < self.count(patterns):
             if not self.source.traits.sorts_by_text:
-                raise CutShort(
+                raise AnswerCutShort(
                     f"{self.name} counts {expected:,} quads and answers {received:,} at once: it cuts answers short, "
                     "and does not sort them so that they can be read in pages; raise its limit of rows"
                 )
@@ -105,10 +105,10 @@ class Fetching:
         return gathered.fetched(are_all)
 
     def known(self, quads: Sequence[Quad]) -> FetchedQuads:
-        """The ids of given quads without blank nodes."""
+        """The ids of given quads; the labels of their blank nodes mean something."""
         gathered = Gathered(self.source, self.ids)
-        gathered.take(quads)
-        return gathered.fetched(are_all=True)
+        gathered.add([dict(zip("spog", quad, strict=True)) for quad in quads])
+        return gathered.fetched(are_all=False)
 
     def some(self, text: str) -> FetchedQuads:
         """Quads that are not all that their patterns match: the labels of their blank nodes must mean something."""
@@ -166,12 +166,12 @@ class Fetching:
             if is_last:
                 break
         if received < expected and received < self.count([pattern]):
-            raise CutShort(f"{self.name} counts {expected:,} quads of {pattern.shown()} and answers {received:,}")
+            raise AnswerCutShort(f"{self.name} counts {expected:,} quads of {pattern.shown()} and answers {received:,}")
 
     def _wider(self, rows: int, text: str, key: str) -> int:
         """One key has more quads than a page: a larger page shows where it ends."""
         if rows >= PAGE_ROWS_MAX:
-            raise CutShort(f"{self.name} has {rows:,} quads or more with {text[:200]!r} as ?{key}")
+            raise AnswerCutShort(f"{self.name} has {rows:,} quads or more with {text[:200]!r} as ?{key}")
         return rows * 10
 
     def _text(self, row: Solution, key: str) -> str:

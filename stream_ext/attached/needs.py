@@ -31,6 +31,10 @@ class Needs:
 
         return release
 
+    def reserved(self) -> frozenset[HeldPattern]:
+        with self._lock:
+            return frozenset[HeldPattern]().union(*self._reserved.values())
+
     def of(self, queries: Mapping[int, QueryDefinition]) -> list[HeldPattern]:
         """All that these queries need, and what is reserved; one thread at a time may call."""
         with self._lock:

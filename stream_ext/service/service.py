@@ -25,7 +25,8 @@ from stream_ext.attached.holding import Holding
 from stream_ext.attached.patterns import patterns_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over, reading_of, windows_of
+from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -46,7 +47,7 @@ from stream_ext.oneshot.answers import (
     rows_of,
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
-from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
@@ -508,7 +509,11 @@ class Service:
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         check = self._deadline("text")
-        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        query = query_in(text, self.base, check)
+        if self._holding is not None and query is not None and "refused" not in found:
+            found["sources"] = {MAIN: self._holding.explained(patterns_of(RegisteredText.of(query, check)))}
+        return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -631,12 +636,28 @@ class Service:
         """The status of the source of which something is held; nothing without one."""
         return [] if self._holding is None else [self._holding.status()]
 
+    def source_groups(self, name: str) -> list[dict[str, Any]]:
+        """What is held of a source: each pattern, and how many quads."""
+        return self._held_of(name).groups()
+
+    def held_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""
+        if self._holding is not None:
+            self._holding.apply(inserted, deleted)
+
+    def _held_of(self, name: str) -> Holding:
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        return self._holding
+
     def refresh_source(self, name: str, wait: Wait = "published") -> int:
         """Fetches what is held of a source anew; returns a snapshot that has it."""
         _check_wait(wait)
-        if self._holding is None or name != MAIN:
-            raise NotFound(f"of no source {name!r} anything is held here")
-        sn = self._holding.refresh()
+        sn = self._held_of(name).refresh()
         self._await(sn, wait)
         return sn
 

@@ -289,3 +289,39 @@ def test_a_store_whose_source_is_not_attached_goes_on_with_what_is_held(tmp_path
         assert rows(service) == [("a", "c1")]
     finally:
         service.close()
+
+
+def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES, f"<{EX}z1> <{EX}pays> <{EX}f> <{EX}g> .", held_max=2)
+    pattern = "?z :partOf :c1 GRAPH ?g { ?z :pays ?f } OPTIONAL { ?z ?any ?o }"
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near())
+        assert service.explain(near(pattern=pattern))["sources"] == {
+            "main": [
+                {"pattern": "?s ?p ?o", "way": "held", "quads": 2},
+                {"pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
+            ]
+        }
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}]
+        source.change("INSERT DATA { :z4 :near :z5 }")
+        assert service.explain(near(pattern=pattern))["sources"]["main"][0]["way"] == "refused"
+        assert "sources" not in service.explain("SELECT * { ?s ?p ?o }")
+
+
+def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES).with_traits(stable_blanks=True)
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near(pattern="?z :partOf/:partOf ?c"))
+        push(service, "taxis", 1_500, triple("a", "z3", "in"))
+        asked, part_of = len(source.asked), b"<http://ex/partOf>"
+        node = (b"_:x", part_of, b"<http://ex/c3>", b"")
+        service.source_changed([(b"<http://ex/z3>", part_of, b"_:x", b""), node], [])
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert rows(service) == [("a", "c3")] and len(source.asked) == asked
+        service.source_changed([], [node])
+        push(service, "taxis", 3_500, triple("b", "z9", "in"))
+        assert rows(service) == []
+        service.source_changed([(b"<http://ex/z3>", b"<http://ex/pays>", b"<http://ex/f>", b"")], [])
+        assert service.source_status()[0]["held"] == 3  # nobody needs it
+        service.refresh_source("main")
+        assert service.source_status()[0]["held"] == 2  # what was told has not happened

@@ -78,6 +78,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UnsupportedMedia, 415),
     (errors.Overload, 429),
+    (errors.SourceFailed, 503),
     (errors.NotWriter, 503),
     (errors.OutcomeUnknown, 503),
     (errors.DeadlineExceeded, 503),
@@ -148,7 +149,8 @@ def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes,
     """The headers of an error. `unread`: a part of the body was not read, so the connection cannot serve another
     request."""
     headers = []
-    if isinstance(error, (errors.Overload, errors.NotWriter, WorkerProblem)) and error.retry_after_s:
+    later = (errors.Overload, errors.SourceFailed, errors.NotWriter, WorkerProblem)
+    if isinstance(error, later) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

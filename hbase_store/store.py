@@ -173,7 +173,7 @@ class Store:
         if place is None:
             return None  # a heartbeat, perhaps: that is known however old it is
         if sn < self.horizon(stream):
-            raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
+            raise SnapshotGone(f"the elements of stream {stream} in snapshot {sn} are no longer retained")
         columns = self._recent.get(sn, stream)
         if columns is None:
             (columns,) = self._read_streams(stream, [(row, place)])
@@ -203,7 +203,7 @@ class Store:
         except Corrupt:
             if gone := [row.sn for row, _ in places if row.sn < self.horizon(stream)]:
                 raise SnapshotGone(
-                    f"what came in stream {stream} in snapshot {gone[0]} is not retained any more"
+                    f"the elements of stream {stream} in snapshot {gone[0]} are no longer retained"
                 ) from None
             raise
 

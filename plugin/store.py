@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from types import FrameType
 from typing import Any
 
 from rdflib import BNode, Graph, URIRef
@@ -37,6 +38,9 @@ Choice = Node | None | list[Node]
 
 #: rdflib's name for the union of all graphs.
 _UNION = "__UNION__"
+
+#: The module that passes calls on to the store of an attached dataset.
+_WATCHED = "plugin.attached.watched_store"
 
 #: A label that `BNode()` generates. Parsers and programs that name a graph use other labels.
 _GENERATED_LABEL = re.compile(r"N[0-9a-f]{32}")
@@ -304,8 +308,10 @@ def _n_quads_reader() -> Graph | None:
 
     The parser begins with `remove_graph` of the default graph, which it expects to be new and empty. This would
     delete the triples of the store, and only the caller distinguishes it from a program that wants to delete them."""
-    dataset = sys._getframe(2)  # behind this function and the store's
-    caller = dataset.f_back
+    dataset: FrameType | None = sys._getframe(2)  # behind this function and the store's
+    while dataset is not None and dataset.f_globals.get("__name__") == _WATCHED:
+        dataset = dataset.f_back
+    caller = None if dataset is None else dataset.f_back
     if caller is None or caller.f_globals.get("__name__") != "rdflib.plugins.parsers.nquads":
         return None
     sink = caller.f_locals.get("sink")

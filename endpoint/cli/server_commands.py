@@ -238,7 +238,7 @@ def late(arguments: argparse.Namespace) -> None:
         [str(each["timestamp"]), str(each["snapshot"]), ", ".join(each["queries"]), " ".join(each["data"].split("\n"))]
         for each in found["elements"]
     ]
-    print(f"{found['stream']}: {found['late']} late elements, {len(rows)} shown")
+    print(f"{found['stream']}: {found['late']} late, {len(rows)} shown")
     if rows:
         print("\n".join(terminal.table(columns, rows)))
 

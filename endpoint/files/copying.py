@@ -219,8 +219,8 @@ class _Copying:
             return self._copied(triples, count, what)
         except (CutShort, TooMuch) as error:
             raise CannotFetch(
-                f"{error}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
-                "there; have the source send more at once (Virtuoso: ResultSetMaxRows), or write a file that is loaded"
+                f"{error}: triples with blank nodes must come in one answer, because a blank node label is valid only "
+                "in its answer; raise the source's limit (Virtuoso: ResultSetMaxRows), or load a file that it writes"
             ) from None
 
     def _ranges(self, graph: str | None, into: str | None, left: int, known: dict[str, Loaded]) -> Iterator[Done]:

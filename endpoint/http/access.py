@@ -32,6 +32,8 @@ ANY = "*"
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.IGNORECASE)
 _SIGNED_IN_MAX = 1_000
+#: So many Host headers are remembered, with their ports; those that are not answered are not.
+_ANSWERED_MAX = 1_000
 _VARIES = (b"vary", b"Origin")
 _EXPOSED = (
     b"access-control-expose-headers",
@@ -109,6 +111,7 @@ class Access:
         self._own = origin_of(base)
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._cors = frozenset(cors)
+        self._answered: set[str | None] = set()  # Host headers that were checked
         self.sign_ins = SignIns()
 
     @property
@@ -124,7 +127,7 @@ class Access:
     # ---- host names
 
     def check_host(self, host: str | None) -> None:
-        if self._hosts is None:
+        if self._hosts is None or host in self._answered:
             return
         name = _name(host)
         if not is_loopback(name) and name not in self._hosts:
@@ -132,6 +135,9 @@ class Access:
                 f"this server does not answer requests for {host or 'a host without a name'}: use localhost, "
                 "or allow the name with --allowed-host NAME (or --base)"
             )
+        if len(self._answered) >= _ANSWERED_MAX:
+            self._answered.clear()
+        self._answered.add(host)
 
     # ---- reading
 

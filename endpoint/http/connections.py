@@ -17,7 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from endpoint.limits import HttpLimits
 
@@ -26,6 +32,10 @@ log = logging.getLogger("rillet.http")
 #: Why the server ends a connection: idle (no request arrived), head (too long or slow), room (its place was needed),
 #: refused (all connections are busy), unread (the client reads too slowly).
 REASONS = ("idle", "head", "room", "refused", "unread")
+
+#: In the ASGI message with the head of an answer: its body is the next message, which is sent at once. Other servers
+#: than ours ignore it.
+BODY_FOLLOWS = "rillet.body_follows"
 
 _SWEEP_S = 1.0
 #: A head of at most so many bytes, without its URL, is always accepted, whatever the heads of others take.
@@ -276,14 +286,57 @@ class Connection(HttpToolsProtocol):
 
 class _Cycle(RequestResponseCycle):
     """A request and its answer. If a connection has ended by itself, its answer notices later; what is sent in
-    between is lost, and that is no error."""
+    between is lost, and that is no error.
+
+    The head of an answer whose body follows at once is written together with it: each write is a call of the system, a
+    packet, and a client that is woken."""
+
+    _head: Any = None  # its body follows at once
 
     async def send(self, message: Any) -> None:
         if self.transport.is_closing():
             self.disconnected = True
+        head, self._head = self._head, None
+        if head is not None:
+            if self._is_plain(head, message):
+                self._write_whole(head, message.get("body", b""))
+                return
+            await super().send(head)
+        elif message.get(BODY_FOLLOWS):
+            self._head = message
+            return
         await super().send(message)
 
+    def _is_plain(self, head: Any, message: Any) -> bool:
+        """Whether it is an answer with a length, on a connection that stays open and takes it. uvicorn writes the
+        others, and rejects what is no answer."""
+        if not self.keep_alive or self.disconnected or self.response_started or self.flow.write_paused:
+            return False
+        if message.get("more_body") or self.scope["method"] == "HEAD":
+            return False
+        length, is_right = b"%d" % len(message.get("body", b"")), False
+        for name, value in head["headers"]:
+            if name in _OF_CONNECTION:
+                return False
+            is_right = is_right or (name == b"content-length" and value == length)
+        return is_right
 
+    def _write_whole(self, head: Any, body: bytes) -> None:
+        headers = self.default_headers + head["headers"]
+        names, values = zip(*headers, strict=True)
+        if HEADER_RE.search(b"".join(names)):
+            raise RuntimeError("the name of a header has characters that it may not have")
+        if HEADER_VALUE_RE.search(b"".join(values)):
+            raise RuntimeError("a header has characters that it may not have")
+        lines = [b"%s: %s\r\n" % header for header in headers]
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(b"".join((STATUS_LINE[head["status"]], *lines, b"\r\n", body)))
+        self.message_event.set()
+        self.on_response()
+
+
+_OF_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
 _PHRASES = {
     414: b"URI Too Long",
     408: b"Request Timeout",

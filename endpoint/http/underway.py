@@ -49,6 +49,7 @@ class Question:
     gone: bool = False  # the client
     remote: WorkerQuery | None = None  # in a query worker
     here: asyncio.Future[Any] | None = None  # in a thread of this process
+    shared: asyncio.Future[Any] | None = None  # the reply of an equal request that is being evaluated
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -58,8 +59,10 @@ class Question:
         self.end()
 
     def end(self) -> None:
-        """Ends the evaluation, in this process or in a query worker."""
+        """Ends the evaluation, in this process or in a query worker; of an equal request only the wait for it."""
         self.control.cancel()
+        if self.shared is not None and not self.shared.done():
+            self.shared.set_result(None)
         if self.remote is not None:
             self.remote.cancel()
 
@@ -128,13 +131,8 @@ class Underway:
     @asynccontextmanager
     async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
         """Lists the query while it runs, and ends it if its client disconnects."""
-        with self.listed("query", text, timeout_s, exchange.state.limits) as question:
-            watcher = asyncio.create_task(_watch(exchange, question))
-            try:
-                yield question
-            finally:
-                watcher.cancel()
-                question.end()  # if the request ended early, its evaluation ends, too
+        with self.listed("query", text, timeout_s, exchange.state.limits) as question, watching(exchange, question):
+            yield question
 
     @contextmanager
     def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
@@ -155,6 +153,17 @@ class Underway:
         if self._slow_s and took_s >= self._slow_s:
             fields = {"seconds": round(took_s, 3), "state": question.state, "text": question.text}
             log.warning(f"a slow {question.kind}", extra={"fields": fields})
+
+
+@contextmanager
+def watching(exchange: Exchange, question: Question) -> Iterator[None]:
+    """Ends the query if its client disconnects."""
+    watcher = asyncio.create_task(_watch(exchange, question))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        question.end()  # if the request ended early, its evaluation ends, too
 
 
 async def _watch(exchange: Exchange, question: Question) -> None:

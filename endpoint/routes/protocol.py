@@ -6,7 +6,6 @@ sends `REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SEL
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,10 @@ _KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*O
 _NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
 _NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
 _NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
+_OF_UPDATES = {
+    **dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY),
+    "wait": "it belongs to updates and registrations; this is a query",
+}
 _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
 _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
@@ -114,7 +117,7 @@ async def _answer(
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, replace(_query_request(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
+        await ask(exchange, _query_request(exchange, text, unit, key, parameters, spent_s, warnings))
     else:
         await _run(exchange, text, unit, parameters, spent_s)
 
@@ -209,16 +212,21 @@ async def _explain(exchange: Exchange, text: str) -> None:
 
 
 def _query_request(
-    exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float
+    exchange: Exchange,
+    text: str,
+    query: Query,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float,
+    warnings: Warnings,
 ) -> QueryRequest:
-    parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
+    parameters.refuse(_OF_UPDATES)
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
-    parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None, warnings)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:

@@ -63,8 +63,8 @@ class Length:
 
     def _cut_off(self, found: int, needed: int) -> Corrupt:
         return Corrupt(
-            f"{self._path} has {found} bytes, but {needed} are in use: an incomplete copy or another program has cut "
-            "it off; restore it from a backup, or load the data again"
+            f"{self._path} has {found} bytes, but {needed} are in use: it was cut off by an incomplete copy or by "
+            "another program; restore it from a backup, or load the data again"
         )
 
 

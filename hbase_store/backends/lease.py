@@ -243,10 +243,11 @@ class CellLease:
         self._address = ""
         self._renew_at_ms = 0
         self._renewer: threading.Thread | None = None
+        self._is_released = False
 
     def take(self, address: str) -> None:
         with self._changed:
-            self._address = address
+            self._address, self._is_released = address, False
             holder = self._set_ours(free=True)
             if holder is not None:
                 self._lose(holder)
@@ -274,6 +275,8 @@ class CellLease:
             return self.owned
 
     def release(self) -> None:
+        # Before the lock is taken: a thread whose renewals take longer than they last renews without a pause.
+        self._is_released = True
         with self._changed:
             mine, self._mine = self._mine, None
             self._changed.notify_all()
@@ -289,7 +292,7 @@ class CellLease:
     def _renew_while_ours(self) -> None:
         with self._changed:
             try:
-                while self._mine is not None:
+                while self._mine is not None and not self._is_released:
                     if self._clock.now_ms() >= self._renew_at_ms:
                         self._renew()
                     else:

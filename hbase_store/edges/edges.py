@@ -138,7 +138,9 @@ class Edges:
     def _changes_of_load(self, row: SnRow) -> Iterator[Changes]:
         entry = next((run for run in self.list.runs if run.number == row.load_run), None)
         if entry is None:
-            raise SnapshotGone(f"what was loaded in snapshot {row.sn} is merged with what came before it")
+            raise SnapshotGone(
+                f"the changes of the load in snapshot {row.sn} are no longer retained: its run was merged"
+            )
         (run,) = self.runs.open([entry])
         yield from _whole(run)
 

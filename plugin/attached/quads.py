@@ -37,9 +37,9 @@ class QuadReader:
         identifier = context.identifier if isinstance(context, Graph) else context
         return None if identifier == self.default else identifier
 
-    def is_inside(self, context: Any) -> bool:
+    def is_inside(self, name: Node | None) -> bool:
         """Whether the graph belongs to the dataset: of a plain Graph, others in the same store do not."""
-        return not self.is_single or self.name(context) is None
+        return not self.is_single or name is None
 
     def context(self, name: Node | None) -> Graph:
         identifier = self.default if name is None else name

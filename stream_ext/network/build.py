@@ -126,7 +126,7 @@ class Builder:
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
-        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
+        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, label="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
         # What was built, by the part, its input, and the values that it was built for.
@@ -232,14 +232,14 @@ class Builder:
                 return self._remote(node, wire)
 
     def _graph_names(self, node: GraphNames, wire: Wire) -> Wire:
-        graph, says = self._graph_of(node.graph, node.window), f"graphs {_node(node.graph.node)}"
+        graph, label = self._graph_of(node.graph, node.window), f"graphs {_node(node.graph.node)}"
         if node.window is None:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
-            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
+            return self._add(operator, (wire,), wire.certain | node.certain, label, node)
         binding = {} if graph.each is None else {G: graph.each}
         scan = WindowScan(self._windows[node.window], IdPattern({}, binding, graph))
         self.plan.scans.append(scan)
-        return self._joined(wire, self._add(scan, (), node.certain, f"{says} in {node.window}", node))
+        return self._joined(wire, self._add(scan, (), node.certain, f"{label} in {node.window}", node))
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
@@ -284,11 +284,11 @@ class Builder:
         graph = self._graph_of(node.graph, node.window)
         given = node.window is not None or bool(node.merged)
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
-        says = f"{_node(node.subject)} path {_node(node.object)}"
+        label = f"{_node(node.subject)} path {_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
         if given:
             inputs += (self._edges(node, path, graph),)
-        return self._add(operator, inputs, wire.certain | node.certain, says, node)
+        return self._add(operator, inputs, wire.certain | node.certain, label, node)
 
     def _edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
         """The triples of the windows that a path is over, and of what is merged with them."""
@@ -684,12 +684,12 @@ class Builder:
         return self._add(Project(wire.variables, names, sources), (wire,), certain, f"project {' '.join(names)}")
 
     def _add(
-        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
+        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, label: str, node: Logic | None = None
     ) -> Wire:
         estimate = inputs[0].rows if inputs else 1.0
         if node is not None:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
-        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
+        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, label))
         stage = len(self.plan.stages) - 1
         if node is None and inputs and operator.variables is inputs[0].variables and len(inputs) == 1:
             return replace(inputs[0], stage=stage, certain=certain, rows=estimate)

@@ -64,7 +64,9 @@ class Rerun:
             QueryState(), True, created, body.gap,
         )  # fmt: skip
         decode: Callable[[Ids], list[bytes]] = self.store.terms
-        return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
+        return to_json(
+            body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph, body.sources)
+        )
 
     def answer(self, body: EmissionBody, is_last: bool) -> Answer:
         """The whole answer of the emission's evaluation. What the last evaluation read is retained while the query

@@ -21,8 +21,11 @@ import numpy as np
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
+from stream_ext.attached.holding import Holding
+from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over, windows_of
+from stream_ext.catalog.registered import query_over, reading_of, windows_of
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -49,6 +52,7 @@ from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import MAIN, Source
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.standby import Standby
@@ -146,6 +150,7 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
@@ -153,6 +158,8 @@ class Service:
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
+        self._main = next((source for source in sources if source.settings.name == MAIN), None)
+        self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
@@ -179,6 +186,7 @@ class Service:
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
+        self._hold_main(injector)
         # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
@@ -187,6 +195,8 @@ class Service:
 
     def end(self, error: BaseException) -> None:
         self._injector.halt(error)
+        if self._holding is not None:
+            self._holding.close()
         self._engine.stopped(error)
         self._injector.close()
         self._engine.close()
@@ -220,8 +230,10 @@ class Service:
         retain: Retain | None = None,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer."""
+        """Takes the writer's lease, and continues after the last writer. What registered queries need of the source
+        that is called `main` is held."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +243,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
+            retain = retain or Retain()
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, sources)
         except BaseException:
             store.close()
             raise
@@ -565,14 +578,21 @@ class Service:
     def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         self._check_text(text)
         registration = self._read_registration(text, name)
-        return _registered(self._injector.change(registration))
+        release = self._reserved(registration)
+        try:
+            return _registered(self._injector.change(registration))
+        finally:
+            release()
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
-            waiting.append(self._injector.change(self._read_registration(text, None)))
+            registration = self._read_registration(text, None)
+            release = self._reserved(registration)
+            waiting.append(self._injector.change(registration))
+            waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
                 yield _registered(waiting.popleft())
         for future in waiting:
@@ -582,12 +602,52 @@ class Service:
         """Registers a query for one connection, which must drop it at its end."""
         self._check_text(text)
         registration = self._read_registration(text, name)
-        self._injector.change(replace(registration, live=True)).result()
+        release = self._reserved(registration)
+        try:
+            self._injector.change(replace(registration, live=True)).result()
+        finally:
+            release()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
         check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
+
+    # ---- attached stores ---------------------------------------------------------------------------------------
+
+    def _hold_main(self, injector: Injector) -> None:
+        """Begins to hold what registered queries need of the source `main`."""
+        if self._main is not None:
+            catalog = lambda: injector.catalog  # noqa: E731
+            self._holding = Holding(self._main, self.store, self.clock, catalog, injector.own_change)
+            self._holding.start()
+
+    def _reserved(self, registration: Registration) -> Callable[[], None]:
+        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+        if self._holding is None:
+            return lambda: None
+        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+
+    def source_status(self) -> list[dict[str, Any]]:
+        """The status of the source of which something is held; nothing without one."""
+        return [] if self._holding is None else [self._holding.status()]
+
+    def refresh_source(self, name: str, wait: Wait = "published") -> int:
+        """Fetches what is held of a source anew; returns a snapshot that has it."""
+        _check_wait(wait)
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        sn = self._holding.refresh()
+        self._await(sn, wait)
+        return sn
+
+    def source_written(self, quads: Iterable[Quad]) -> None:
+        """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
+        graph: returns when what is held of them is right."""
+        if self._holding is not None:
+            self._holding.written(quads)
+
+    # ---- what is registered ------------------------------------------------------------------------------------
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())
@@ -729,6 +789,8 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            if self._holding is not None:
+                self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
@@ -743,6 +805,10 @@ class Service:
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
             raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
+
+
+def _called(release: Callable[[], None], done: Future[Any]) -> None:
+    release()
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:

@@ -158,7 +158,7 @@ class Derived:
         """The greatest possible length of a chain of queries."""
         return len(self._pushes.catalog.deriving)
 
-    def settle(self, deadline_s: float) -> int:
+    def wait_until_pushed(self, deadline_s: float) -> int:
         """Waits until all emissions that are stored by now are pushed; returns the snapshot that has them (0: none)."""
         found = 0
         for query in self._pushes.catalog.deriving:

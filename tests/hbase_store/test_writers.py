@@ -120,7 +120,7 @@ def test_a_stale_writer_loses_and_can_write_again_after_taking_the_lease(shared:
     put(stale, "1")
     batch = begun(stale, "lost")
     assert put(new, "2") == 2
-    with pytest.raises(Fenced, match=r"epoch 1; epoch 2 has taken over.*send it to the new writer"):
+    with pytest.raises(Fenced, match=r"epoch 1; the writer of epoch 2 has taken over.*send it to the new writer"):
         stale.commit(batch)
     assert values(stale) == values(new) == texts("1", "2")
     with pytest.raises(Fenced):

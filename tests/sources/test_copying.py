@@ -238,7 +238,7 @@ def test_many_small_graphs_come_together(source: Scripted, target: Target, tmp_p
         (b'{"results": {"bindings": [{"s": 1}]}}', "Expected `object`, got `int`"),
         (b'{"results": {"bindings": [{"s": {"type": "uri", "value": "a:a"}}]}}', "'p'"),
         (b'{"results": {"bindings": [' + b"[" * 100_000, "RecursionError|recursion"),
-        (b'{"results": {"bindings": []}}', "counts 6 triples .* and sends 0"),
+        (b'{"results": {"bindings": []}}', "counts 6 triples .* but sent 0"),
         (b"<html>", "they end too early"),
         (b'{"results": {"bindings": [' + b" " * (65 << 20), "its answer does not end"),
         (b'{"results": {"bindings": []' + b" " * (65 << 20), "its answer does not end"),
@@ -278,7 +278,7 @@ def test_an_answer_that_is_cut_is_no_graph(source: Scripted, target: Target, tmp
 def test_who_answers_one_row_at_a_time_is_told_so(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(many(300))
     source.rows_max = 10
-    with pytest.raises(RilletError, match=r"counts .* and sends 10"):
+    with pytest.raises(RilletError, match=r"counts .* but sent 10"):
         target.copy(source.url)
     assert len(target.quads(tmp_path)) == 0
 
@@ -349,10 +349,10 @@ ONCE = {
     "cut in a line": (_half(N_TRIPLES, lambda data: None), None),
     "a page": (
         _answering(200, "text/html", b"<html>Sorry"),
-        "answered text/html, and not RDF .* It begins: <html>Sorry",
+        "answered text/html, not RDF .* The answer begins: <html>Sorry",
     ),
     "garbage": (_answering(200, N_TRIPLES, b"\x00\xff\n"), "sent an answer that is not RDF"),
-    "nothing": (_answering(200, N_TRIPLES, b""), "counts 9 triples .* and sends 0"),
+    "nothing": (_answering(200, N_TRIPLES, b""), "counts 9 triples .* but sent 0"),
     "too much": (_answering(200, N_TRIPLES, b"<a:a> <a:b> <a:c> .\n" * 2000), "its answer does not end"),
     "entities of entities": (_answering(200, *OF_MEMORY["entities of entities"]), r"sparql>: after \d+ bytes"),
     "only comments": (_answering(200, N_TRIPLES, b"# nothing\n" * (7 << 20)), "its answer does not end"),
@@ -387,7 +387,7 @@ def test_what_comes_in_place_of_triples_is_asked_again_or_named(
 @pytest.mark.parametrize(
     ("spoils", "expected"),
     [
-        (_answering(200, "text/html", b"<html>Welcome"), "It begins: <html>Welcome"),
+        (_answering(200, "text/html", b"<html>Welcome"), "The answer begins: <html>Welcome"),
         (_answering(200, JSON, b'{"results": {"bind'), "SPARQL results in JSON"),
         (_answering(200, JSON, b'{"results": {"bindings": []}}'), "was asked for a number"),
         (_answering(200, JSON, b"[" * 100_000), "SPARQL results in JSON"),
@@ -397,7 +397,7 @@ def test_what_comes_in_place_of_triples_is_asked_again_or_named(
         ),
         (_answering(302, "text/plain", b"", location="http://127.0.0.1:1/sparql"), "which has another origin"),
         (_answering(302, "text/plain", b"", location="file:///etc/passwd"), "which has another origin"),
-        (_answering(307, "text/plain", b"", location="/sparql"), "more than 5 redirections"),
+        (_answering(307, "text/plain", b"", location="/sparql"), "more than 5 redirects"),
     ],
 )
 def test_what_comes_in_place_of_a_number_is_named(

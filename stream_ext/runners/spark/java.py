@@ -119,19 +119,19 @@ def _release(java: Path) -> dict[str, str]:
         found = {}
     if not os.access(java, os.X_OK):
         return {}
-    return found if found.get("JAVA_VERSION") else _asked(java)
+    return found if found.get("JAVA_VERSION") else _run_java(java)
 
 
-def _asked(java: Path) -> dict[str, str]:
+def _run_java(java: Path) -> dict[str, str]:
     def run(flag: str) -> subprocess.CompletedProcess[str]:
         given = environment(os.environ)
         return subprocess.run([java, flag], capture_output=True, text=True, timeout=20, check=False, env=given)
 
     try:
-        said, modules = run("-version"), run("--list-modules")
+        printed, modules = run("-version"), run("--list-modules")
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    version = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
+    version = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
     names = " ".join(re.findall(r"^([\w.]+)", modules.stdout, re.MULTILINE))
     return {"JAVA_VERSION": version.group(1), "MODULES": names} if version else {}
 

@@ -53,8 +53,8 @@ def spark_master(settings: SparkSettings, cores: int | None = None) -> str:
     """The master as Spark is told it: `local[*]` with enough slots, and with retries."""
     slots = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", settings.master)
     if slots:
-        asked = slots.group(1) or "1"
-        count = (cores or os.cpu_count() or 1) if asked == "*" else int(asked)
+        requested = slots.group(1) or "1"
+        count = (cores or os.cpu_count() or 1) if requested == "*" else int(requested)
         return f"local[{max(count, settings.shards + _SPARE_SLOTS)}, {_TASK_FAILURES_MAX}]"
     if re.fullmatch(r"spark://(127\.0\.0\.1|localhost):\d+", settings.master):
         return settings.master

@@ -306,7 +306,7 @@ def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.Captur
     server = ("--server", near.url)
     assert rillet("move", "near", "inline", *server) == 0
     assert capsys.readouterr().out == "near runs inline: the query was moved there\n"
-    for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near is dropped")):
+    for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near was dropped")):
         assert rillet(command, "near", *server) == 0
         assert capsys.readouterr().out == f"{says}\n"
     assert rillet("resume", "near", *server) == 1
@@ -337,7 +337,7 @@ def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys
     near.service.push("taxis", b"<http://ex/late> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1500)
     assert rillet("late", "taxis", *server) == 0
     first, *table = capsys.readouterr().out.splitlines()
-    assert first == "taxis: 1 came late, 1 are shown"
+    assert first == "taxis: 1 late, 1 shown"
     assert table[-1].split()[0] == "1500"
     assert "near" in table[-1]
     assert "<http://ex/late>" in table[-1]

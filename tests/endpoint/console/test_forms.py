@@ -167,12 +167,12 @@ def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) 
     alarms = NEAR.replace("near", "alarms").replace("SELECT ?taxi ?zone ?city", "CONSTRUCT { ?taxi a ex:Near }")
     page = post(fresh, "/queries", query=alarms)
     assert page.facts()["Output stream"] == "alarms"
-    assert "No emission yet: it waits for taxis" in [title.shown for title in page.all("h3")]
+    assert "No emission yet: waiting for taxis" in [title.shown for title in page.all("h3")]
     rows = {row[0]: row for row in get(fresh, "/streams").cells()}
     assert rows["alarms"][1:3] == ["query alarms", "never"]
     assert rows["taxis"][1:3] == ["the first push decides", "never"]
     [waiting] = get(fresh, "/queries").cells()
-    assert waiting[5] == "never: it waits for taxis"
+    assert waiting[5] == "never: waiting for taxis"
     page = get(fresh, "/streams/alarms")
     assert [button.shown for button in page.all("button")] == []
     assert "Nobody else pushes to it" in page.all("main")[0].shown

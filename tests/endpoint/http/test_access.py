@@ -573,3 +573,17 @@ def test_sign_ins_are_few_and_the_oldest_go_first() -> None:
 def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(BadArgument, match=message):
         ServeSettings("lmdb:none", **settings).access(BASE)  # type: ignore[arg-type]  # all of them are texts
+
+
+def test_the_remembered_hosts_are_bounded_and_only_those_that_are_answered() -> None:
+    access = Access(None, "http://localhost:8000/", hosts=("example.org",))
+    for port in range(3_000):
+        access.check_host(f"127.0.0.1:{port}")
+        with pytest.raises(Forbidden):
+            access.check_host(f"evil.example:{port}")
+    assert len(access._answered) <= 1_000
+    for _ in range(2):
+        access.check_host("EXAMPLE.org")
+        for host in (None, "", "evil.example:2999"):
+            with pytest.raises(Forbidden):
+                access.check_host(host)

@@ -162,7 +162,7 @@ def test_a_stream_has_one_time_and_a_query_may_only_name_that(service: Service) 
     with pytest.raises(BadArgument, match="sent with its elements"):
         service.register(registration("third", stream="plain", window="RANGE 1s @:when STEP 1s"))
     _, _, warnings = service.register(registration("fourth", stream="fresh", window="RANGE 1s @:when STEP 1s"))
-    assert "but for its time" in warnings[0]
+    assert "except for its time" in warnings[0]
     assert service.stream("fresh").options.time == EX + "when"
 
 

@@ -175,7 +175,7 @@ def test_a_redirection_is_followed_within_what_is_allowed(service: Service, ther
     there.replies["/data/here"] = Reply(302, headers={"location": f"{tmp_path.as_uri()}/files/here.ttl"})
     with pytest.raises(UpdateFailed, match="a server redirected this request to <file:"):
         service.update(f"LOAD <{there.url}/data/here>")
-    with pytest.raises(UpdateFailed, match="more than 5 redirections"):
+    with pytest.raises(UpdateFailed, match="more than 5 redirects"):
         service.update(f"LOAD <{there.url}/data/round>")
     assert "/other" not in {asked.path for asked in there.asked}
 

@@ -327,7 +327,7 @@ def test_a_refused_push_changes_nothing(service: Service) -> None:
 def test_a_push_over_the_limit_is_refused(tmp_path: Path) -> None:
     service = open_service(tmp_path, limits=Limits(push_bytes=10))
     service.create_stream("s", {})
-    with pytest.raises(TooLarge, match="the limit is 10"):
+    with pytest.raises(TooLarge, match="exceeds the limit of 10"):
         push(service, "s", 1, triple("a", 1))
     service.close()
 

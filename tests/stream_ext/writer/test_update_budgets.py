@@ -103,7 +103,7 @@ def test_what_a_write_holds_is_counted(service: Service, write: Write) -> None:
     """A copy of a graph of any size was done in a budget of 1 MiB."""
     head = service.head()
     with pytest.raises(
-        QueryTooLarge, match=r"^the update (needs more than its memory limit of 1 MiB|would make) .*--query-bytes"
+        QueryTooLarge, match=r"^the update (needs more than its memory limit of 1 MiB:|would make) .*--query-bytes"
     ):
         write(service, Control(bytes_max=1 << 20, what="update"))
     assert service.head() == head

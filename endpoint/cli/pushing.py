@@ -45,6 +45,7 @@ _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
   rillet push taxis day.ndjson.gz --wait evaluated
   rillet push gps gps.tnt.gz --rate 60x                one minute of the recording each second
+  rillet push events log.trig --timestamp 5000         a log of RDF Messages: each message is an element
   rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
   tail -f live.ndjson | rillet push taxis --format ndjson --source roof
   echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""

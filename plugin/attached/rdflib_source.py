@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any
 
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
@@ -15,6 +14,7 @@ from rdflib.query import Result
 
 from plugin.attached.held import text_of
 from plugin.attached.quads import QuadReader
+from stream_ext.computed_once import computed_once
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
@@ -47,7 +47,7 @@ class RdflibSource:
     def local(self) -> bool:
         return True
 
-    @cached_property
+    @computed_once
     def traits(self) -> SourceTraits:
         return SourceTraits(
             default="union" if self._reader.is_union else "own",

@@ -110,9 +110,7 @@ def test_an_oxigraph_behind_rdflib_endpoint_is_held(read: Callable[..., Read], t
         follow(tmp_path, read(server.query_url, canonical_numbers=True), dataset.update)
 
 
-def test_a_server_that_is_no_sparql_endpoint_is_reported_in_its_words(
-    read: Callable[..., Read], tmp_path: Path
-) -> None:
+def test_what_is_no_sparql_endpoint_is_reported_in_its_words(read: Callable[..., Read], tmp_path: Path) -> None:
     dataset = Dataset(store="Oxigraph")
     with served(dataset) as server:
         dataset.update(DATA)

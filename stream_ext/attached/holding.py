@@ -295,7 +295,7 @@ class Holding:
 
     def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
         """Whether all has to be fetched, and not only the subjects that changed."""
-        if record is None or not are_covered(patterns, record.patterns):
+        if record is None or patterns != record.patterns:
             return True
         return self._clock.now_ms() - record.whole.start >= self.source.settings.full_s * 1000
 

@@ -16,7 +16,7 @@ import numpy as np
 from hbase_store.arrays import Ids
 from hbase_store.layout.terms import LOCAL, NO_TERM, TAG_SHIFT, parse_term
 from stream_ext.attached.blank_nodes import held_blank, is_blank, labels_of, term_of_label
-from stream_ext.attached.questions import Page, Quad, count_of, key_of, quads_of
+from stream_ext.attached.questions import Page, Quad, count_of, count_up_to, key_of, quads_of
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
@@ -84,6 +84,9 @@ class Fetching:
 
     def count(self, patterns: Sequence[HeldPattern]) -> int:
         return self._number(count_of(patterns)) if patterns else 0
+
+    def count_up_to(self, pattern: HeldPattern, most: int) -> int:
+        return self._number(count_up_to(pattern, most))
 
     def quads(self, patterns: Sequence[HeldPattern], are_all: bool = True) -> FetchedQuads:
         """All quads that match, in one answer if it can be; `are_all`: nothing else is held."""

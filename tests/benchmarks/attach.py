@@ -60,7 +60,8 @@ class _Served(BaseHTTPRequestHandler):
             answer = str(_Served.sent).encode()
         else:
             found = self.store.query(body["query"][0])
-            answer = found.serialize(format=ox.QueryResultsFormat.JSON)  # type: ignore[union-attr]  # a SELECT
+            assert isinstance(found, ox.QuerySolutions)
+            answer = found.serialize(format=ox.QueryResultsFormat.JSON) or b""
             _Served.sent += len(answer)
         self.send_response(200)
         self.send_header("content-type", "application/sparql-results+json")

@@ -300,6 +300,7 @@ def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: 
         assert service.explain(near(pattern=pattern))["sources"] == {
             "main": [
                 {"pattern": "?s ?p ?o", "way": "held", "quads": 2},
+                {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2},
                 {"pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
             ]
         }
@@ -373,3 +374,23 @@ def test_a_source_that_keeps_us_waiting_holds_up_nobody_else(tmp_path: Path) -> 
         assert rows(service) == [("a", "c1")]
         goes_on.set()
         waiting.join(30)
+
+
+def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
+    others = [f"<{EX}x{i}> <{EX}is> <{EX}other> ." for i in range(10_050)]
+    source = PretendedSource(*others, *(f"<{EX}z{i}> <{EX}is> <{EX}c{i % 20}> ." for i in range(40)))
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near("q0", "?z :is :c0", select="?t"))
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}is> <{EX}c0>", "way": "held", "quads": 2}]
+        for number in range(1, 16):
+            service.register(near(f"q{number}", f"?z :is :c{number}", select="?t"))
+        assert service.source_status()[0]["held"] == 32
+        service.register(near("q16", "?z :is :c16", select="?t"))  # so many: they share what all of them may need
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}is> ?o", "way": "held", "quads": 10_090}]
+        push(service, "taxis", 1_500, *(triple("a", f"z{i}", "in") for i in range(20)))
+        push(service, "taxis", 2_500, triple("b", "z1", "in"))
+        assert rows(service, "q3") == rows(service, "q16") == [("a",)]
+        for number in range(16):
+            service.drop_query(f"q{number}")
+        service.refresh_source("main")
+        assert service.source_status()[0]["held"] == 10_090

@@ -71,11 +71,6 @@ def solutions(data: bytes, url: str) -> list[Solution]:
         raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
 
 
-def solution(binding: object) -> Solution:
-    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
-    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
-
-
 #: Python's objects for an answer take so many times the bytes of the answer.
 _COST = 4
 

@@ -82,8 +82,9 @@ def _bindings(body: Body) -> Iterator[list[Any]]:
 def _check_rest(text: str, body: Body, texts: codecs.IncrementalDecoder) -> None:
     """Reads to the end, so that a connection or a document that breaks off after the last solution is seen."""
     for piece in body:
-        text += texts.decode(piece)
-        _check_size(text)
+        if more := texts.decode(piece).strip():
+            text += more
+            _check_size(text)
     json.loads('{"results":{"bindings":[' + text + texts.decode(b"", True))
 
 

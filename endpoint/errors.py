@@ -60,6 +60,7 @@ class TextTooLong(errors.TooLarge):
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.NotAllowed, 403),
     (errors.ServiceFailed, 502),
+    (errors.SourceFailed, 502),
     (errors.TextError, 400),
     (errors.BadData, 400),
     (errors.BadArgument, 400),

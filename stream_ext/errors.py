@@ -14,6 +14,7 @@ RilletError
 ├── Gone               it was there, and is not retained any more
 ├── TooLarge           a body or text over its limit
 │   └── QueryTooLarge      a query would make more solutions than it may
+├── SourceFailed       a source, whose data are one dataset with the store, did not answer as it should
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
@@ -93,6 +94,10 @@ class TooLarge(RilletError):
 
 
 class QueryTooLarge(TooLarge):
+    pass
+
+
+class SourceFailed(RilletError):
     pass
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
@@ -172,14 +172,6 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
 
 
-class Decoded(NamedTuple):
-    """Some rows of an answer: each distinct text once, and for each column the places of its texts."""
-
-    texts: list[bytes | None]  # None: unbound
-    columns: list[list[int]]
-    rows: int  # the number of rows: there may be no column
-
-
 #: The first piece is small, so that it is sent soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
 #: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
@@ -232,9 +224,17 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
 
 def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
+    if answer.streamed is not None:
+        return [row for some in answer.streamed for row in _as_rows(some)]
     if not answer.columns:
         return [()] * answer.count
     return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _as_rows(some: Decoded) -> list[tuple[bytes | None, ...]]:
+    if not some.columns:
+        return [()] * some.rows
+    return list(zip(*([some.texts[place] for place in column] for column in some.columns), strict=True))
 
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:

@@ -61,6 +61,7 @@ class SourceSettings:
     mode: Mode = "auto"
     changed: str | None = None  # the predicate whose object says when its subject changed
     held_max: int = 5_000_000  # a group that matches more quads is asked, not held
+    default: DefaultGraph | None = None  # what its default graph is; None: it is probed
 
     def __repr__(self) -> str:
         return f"SourceSettings({self.name!r}, {self.url!r})"
@@ -87,3 +88,5 @@ class Source(Protocol):
     def update(self, text: str) -> None:
         """One request of DATA operations, never repeated by itself. BadArgument if the source takes no updates."""
         ...
+
+    def close(self) -> None: ...

@@ -43,12 +43,16 @@ class Later(NoAnswer):
 class SparqlHttp:
     """The endpoint at one address. Any number of threads may use it."""
 
-    def __init__(self, url: str, authorization: str | None, silence_s: float, secret_from: str) -> None:
+    def __init__(
+        self, url: str, authorization: str | None, silence_s: float, secret_from: str, name: str | None = None
+    ) -> None:
         """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`; `secret_from` says, in messages,
-        where it is given. Answers are waited for as long as `silence_s` without a byte."""
+        where it is given, and `name` who answers there. Answers are waited for as long as `silence_s` without a
+        byte."""
         import httpx  # takes a tenth of a second to import
 
         self.url, self._secret_from = url, secret_from
+        self.called = f"<{url}>" if name is None else f"the source {name} <{url}>"
         self._origin = _origin(url, secret_from)
         self._allowed = AllowedUrls(service=places(self._origin + "/"))
         self._client = httpx.Client(
@@ -83,28 +87,28 @@ class SparqlHttp:
             for _ in range(_REDIRECTS_MAX + 1):
                 with client.stream("POST", url, data=form, headers={"accept": accept}, timeout=timeout) as response:
                     if not response.is_redirect:
-                        if not response.is_success:
+                        if response.status_code != 200 and not ("update" in form and response.is_success):
                             raise self._refusal(response)
                         yield response
                         return
                     url = self._same_origin(urljoin(url, response.headers.get("location", "")))
         except httpx.TransportError as error:
-            raise Later(f"<{self.url}> does not answer: {error or type(error).__name__}") from None
+            raise Later(f"{self.called} does not answer: {error or type(error).__name__}") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"<{self.url}> cannot be asked: {error or type(error).__name__}") from None
-        raise CannotFetch(f"<{self.url}>: more than {_REDIRECTS_MAX} redirections")
+            raise CannotFetch(f"{self.called} cannot be asked: {error or type(error).__name__}") from None
+        raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirections")
 
     def _same_origin(self, url: str) -> str:
         try:
             return self._allowed.check_service(url)
         except OutOfBounds:
             raise CannotFetch(
-                f"<{self.url}> sends us on to {url[:300]!r}, which is another origin: name that one if it is meant"
+                f"{self.called} sends us on to {url[:300]!r}, which is another origin: name that one if it is meant"
             ) from None
 
     def _refusal(self, response: httpx.Response) -> CannotFetch:
         status, words = response.status_code, _beginning(response)
-        message = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
+        message = f"{self.called} answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
         if status in _LATER:
             return Later(message, _retry_after(response.headers.get("retry-after", "")))
         if status in _TOO_MUCH:
@@ -116,7 +120,7 @@ class SparqlHttp:
     def not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
         """The message for an answer of another media type."""
         return (
-            f"<{self.url}> answered {form or 'without a Content-Type'}, and not {wanted}: is it the address of a "
+            f"{self.called} answered {form or 'without a Content-Type'}, and not {wanted}: is it the address of a "
             f"SPARQL endpoint? It begins: {_beginning(response)}"
         )
 
@@ -127,9 +131,9 @@ class SparqlHttp:
         try:
             yield from response.iter_bytes(piece_bytes)
         except httpx.TransportError as error:
-            raise Later(f"<{self.url}> broke off while it answered: {error or type(error).__name__}") from None
+            raise Later(f"{self.called} broke off while it answered: {error or type(error).__name__}") from None
         except httpx.HTTPError as error:
-            raise CannotFetch(f"<{self.url}> sent what cannot be unpacked: {error}") from None
+            raise CannotFetch(f"{self.called} sent what cannot be unpacked: {error}") from None
 
 
 # ---- addresses and accounts

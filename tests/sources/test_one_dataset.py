@@ -1,0 +1,197 @@
+"""The source main and our own store are one dataset: whatever is where, answers equal those of a store that has all.
+
+Queries and data are generated. The data lie in the source, in our own store, or in both; the source is an Oxigraph
+behind HTTP. A failure says its seed, and how to play it again:
+
+    python -m tests.sources.test_one_dataset SEED"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+
+from stream_ext.errors import RilletError
+from stream_ext.evaluation_budget import Control
+from stream_ext.oneshot.answers import answer_once, rows_of
+from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import SourceSettings
+from stream_ext.remote.sources import Sources
+from tests.conformance.values import comparable
+from tests.sources.scripted import Scripted, scripted
+from tests.stream_ext.generated import EX, Asked, Maker, Quad, quads, trig
+from tests.stream_ext.oneshot.test_differential import misordered
+from tests.stream_ext.peers import Ours, Said, TooMuch, agree, pyoxigraph_of, shown
+
+_QUERIES = 5  # over each data
+#: What a query may say in place of an answer, for the labels of blank nodes mean something within one answer only.
+BLANK = "has a blank node for"
+
+
+class Both(Ours):
+    """Our own store with a part of the data, and the source with the rest."""
+
+    def __init__(self, place: Path, data: Sequence[Quad], sources: Sources) -> None:
+        super().__init__(place, data)
+        self._sources = sources
+
+    def answer(self, asked: Asked) -> Answer:
+        asking = Asking(EX, control=Control(20.0), sources=self._sources)
+        return answer_once(self.store, str(asked), EX, self.store.head(), None, asking=asking)
+
+    def ask(self, asked: Asked) -> Said:
+        try:
+            answer = self.answer(asked)
+            if answer.graph is not None:
+                triples = zip(*(answer.vocabulary.decode(column) for column in answer.graph), strict=True)
+                return Said(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
+            rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer))
+        except RilletError as error:
+            return Said(error=f"{type(error).__name__}: {error}")
+        return Said(tuple(answer.variables), rows, answer.boolean)
+
+    def raw(self, asked: Asked) -> list[tuple[bytes | None, ...]]:
+        return rows_of(self.answer(asked))
+
+
+@contextmanager
+def attached(source: Scripted) -> Iterator[Sources]:
+    with closing(SparqlEndpointSource(SourceSettings("main", source.url), 20.0)) as endpoint:
+        yield Sources([endpoint], EX)
+
+
+def parted(chance: random.Random, data: list[Quad]) -> tuple[list[Quad], list[Quad]]:
+    """What our own store has, and what the source has. A blank node is a node of one of them."""
+    how = chance.choice(
+        ("theirs", "theirs", "ours", "mixed", "mixed", "mixed", "by predicate", "by predicate", "by graph")
+    )
+    mine = {key: chance.random() < 0.5 for key in sorted({each for quad in data for each in (quad[1], quad[3] + "#")})}
+    blanks = {"_:x": chance.random() < 0.5, "_:y": False}
+    blanks["_:y"] = blanks["_:x"]
+    own: list[Quad] = []
+    theirs: list[Quad] = []
+    for quad in data:
+        match how:
+            case "theirs":
+                goes = (False, True)
+            case "ours":
+                goes = (True, False)
+            case "by predicate":
+                goes = (mine[quad[1]], not mine[quad[1]])
+            case "by graph":
+                goes = (mine[quad[3] + "#"], not mine[quad[3] + "#"])
+            case _:
+                goes = chance.choice(((True, False), (False, True), (True, True)))
+        if quad[0].startswith("_:") or quad[2].startswith("_:"):
+            is_own = blanks["_:x"] if how not in ("theirs", "ours") else how == "ours"
+            goes = (is_own, not is_own)
+        own += [quad] * goes[0]
+        theirs += [quad] * goes[1]
+    return own, theirs
+
+
+def made(seed: int) -> tuple[list[Quad], list[Asked], random.Random]:
+    chance = random.Random(seed)
+    data = quads(chance, chance.choice((12, 20, 30)))
+    if chance.random() < 0.6:  # most stores have few blank nodes
+        data = sorted(
+            {tuple(":a" if term == "_:x" else ":c" if term == "_:y" else term for term in quad) for quad in data}
+        )  # type: ignore[misc]  # of four
+    oxigraph = pyoxigraph_of(data)
+    chosen = []
+    for _ in range(_QUERIES):
+        tried = [Maker(chance).query() for _ in range(3)]
+        said = (oxigraph(asked.whole) for asked in tried if asked.graphs is None)
+        chosen.append(
+            next((asked for asked, one in zip(tried, said, strict=False) if one.rows or one.boolean), tried[-1])
+        )
+    return data, chosen, chance
+
+
+def play(seed: int, place: Path, source: Scripted) -> Counter[str]:
+    """How its queries ended."""
+    ended: Counter[str] = Counter()
+    try:
+        data, queries, chance = made(seed)
+    except TooMuch:
+        return ended
+    own, theirs = parted(chance, data)
+    source.store.clear()
+    source.store.load(trig(theirs).encode(), ox.RdfFormat.TRIG)
+    source.default_is_union = chance.random() < 0.2
+    if source.default_is_union:
+        data = sorted({*data, *((s, p, o, "") for s, p, o, g in theirs)})
+    with (
+        attached(source) as sources,
+        closing(Ours(place / "all", data)) as whole,
+        closing(Both(place / "own", own, sources)) as both,
+    ):
+        for asked in queries:
+            expected = whole.ask(asked.whole)
+            if expected.error:
+                continue
+            source.texts.clear()
+            found = both.ask(asked.whole)
+            if found.error and BLANK in found.error:
+                ended["blank"] += 1
+                continue
+            how = (
+                f"seed {seed} (python -m tests.sources.test_one_dataset {seed})\n{asked}\nours:\n"
+                + lines(own)
+                + "\ntheirs:\n"
+                + lines(theirs)
+            )
+            how += f"\nunion: {source.default_is_union}\nasked: " + "\n".join(source.texts)
+            assert agree(found, expected), f"{how}\nfound {shown(found)}\nexpected {shown(expected)}"
+            if not any(
+                term.startswith("_:") for quad in theirs for term in quad
+            ):  # their labels are new in each answer
+                wrong = misordered(both, asked)
+                assert not wrong, f"{how}\n{wrong}"
+            ended["asked" if source.texts else "own"] += 1
+    return ended
+
+
+def lines(data: Sequence[Quad]) -> str:
+    return "\n".join("  " + " ".join(quad) for quad in data)
+
+
+@pytest.fixture(scope="module")
+def source() -> Iterator[Scripted]:
+    with scripted() as running:
+        yield running
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_answers_equal_those_of_one_store(block: int, source: Scripted, tmp_path: Path) -> None:
+    ended: Counter[str] = Counter()
+    for seed in range(block * 5, block * 5 + 5):
+        ended += play(seed, tmp_path / str(seed), source)
+    assert ended["asked"] > 8, "these seeds ask the source too seldom to prove anything"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(40))
+def test_answers_equal_those_of_one_store_thousands_of_times(block: int, source: Scripted, tmp_path: Path) -> None:
+    for seed in range(10_000 + block * 10, 10_000 + block * 10 + 10):
+        play(seed, tmp_path / str(seed), source)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder, scripted() as running:
+        for given in sys.argv[1:]:
+            first, _, last = given.partition("-")
+            for number in range(int(first), int(last or first) + 1):
+                try:
+                    print(number, dict(play(number, Path(folder) / str(number), running)), flush=True)
+                except AssertionError as error:
+                    print(str(error)[:3500], flush=True)
+                    break

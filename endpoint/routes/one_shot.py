@@ -69,6 +69,7 @@ class AnswerStart(NamedTuple):
     first: bytes
     whole: bool
     more: More
+    asked: bool = False  # a source answered: the same snapshot may have another answer later
 
 
 async def ask(exchange: Exchange, request: QueryRequest) -> None:
@@ -76,9 +77,11 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
     offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
     is_short = len(request.text) <= SHORT_CHARACTERS
     async with state.underway.watched(exchange, request.text, request.timeout_s) as question:
-        # A worker has neither registered functions nor derived graphs.
+        # A worker has neither registered functions, nor derived graphs, nor the connections to sources.
         derived = partial(state.service.reads_derived, request.query, request.dataset)
-        stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
+        stays = bool(registered_functions() or state.service.sources) or (
+            derived() if is_short else await state.workers.readers.run(derived)
+        )
         worker = None if stays else state.query_workers.free()
         if worker is None:
             question.here = state.workers.readers.submit(_evaluated, exchange, request, offer, question.control)
@@ -89,10 +92,12 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
 
 
 def _evaluated(exchange: Exchange, request: QueryRequest, offer: Offer, control: Control) -> AnswerStart:
-    answer = exchange.state.service.query(request.text, request.snapshot, request.at, request.dataset, control)
-    control.keep(answer.nbytes)
-    pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
-    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
+    service, readers = exchange.state.service, exchange.state.workers.readers
+    answer = service.query(request.text, request.snapshot, request.at, request.dataset, control, streams=True)
+    if answer.streamed is None:
+        control.keep(answer.nbytes)
+    pieces = written(exchange, answer, offer)
+    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces), answer.asked)
 
 
 async def _light_here(
@@ -133,7 +138,12 @@ async def _give(
         await _send(exchange, reply, start.sn, start.more, question)
         return
     # Cheap conditions first: `is_volatile` walks through the whole query.
-    if request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query):
+    if (
+        request.snapshot is None
+        and not start.asked
+        and len(request.text) <= KEY_BYTES_MAX
+        and not is_volatile(request.query)
+    ):
         exchange.state.answer_cache.put(request.key, start.sn, reply)
     await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=start.sn)
 

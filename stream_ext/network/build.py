@@ -43,7 +43,7 @@ from stream_ext.network.operators.joins.otherwise import Otherwise
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
-from stream_ext.network.operators.remote.remote_question import RemoteQuestion, ServiceCall
+from stream_ext.network.operators.remote.remote_question import ServiceCall
 from stream_ext.network.operators.remote.service import ServiceOperator
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
@@ -246,9 +246,9 @@ class Builder:
         call = ServiceCall(service, node.inner, names, node.silent, node.position, node.written, node.group)
         if node.group is not None:
             both = " beside the store" if node.group.unless is not None else ""
-            says = f"source {_node(service)}{both}: {RemoteQuestion(call, ()).shown}"
-            certain = wire.certain | node.certain
-            return self._add(SourceJoin(wire.variables, call), (wire,), certain, says, node)
+            operator = SourceJoin(wire.variables, call)
+            says = f"source {_node(service)}{both}: {operator.question}"
+            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
         shown = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
         return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {shown}", node)
 

@@ -26,6 +26,7 @@ from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -75,7 +76,8 @@ def _read_question(
     if (
         asking is None or asking.plans is None or not asking.plans.has(unit)
     ):  # a cached plan was allowed when it was built
-        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
+        allowed, sources = (asking.allowed_urls, asking.sources) if asking else (NOTHING, NO_SOURCES)
+        check_services(query_parts(unit), allowed, text, sources)
     return unit
 
 

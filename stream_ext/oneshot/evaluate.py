@@ -25,7 +25,7 @@ from stream_ext.network.operators.core.pattern import id_graph
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
-from stream_ext.oneshot.passing import passed_on, question_alone
+from stream_ext.oneshot.passing import collected, passed_on, question_alone
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.lift import lift_select
@@ -116,6 +116,7 @@ class Asking:
     plans: Plans | None = None
     known: KnownValues | None = None
     sources: Sources = NO_SOURCES  # stores that are not ours
+    streams: bool = False  # rows that are only passed on are not collected first
     at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
@@ -178,7 +179,11 @@ def _of_both(
     if alone is not None:
         assert asking.sources.main is not None, "a source is attached"
         rows = passed_on(alone, asking.sources.main, asking.control)
-        return Answer(query.variables, [], None, int(moment.snapshot.sn), streamed=rows, asked=True)
+        sn = int(moment.snapshot.sn)
+        if asking.streams:
+            return Answer(query.variables, [], None, sn, streamed=rows, asked=True)
+        columns, count = collected(rows, len(query.variables), moment.vocabulary, asking.control)
+        return Answer(query.variables, columns, None, sn, None, count, moment.vocabulary, asked=True)
     by_name = {window.name: window for window in (*windows, *graph_windows)}
     encode = _outward(moment.vocabulary)
     network = Network(select, by_name, moment.snapshot, encode, orders=Orders(ranked), check=check)

@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, count
 
+import numpy as np
+
+from hbase_store.arrays import Ids
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, SubSelect
@@ -16,6 +19,7 @@ from stream_ext.plan.logic import Remote, Select
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.source import Source
 from stream_ext.remote.sparql_client import Solution
+from stream_ext.values.vocabulary import Vocabulary
 
 _numbers = count()
 
@@ -35,6 +39,21 @@ def passed_on(query: Query, source: Source, control: Control) -> Iterator[Decode
     rows = _rows(source, text, names, control)
     first = next(rows, None)
     return iter(()) if first is None else chain([first], rows)
+
+
+def collected(rows: Iterator[Decoded], width: int, vocabulary: Vocabulary, control: Control) -> tuple[list[Ids], int]:
+    """The rows as columns of ids, and how many there are."""
+    parts: list[list[Ids]] = [[np.empty(0, np.uint64)] for _ in range(width)]
+    count = 0
+    for some in rows:
+        control.room(some.rows, width)
+        count += some.rows
+        bound = [text for text in some.texts if text is not None]
+        ids = iter(vocabulary.encode(bound).tolist() if bound else [])
+        known = np.array([0 if text is None else next(ids) for text in some.texts], np.uint64)
+        for part, column in zip(parts, some.columns, strict=True):
+            part.append(known[np.array(column, np.int64)])
+    return [np.concatenate(part) for part in parts], count
 
 
 def _rows(source: Source, text: str, names: Sequence[str], control: Control) -> Iterator[Decoded]:

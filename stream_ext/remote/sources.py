@@ -42,5 +42,10 @@ class Sources:
     def at(self, address: str) -> Source | None:
         return self._by_address.get(address)
 
+    def meant(self, written: str | None, address: str) -> Source | None:
+        """The source of SERVICE: by its name, if that is `written`, or by its address."""
+        named = None if written is None else self._by_name.get(written)
+        return self.at(address) if named is None else named
+
 
 NO_SOURCES = Sources()

@@ -49,8 +49,11 @@ from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import Source
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.source_watch import SourceWatch
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
     at_once,
@@ -146,8 +149,10 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
+        sources: Sources = NO_SOURCES,
     ) -> None:
         """Use `Service.open`."""
+        self.sources, self._watch = sources, SourceWatch(sources)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
@@ -159,6 +164,7 @@ class Service:
         self._standby = Standby(store, self.clock, self.waits, self)
         self.begin()
         self._standby.start()
+        self._watch.start()
 
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
@@ -220,8 +226,9 @@ class Service:
         retain: Retain | None = None,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +238,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
+            attached = Sources(sources, base)
+            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget, attached)
         except BaseException:
             store.close()
             raise
@@ -431,10 +439,12 @@ class Service:
         at: int | None = None,
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
+        streams: bool = False,
     ) -> Answer:
-        """`dataset` replaces the dataset of the text; `control` may end the query early."""
+        """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
+        answers and that are only passed on are read while they are decoded."""
         self._check_text(text)
-        asking = self._asking(control)
+        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
         try:
             sn = self._retained(snapshot)
             given = self._derived_graphs(sn, control).of_query
@@ -470,7 +480,16 @@ class Service:
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
+        return Asking(
+            self.base,
+            self.clock.now_ms(),
+            urandom(8),
+            control,
+            self.allowed_urls,
+            self._plans,
+            self._known,
+            self.sources,
+        )
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -486,12 +505,14 @@ class Service:
         """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
             return decoded(columns, answer.decode)
+        if answer.streamed is not None:
+            return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         check = self._deadline("text")
-        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -722,10 +743,13 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            self._watch.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
             self.store.close()
+            for source in self.sources:
+                source.close()
 
     def __enter__(self) -> Service:
         return self

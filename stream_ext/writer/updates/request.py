@@ -122,7 +122,7 @@ class _Request:
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
             elif isinstance(operation, Modify):
-                check_services([operation.pattern], self._asking.allowed_urls, self._text)
+                check_services([operation.pattern], self._asking.allowed_urls, self._text, self._asking.sources)
             elif isinstance(operation, Load):
                 with self._placed(number, operation):
                     self._documents[number] = fetched(operation, self.allowed_urls, self.control)

@@ -11,14 +11,16 @@ a change: the rows with the old one are taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 import numpy as np
 
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import NotAllowed, ServiceFailed
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import ServicePattern as Written
 from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of
@@ -28,6 +30,8 @@ from stream_ext.network.operators.remote.remote_question import Labels, RemoteQu
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
+from stream_ext.remote.gathering import gather
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
@@ -72,8 +76,8 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) -> None:
-    """NotAllowed for a service that may not be requested, whether or not the query would do it.
+def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, sources: Sources = NO_SOURCES) -> None:
+    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be.
 
     SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
@@ -82,6 +86,8 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) 
         if not isinstance(part, Written):
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
+            if sources.meant(part.written, parse_term(part.service.text).value) is not None:
+                continue
             try:
                 allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
@@ -193,7 +199,7 @@ class ServiceOperator:
         return []
 
     def _may_be_answered(self, moment: Moment) -> bool:
-        urls = {self._url(service, moment.vocabulary) for service in {key[0] for key in self._unanswered}}
+        urls = {self._url(service, moment) for service in {key[0] for key in self._unanswered}}
         return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
     def _forget(self, moment: Moment) -> None:
@@ -224,10 +230,10 @@ class ServiceOperator:
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
         within_s = None if moment.backoff is None else moment.allowed_urls.service_timeout_s
-        with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
+        with Remotes(moment.allowed_urls, moment.control, within_s, partial(_asker, moment.sources)) as remotes:
             for service, of_service in by_service.items():
                 try:
-                    url = self._url(service, moment.vocabulary)
+                    url = self._url(service, moment)
                     found = self._request(remotes, url, of_service, moment)
                 except (OutOfBounds, CannotFetch, _Later) as error:
                     later = error.what if isinstance(error, _Later) else ()
@@ -259,11 +265,13 @@ class ServiceOperator:
         self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
 
-    def _url(self, service: int, vocabulary: Vocabulary) -> str:
+    def _url(self, service: int, moment: Moment) -> str:
         node = self._call.service
         if isinstance(node, Constant):
-            return parse_term(node.text).value
-        text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
+            url = parse_term(node.text).value
+            source = moment.sources.meant(self._call.written, url)
+            return url if source is None else source.settings.url
+        text = moment.vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
         if text[:1] != b"<":
             what = text.decode() or "unbound here: what stands before SERVICE in its group must bind it"
             raise CannotFetch(f"SERVICE ?{node.name}: it is {what}, not the IRI of a service")
@@ -293,6 +301,11 @@ class ServiceOperator:
         texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
         sent = {id: text for id, text in texts.items() if not text.startswith(b"_:")}
         return [[sent.get(id) for id in row] for row in ids.tolist()]
+
+
+def _asker(sources: Sources, address: str) -> Callable[[str, Control, int], tuple[list[Solution], int]] | None:
+    source = sources.at(address)
+    return None if source is None else partial(gather, source)
 
 
 def _start(place: range) -> int:

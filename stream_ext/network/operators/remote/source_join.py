@@ -52,6 +52,7 @@ class SourceJoin(ServiceOperator):
         super().__init__(left, call)
         assert call.group is not None, "what is asked of a source is a group"
         self.group: SourceGroup = call.group
+        self.question = RemoteQuestion(call, ()).shown
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         assert moment.last, "registered queries read what is held of a source"

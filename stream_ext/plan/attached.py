@@ -145,7 +145,7 @@ class Attached:
 
     def whole(self, pattern: Pattern, scope: GraphScope, binds: Binds) -> Remote | None:
         """The pattern, if it is sent as it is; None: its parts are looked at one by one."""
-        if isinstance(pattern, Bgp | Values) or not any(isinstance(part, Bgp) for part in walk(pattern)):
+        if isinstance(pattern, Bgp | Values) or not _has_triples(pattern):
             return None
         if isinstance(pattern, Join) and not _is_connected(pattern, binds):
             return None
@@ -332,11 +332,7 @@ class Attached:
         """`top`: the query as a whole, which alone is ordered and cut there."""
         shape = query.shape
         is_cut = query.limit is not None or query.offset
-        if (
-            query.windows
-            or ((is_cut or shape.order_by) and not top)
-            or not any(isinstance(part, Bgp) for part in walk(query.pattern))
-        ):
+        if query.windows or ((is_cut or shape.order_by) and not top) or not _has_triples(query.pattern):
             raise _Stays
         pattern = self._inside(query.pattern, scope)
         for each in (*shape.expressions, *shape.group_by):
@@ -363,6 +359,10 @@ def _as_select(query: Query, binds: Binds) -> Query:
 
 
 # ---- what patterns are -----------------------------------------------------------------------------------------
+
+
+def _has_triples(pattern: Pattern) -> bool:
+    return any(isinstance(part, Bgp) and (part.patterns or part.paths) for part in walk(pattern))
 
 
 def _needs_triple(pattern: Pattern) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
+from hbase_store.arrays import as_ids
 from stream_ext.errors import BadArgument
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
@@ -27,6 +28,7 @@ from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.passing import collected, passed_on, question_alone
 from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.source_graphs import description_of_source
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select, asks_source
@@ -191,7 +193,29 @@ def _of_both(
     if at is not None:
         _fill(network, store, int(moment.snapshot.sn), windows, at)
     rows_found = network.once(moment, 1 if query.form is Form.ASK else None)
-    return replace(_answer(query, rows_found, moment, asking.salt, graphs, select.names), asked=asked)
+    answer = _answer(query, rows_found, moment, asking.salt, graphs, select.names)
+    if query.form is Form.DESCRIBE:
+        return replace(_described_by_both(answer, query, rows_found, moment, attached), asked=True)
+    return replace(answer, asked=asked)
+
+
+def _described_by_both(answer: Answer, query: Query, rows: ZSet, moment: Moment, attached: Attached) -> Answer:
+    source = moment.sources.main
+    assert source is not None and answer.graph is not None, "a source is attached, and DESCRIBE makes a graph"
+    scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
+    resources, vocabulary = _resources(query, rows, moment), moment.vocabulary
+    more = description_of_source(source, attached, resources, scope, vocabulary, moment.control)
+    columns = [np.concatenate(pair) for pair in zip(answer.graph, map(vocabulary.outward, more), strict=True)]
+    s, p, o = np.unique(np.stack(columns), axis=1)
+    return replace(answer, graph=(s, p, o), count=len(s))
+
+
+def _resources(query: Query, rows: ZSet, moment: Moment) -> Ids:
+    """What a DESCRIBE describes, each once."""
+    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
+    moment.control.room(rows.count, rows.width + 2)
+    found: Ids = np.unique(np.concatenate([moment.vocabulary.encode(named), *rows.columns]))
+    return as_ids(found[found != 0])
 
 
 def _outward(vocabulary: Vocabulary) -> Encode:
@@ -309,9 +333,7 @@ def _answer(
 
 def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[DerivedGraph]) -> tuple[Ids, Ids, Ids]:
     vocabulary = moment.vocabulary
-    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
-    moment.control.room(rows.count, rows.width + 2)
-    resources = np.concatenate([vocabulary.encode(named), *rows.columns])
+    resources = _resources(query, rows, moment)
     scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
     given = [each for each in graphs if each.name in (scope.graphs or ())]
     if given:
@@ -319,7 +341,7 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
         scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
     extra = [each.columns(vocabulary) for each in given]
-    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, extra)
+    return describe(vocabulary.outward(resources), moment.snapshot, graph, moment.control, extra)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

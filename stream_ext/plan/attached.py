@@ -99,7 +99,7 @@ class Attached:
         """One triple pattern over both: what is looked for here, and what is asked for."""
         pattern = TriplePattern(node.subject, node.predicate, node.object, _NOWHERE_IN_TEXT)
         here = self.holds(node.subject, node.predicate, node.object, node.graph)
-        inner = None if self._never_matches(pattern) else self._placed_triple(pattern, node.graph)
+        inner = None if self._never_matches(pattern) else self.triples(pattern, node.graph)
         if inner is None:
             return (node,)
         unless = node if here else None
@@ -121,7 +121,7 @@ class Attached:
     def _edges(self, node: PathSource) -> Remote | None:
         """The triples that the path may take, and of one with zero steps all, for each of their ends is a solution."""
         triple = TriplePattern(_S, _P, _O, _NOWHERE_IN_TEXT)
-        inner = self._placed_triple(triple, node.graph)
+        inner = self.triples(triple, node.graph)
         if inner is None:
             return None
         predicates = _predicates(node.path)
@@ -133,7 +133,7 @@ class Attached:
 
     def graphs(self, node: GraphNames) -> Remote | None:
         """The graphs of the source, without those of our own store; None: it has none of these."""
-        inner = self._placed_triple(_ANYTHING, node.graph)
+        inner = self.triples(_ANYTHING, node.graph)
         if inner is None:
             return None
         names = tuple(sorted(node.variables))
@@ -243,7 +243,7 @@ class Attached:
             return Graph(scope.graphs[0], pattern)
         if pattern.paths:
             raise _Stays  # it may lead from one graph to another
-        return _all_of(self._placed_triple(triple, scope) for triple in pattern.patterns)
+        return _all_of(self.triples(triple, scope) for triple in pattern.patterns)
 
     def _once(self, pattern: Bgp) -> Pattern:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""
@@ -251,7 +251,7 @@ class Attached:
             raise _Stays
         return _distinct(pattern)
 
-    def _placed_triple(self, triple: TriplePattern, scope: GraphScope) -> Pattern | None:
+    def triples(self, triple: TriplePattern, scope: GraphScope) -> Pattern | None:
         """One triple pattern where it looks, as a set; None: nowhere."""
         bgp = Bgp((triple,))
         if scope.node is not None:

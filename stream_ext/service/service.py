@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
@@ -30,6 +31,7 @@ from stream_ext.emissions.subscriptions import Subscription, Subscriptions
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.answers import (
@@ -44,12 +46,15 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
+from stream_ext.oneshot.source_graphs import graph_of_source
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
-from stream_ext.remote.source import Source
+from stream_ext.remote.source import MAIN, Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
@@ -111,6 +116,9 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
+
+
+_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -504,7 +512,7 @@ class Service:
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
         """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
-            return decoded(columns, answer.decode)
+            return chain(decoded(columns, answer.decode), answer.more)
         if answer.streamed is not None:
             return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
@@ -518,10 +526,38 @@ class Service:
 
     def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
         """NotFound for a named graph without triples."""
-        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
+        term = _graph_term(graph)
+        scope = GraphScope() if term is None else GraphScope(Constant(term))
+        return self._with_source(scope, snapshot, lambda of: graph_store.read_graph(of, term))
 
     def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
+        return self._with_source(None, snapshot, graph_store.read_dataset)
+
+    def _with_source(
+        self, scope: GraphScope | None, snapshot: int | None, read: Callable[[DerivedGraphs], GraphAnswer]
+    ) -> GraphAnswer:
+        """What our own store has, and what the source main has beside it."""
+        own = self._derived_graphs(self._retained(snapshot))
+        more = self._of_source(scope, snapshot, own.sn)
+        try:
+            found = read(own)
+        except NotFound:
+            if more is None:
+                raise
+            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
+        return found if more is None else replace(found, more=more)
+
+    def _of_source(self, scope: GraphScope | None, snapshot: int | None, sn: int) -> Iterator[Decoded] | None:
+        """None: it has nothing."""
+        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
+        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
+        if source is None or attached is None:
+            return None
+        if snapshot is not None:
+            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
+        rows = graph_of_source(source, attached, scope, self.store, at_head, Control.FREE)
+        first = next(rows, None)
+        return None if first is None else chain([first], rows)
 
     def replace_graph(
         self,

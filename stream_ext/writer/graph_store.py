@@ -9,8 +9,8 @@ within one document only: every write makes fresh nodes for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hbase_store import Batch
 from hbase_store.layout.terms import iri
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.evaluation_budget import Control
+from stream_ext.oneshot.decoded import Decoded
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.iris import is_absolute
 from stream_ext.rdf.reading import ReadingBudget
@@ -60,6 +61,7 @@ class GraphAnswer:
     columns: tuple[Ids, ...]
     sn: int
     decode: Decode
+    more: Iterator[Decoded] = field(default_factory=lambda: iter(()))  # what a source has beside them; read once
 
 
 def checked_graph(graph: str) -> bytes:

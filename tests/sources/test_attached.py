@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyoxigraph as ox
 import pytest
 from SPARQLWrapper import JSON as AS_JSON
 from SPARQLWrapper import POST, TURTLE, SPARQLWrapper
@@ -99,6 +100,41 @@ def test_the_forms_of_queries_through_sparqlwrapper(server: Live) -> None:
     client.setReturnFormat(TURTLE)
     client.setQuery("CONSTRUCT { ?p a <http://ex/Person> } WHERE { ?p <http://ex/name> ?n }")
     assert client.queryAndConvert().count(b"Person") == 50
+
+
+def test_a_graph_is_read_from_both_each_triple_once(server: Live, source: Scripted) -> None:
+    source.add(
+        "<http://ex/a> <http://ex/in> <http://ex/b> <http://ex/g> .\n<http://ex/a> <http://ex/in> _:x <http://ex/g> ."
+    )
+    server.update(
+        "INSERT DATA { GRAPH <http://ex/g> { <http://ex/a> <http://ex/in> <http://ex/b>, <http://ex/c> } "
+        "GRAPH <http://ex/own> { <http://ex/a> <http://ex/in> <http://ex/d> } }"
+    )
+    read = server.http.get("/data", params={"graph": "http://ex/g"}, headers={"accept": "application/n-triples"})
+    assert len(read.text.splitlines()) == 3
+    assert len(server.http.get("/data?default", headers={"accept": "application/n-triples"}).text.splitlines()) == 100
+    whole = server.http.get("/data", headers={"accept": "application/n-quads"}).text
+    assert len(whole.splitlines()) == 104
+    assert server.http.get("/data", params={"graph": "http://ex/none"}).status_code == 404
+    assert server.http.get("/data", params={"graph": "http://ex/g", "snapshot": "1"}).status_code == 400
+
+
+def test_a_resource_is_described_by_both(server: Live, source: Scripted) -> None:
+    source.add(
+        '<http://ex/a> <http://ex/at> _:x .\n_:x <http://ex/street> _:y .\n_:y <http://ex/no> "1" .\n'
+        '_:z <http://ex/no> "2" .\n<http://ex/a> <http://ex/in> <http://ex/b> .'
+    )
+    server.update("INSERT DATA { <http://ex/a> <http://ex/in> <http://ex/b>, <http://ex/c> }")
+    answer = server.http.get(
+        "/sparql", params={"query": "DESCRIBE <http://ex/a>"}, headers={"accept": "application/n-triples"}
+    )
+    found = ox.Dataset(ox.parse(answer.content, ox.RdfFormat.N_TRIPLES))
+    expected = ox.Dataset(
+        ox.parse(b"@prefix : <http://ex/> . :a :in :b, :c ; :at [ :street [ :no '1' ] ] .", ox.RdfFormat.TURTLE)
+    )
+    for each in (found, expected):
+        each.canonicalize(ox.CanonicalizationAlgorithm.RDFC_1_0)
+    assert found == expected
 
 
 def test_explain_says_what_is_asked(server: Live) -> None:
@@ -204,8 +240,6 @@ def test_a_server_starts_while_its_source_is_away(tmp_path: Path) -> None:
 
 
 def test_answers_in_xml_are_read(server: Live, source: Scripted) -> None:
-    import pyoxigraph as ox
-
     def spoil(request: Any, text: str) -> bool:
         found: Any = source.store.query(text)
         form = ox.QueryResultsFormat.XML if "name" in text else ox.QueryResultsFormat.TSV

@@ -20,7 +20,7 @@ from stream_ext.remote.circuit_breaker import CircuitBreaker
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.probing import probed
 from stream_ext.remote.result_streams import ACCEPTED, reader_of
-from stream_ext.remote.source import SourceSettings, SourceTraits
+from stream_ext.remote.source import SourceHealth, SourceSettings, SourceTraits
 from stream_ext.remote.sparql_client import Solution
 from stream_ext.remote.sparql_http import Later, SparqlHttp, form_of
 
@@ -59,8 +59,8 @@ class SparqlEndpointSource:
         if settings.update_url is not None:
             self._writing = SparqlHttp(settings.update_url, settings.authorization, silence_s, secret, name)
         self._traits: SourceTraits | None = None
-        self.breaker = CircuitBreaker(clock)
-        self.round_trips = 0
+        self._breaker = CircuitBreaker(clock)
+        self._round_trips = 0
 
     def __repr__(self) -> str:
         return f"SparqlEndpointSource({self._settings!r})"
@@ -77,8 +77,8 @@ class SparqlEndpointSource:
         return self._traits
 
     @property
-    def is_probed(self) -> bool:
-        return self._traits is not None
+    def health(self) -> SourceHealth:
+        return SourceHealth(self._traits is not None, self._breaker.why, self._round_trips)
 
     def close(self) -> None:
         self._http.close()
@@ -92,19 +92,19 @@ class SparqlEndpointSource:
 
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The solutions of a SELECT, some at a time, while they come. Raises NoAnswer or CannotFetch."""
-        self.breaker.check()
+        self._breaker.check()
         for tried in count(1):
             begun = False
             try:
                 for found in self._answer(text, control):
                     begun = True
                     yield found
-                self.breaker.answered()
+                self._breaker.answered()
                 return
             except Later as later:
                 wait_s = _WAIT_S * 2**tried if later.wait_s is None else later.wait_s
                 if begun or tried == _TRIES or control.left_s(_WAIT_S_MAX) < wait_s:
-                    self.breaker.failed(str(later), later.wait_s)
+                    self._breaker.failed(str(later), later.wait_s)
                     raise NoAnswer(str(later)) from None
                 self._wait(wait_s, control)
 
@@ -116,7 +116,7 @@ class SparqlEndpointSource:
 
     def _answer(self, text: str, control: Control) -> Iterator[list[Solution]]:
         control.check()
-        self.round_trips += 1
+        self._round_trips += 1
         with self._http.asked(text, ACCEPTED, control.left_s(self._silence_s)) as response:
             reader = reader_of(form_of(response))
             if reader is None:
@@ -147,12 +147,12 @@ class SparqlEndpointSource:
             raise BadArgument(
                 f"the source {self._settings.name} takes no updates: name the address for them with --attach-update"
             )
-        self.breaker.check()
-        self.round_trips += 1
+        self._breaker.check()
+        self._round_trips += 1
         try:
             self._writing.update(text)
         except Later as later:
-            self.breaker.failed(str(later), later.wait_s)
+            self._breaker.failed(str(later), later.wait_s)
             raise NoAnswer(f"{later}; whether the update was done there is not known") from None
 
 

@@ -67,6 +67,20 @@ class SourceSettings:
         return f"SourceSettings({self.name!r}, {self.url!r})"
 
 
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How a source answered lately. `probed`: what it is was found out; `error`: its last failure, if it has not
+    answered since; `round_trips`: how often it was asked."""
+
+    probed: bool = True
+    error: str | None = None
+    round_trips: int = 0
+
+    @property
+    def state(self) -> str:
+        return "away" if self.error is not None else "ready" if self.probed else "starting"
+
+
 class Source(Protocol):
     """What evaluation needs of a source. Every call may raise NoAnswer (try later) or CannotFetch (it is no answer)."""
 
@@ -80,6 +94,9 @@ class Source(Protocol):
     def local(self) -> bool:
         """Whether it lives in this process, so that no other process can ask it."""
         ...
+
+    @property
+    def health(self) -> SourceHealth: ...
 
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The solutions of a SELECT, some at a time, while they come. An answer that breaks off raises."""

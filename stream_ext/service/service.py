@@ -58,6 +58,7 @@ from stream_ext.remote.source import MAIN, Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.source_status import status_of, statuses
 from stream_ext.service.source_watch import SourceWatch
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
@@ -742,6 +743,12 @@ class Service:
 
     def query_status(self, name: str) -> dict[str, Any]:
         return query_status(self.query_definition(name), self._injector, self._engine)
+
+    def sources_status(self) -> list[dict[str, Any]]:
+        return statuses(self.sources)
+
+    def source_status(self, name: str) -> dict[str, Any]:
+        return status_of(self.sources, name)
 
     def status(self) -> dict[str, Any]:
         return service_status(self.store.url, self._injector, self._engine)

@@ -41,7 +41,7 @@ def endpoint(source: Scripted, name: str = "main", url: str | None = None) -> Sp
 def server(source: Scripted, tmp_path: Path) -> Iterator[Live]:
     attached = endpoint(source)
     with live(tmp_path / "store", sources=[attached]) as running:
-        until(lambda: attached.is_probed, "the source is probed")
+        until(lambda: attached.health.probed, "the source is probed")
         source.texts.clear()
         yield running
 
@@ -155,6 +155,15 @@ def test_sources_are_services_by_name_and_by_address(source: Scripted, tmp_path:
                 assert rows(server, query) == [{"l": "tea"}]
             answer = server.http.get("/sparql", params={"query": "SELECT * { SERVICE <http://ex/no> { ?s ?p ?o } }"})
             assert answer.status_code == 403
+
+
+def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted) -> None:
+    rows(server, "SELECT * { ?s <http://ex/name> ?n }")
+    (listed,) = server.http.get("/sources").json()["sources"]
+    assert (listed["source"], listed["url"], listed["state"], listed["error"]) == ("main", source.url, "ready", None)
+    assert listed["round_trips"] > 1
+    assert server.http.get("/sources/main").json() == listed
+    assert server.http.get("/sources/other").status_code == 404
 
 
 # ---- a source that fails ---------------------------------------------------------------------------------------

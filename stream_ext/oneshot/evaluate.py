@@ -33,7 +33,7 @@ from stream_ext.plan.attached import Attached
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select, asks_source
 from stream_ext.plan.normalise import normalise_pattern, template_of
-from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.pipeline import OF_SOURCES, logic_of, passed
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
@@ -288,9 +288,16 @@ def where(
     of: GraphsInScope,
     graphs: Sequence[DerivedGraph] = (),
     check: Check = Control.FREE.check,
+    attached: Attached | None = None,
 ) -> Select:
-    """A bare pattern, ready to be solved."""
-    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check))
+    """A bare pattern, ready to be solved; `attached`: over the source main, too."""
+    select = lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check, attached))
+    return passed(select, OF_SOURCES) if attached is not None else select
+
+
+def attached_to(asking: Asking, snapshot: Snapshot, vocabulary: Vocabulary) -> Attached | None:
+    """What a plan needs to know of the source main; None: there is none."""
+    return attached_of(asking.sources, snapshot, _resolve(vocabulary))
 
 
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:

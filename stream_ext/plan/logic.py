@@ -547,6 +547,8 @@ def predicates_read(select: Select) -> frozenset[bytes] | None:
     for node in nodes_of(select):
         if isinstance(node, PatternScan) and isinstance(node.predicate, Constant):
             found.add(node.predicate.text)
+        elif isinstance(node, Remote) and node.group is not None:
+            return None  # what the store has not now, it may have by then
         elif isinstance(node, PatternScan | PathSource | GraphNames | PerGraph):
             return None  # a path may begin at any node, and a graph is there while it holds any edge
     return frozenset(found)

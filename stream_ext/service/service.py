@@ -103,6 +103,7 @@ from stream_ext.writer.injector import (
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.registration import Registered, Registration, read_registration
 from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
@@ -568,6 +569,7 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
+        self._check_only_ours(graph, control)
         reading = self._reading_of(documents)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
@@ -590,7 +592,18 @@ class Service:
     def drop_graph(
         self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
+        self._check_only_ours(graph, control)
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
+
+    def _check_only_ours(self, graph: str | None, control: Control) -> None:
+        """BadArgument if the source main holds triples of a graph that is to be emptied: they would stay there."""
+        if (source := self.sources.main) is None:
+            return
+        term = _graph_term(graph)
+        try:
+            SourceAside(source, control).check_graph(None if term is None else Constant(term))
+        except HeldElsewhere as error:
+            raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
         return self._reading("document", sum(len(document.data) for document in documents))

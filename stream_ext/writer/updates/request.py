@@ -38,6 +38,7 @@ from stream_ext.writer.updates.data import Known, delete_data, insert_data, node
 from stream_ext.writer.updates.graphs import manage, transfer
 from stream_ext.writer.updates.load import fetched, load
 from stream_ext.writer.updates.modify import delete_where, modify, pattern_request
+from stream_ext.writer.updates.other_store import HeldElsewhere
 from stream_ext.writer.updates.solving import Ahead, solutions, solved_ahead
 from stream_ext.writer.updates.targets import targets_of
 from stream_ext.writer.updates.templates import Solved
@@ -187,6 +188,6 @@ class _Request:
         except Unanswered as error:
             kind = NotAllowed if error.forbidden else ServiceFailed
             raise kind(which + error.why, self._text, *error.position) from None
-        except (CannotUpdate, BadRow) as error:
+        except (CannotUpdate, HeldElsewhere, BadRow) as error:
             why = f"{which}{error}; nothing of this request was done"
             raise UpdateFailed(why, self._text, *operation.position) from None

@@ -43,6 +43,9 @@ from stream_ext.rows.zset import ZSet
 _QUESTIONS, _WHOLE_ROWS = 6, 20_000
 
 _numbers = count()
+_SCOPE = "m"
+#: Labels of blank nodes of the source begin so.
+OF_SOURCE = f"_:qs{_SCOPE}".encode()
 
 
 class SourceJoin(ServiceOperator):
@@ -147,7 +150,7 @@ class _Answer:
     # ---- blank nodes
 
     def _labels(self, answer: str) -> Labels:
-        return Labels(f"m{self._number}.{answer}")
+        return Labels(f"{_SCOPE}{self._number}.{answer}")
 
     def _own(self, solutions: Sequence[Solution], labels: Labels, begins: bool = True) -> list[Solution]:
         """With labels of our own for the blank nodes of an answer. SourceFailed where the query would compare them."""

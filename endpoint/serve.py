@@ -88,6 +88,7 @@ class ServeSettings:
     tls_key: str | None = None
     allowed_urls: AllowedUrls = NOTHING
     sources: tuple[SourceSettings, ...] = ()
+    updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -269,6 +270,7 @@ def _serve(
             allowed_urls=settings.allowed_urls,
             budget=settings.budget(),
             sources=settings.attached(),
+            updates=settings.updates,
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)

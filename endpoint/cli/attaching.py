@@ -42,6 +42,8 @@ def add(group: Group) -> None:
     _add(group, "--attach-changed", changed, iri, metavar="[NAME=]IRI")
     default = "what the default graph of an attached store is: own, union or empty; if not given, it is found out"
     _add(group, "--attach-default", default, OneOf("own", "union", "empty"), metavar="[NAME=]KIND")
+    to = "where updates go: source or ours; if not given, to the attached store if --attach-update says where"
+    add_setting(group, "--updates", to, type=OneOf("source", "ours"), metavar="STORE")
 
 
 #: Where a value without a name is also that of all sources without one of their own.

@@ -200,6 +200,7 @@ def serve(arguments: argparse.Namespace) -> None:
             service_timeout_s=arguments.service_timeout,
         ),
         sources=attaching.settings(arguments),
+        updates=arguments.updates,
     )
     try:
         settings.spark()

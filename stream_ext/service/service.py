@@ -60,6 +60,7 @@ from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.source_status import status_of, statuses
 from stream_ext.service.source_watch import SourceWatch
+from stream_ext.service.source_writing import UpdatesTo, source_writing
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
     at_once,
@@ -160,9 +161,11 @@ class Service:
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
         sources: Sources = NO_SOURCES,
+        updates: UpdatesTo | None = None,
     ) -> None:
         """Use `Service.open`."""
         self.sources, self._watch = sources, SourceWatch(sources)
+        self._source_writing = source_writing(store, sources, updates)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
@@ -237,8 +240,11 @@ class Service:
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
+        updates: UpdatesTo | None = None,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service.
+        `updates` says where updates go; if it does not, to the source main if that takes any, else to our own
+        store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -249,7 +255,9 @@ class Service:
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
             attached = Sources(sources, base)
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget, attached)
+            return cls(
+                store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget, attached, updates
+            )
         except BaseException:
             store.close()
             raise
@@ -407,6 +415,9 @@ class Service:
             raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+        if self._source_writing is not None:
+            asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
+            return self._source_writing.update(unit, text, asking, derived)
         try:
             change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
@@ -569,8 +580,10 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
-        self._check_only_ours(graph, control)
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.replace(_graph_term(graph), documents, reading, self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
     def merge_graph(
@@ -581,17 +594,24 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.merge(_graph_term(graph), documents, reading, self.head())
         return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
         """Adds each statement to the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
+        reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.add_quads(documents, reading, self.head())
+        return self._write(graph_store.add_quads(documents, reading, control), wait)
 
     def drop_graph(
         self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
+        if self._source_writing is not None:
+            return self._source_writing.drop(_graph_term(graph), self.head())
         self._check_only_ours(graph, control)
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
 

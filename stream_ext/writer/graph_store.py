@@ -127,7 +127,7 @@ def replace(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -153,7 +153,7 @@ def merge(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -204,7 +204,7 @@ def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
         derived.check_writable(graph)
 
 
-def _triples(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
+def triples_of(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
     parsed = [document.parsed(reading) for document in documents]
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()

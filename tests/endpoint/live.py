@@ -80,6 +80,7 @@ def live(
             engine="inline",
             allowed_urls=allowed_urls,
             sources=sources,
+            updates=settings.updates,
         ) as service,
         listen("127.0.0.1", port) as listening,
     ):

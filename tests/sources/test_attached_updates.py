@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import SourceSettings
 from tests.endpoint.live import Live, live
 from tests.parts.waiting import until
 from tests.sources.scripted import JSON, Scripted, scripted
@@ -42,9 +45,84 @@ def own(server: Live) -> set[str]:
     found = server.service.store.at().quads()
     decode = server.service.store.terms
     rows = zip(*(column.tolist() for column in found), strict=True)
-    import numpy as np
 
     return {" ".join(text.decode() for text in decode(np.array([id for id in row if id], np.uint64))) for row in rows}
+
+
+@pytest.fixture
+def writing(source: Scripted, tmp_path: Path) -> Iterator[Live]:
+    """A server whose updates go to the source."""
+    settings = SourceSettings("main", source.url, update_url=source.url)
+    with live(tmp_path / "store", sources=[SparqlEndpointSource(settings, 10.0)]) as running:
+        own_quads = (
+            b'<http://ex/own> <http://ex/p> "ours" .\n<http://ex/own> <http://ex/in> <http://ex/o> <http://ex/h> .'
+        )
+        parsed = parse_rdf(own_quads, "application/n-quads", "http://ex/")
+        loading = Loading(careful_rows, True)
+        loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
+        running.service.load(loading, None, None)
+        yield running
+
+
+def theirs(source: Scripted) -> set[str]:
+    return {str(quad) for quad in source.store}
+
+
+def test_updates_go_to_a_source_that_takes_them(writing: Live, source: Scripted) -> None:
+    before = own(writing)
+    text = (
+        "DELETE { ?s :p ?o } INSERT { ?s :had ?o . GRAPH :n { ?s :knows [ :of ?x ] } } WHERE { ?s :p ?o . ?x :in ?y }"
+    )
+    assert update(writing, "INSERT DATA { :b :p 1 . GRAPH :g { :b :in _:x } }").status_code == 204
+    assert len(source.store) == 4
+    failing = update(writing, "DELETE { ?s :p ?o } WHERE { ?s :p ?o }")
+    assert failing.status_code == 400
+    assert "our own store holds it" in failing.text
+    assert len(source.updates) == 1
+    templates = "DELETE { ?s :p ?o } INSERT { ?s :had ?o . GRAPH :n { ?s :of [ :is ?o ] } }"
+    assert update(writing, f"{templates} WHERE {{ ?s :p ?o FILTER(?s != :own) }}").status_code == 204
+    assert len(source.updates) == 2
+    assert sum("http://ex/had" in quad for quad in theirs(source)) == 2
+    assert sum("http://ex/is" in quad for quad in theirs(source)) == 2
+    assert not any("http://ex/p>" in quad for quad in theirs(source))
+    assert own(writing) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CLEAR DEFAULT", "our own store holds triples"),
+        ("CLEAR ALL", "our own store holds triples"),
+        ("DROP NAMED", "our own store holds named graphs"),
+        ('DELETE DATA { :own :p "ours" }', "our own store holds it"),
+        ("INSERT DATA { :x :y 1 } ; DELETE WHERE { :x :y ?o }", "send it as a request of its own"),
+        ("COPY :g TO :n", "COPY is not sent"),
+    ],
+)
+def test_what_cannot_be_done_in_the_source_is_refused_before_anything_is_sent(
+    text: str, words: str, writing: Live, source: Scripted
+) -> None:
+    answer = update(writing, text)
+    assert answer.status_code == 400
+    assert words in answer.text
+    assert source.updates == []
+
+
+def test_graphs_are_written_to_the_source(writing: Live, source: Scripted) -> None:
+    parameters, headers = {"graph": "http://ex/new"}, {"content-type": "text/turtle"}
+    first = writing.http.put("/data", params=parameters, content="<http://ex/x> a _:b . _:b a 1 .", headers=headers)
+    assert first.status_code == 201
+    assert (
+        writing.http.put("/data", params=parameters, content="<http://ex/x> a 2 .", headers=headers).status_code == 204
+    )
+    assert (
+        writing.http.post("/data", params=parameters, content="<http://ex/x> a 3 .", headers=headers).status_code == 204
+    )
+    assert sum("http://ex/new" in quad for quad in theirs(source)) == 2
+    assert writing.http.delete("/data", params=parameters).status_code == 204
+    assert writing.http.delete("/data", params=parameters).status_code == 404
+    assert writing.http.delete("/data", params={"graph": "http://ex/h"}).status_code == 400
+    assert len(source.store) == 2
 
 
 def test_a_pattern_is_solved_over_both_and_the_result_is_ours(server: Live, source: Scripted) -> None:

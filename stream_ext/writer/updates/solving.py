@@ -29,6 +29,7 @@ from stream_ext.plan.logic import GraphScope, Select, asks_source, predicates_re
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.updates.templates import Solved
 from stream_ext.writer.updates.working import Working
 
@@ -95,6 +96,14 @@ def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking)
     solved = _solved(request.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
     read, deleted = predicates_read(select), _predicates_of(request.deletes)
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
+
+
+def solved_over_both(request: PatternRequest, store: Store, asking: Asking, derived: DerivedGraphs) -> Solved:
+    """The solutions over our own store, as it is, and the source."""
+    vocabulary = Vocabulary(*store.lasting_terms())
+    graphs, snapshot = derived.of_pattern(request.pattern, request.of), store.at(derived.sn)
+    select = _select(request, asking, snapshot, vocabulary, graphs)
+    return _solved(request.variables, solve_with_graphs(select, graphs, snapshot, vocabulary, asking), vocabulary)
 
 
 def _select(

@@ -9,6 +9,8 @@ import httpx
 import numpy as np
 import pytest
 
+from hbase_store import Loading
+from stream_ext.rdf import careful_rows, parse_rdf
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from tests.endpoint.live import Live, live
@@ -16,6 +18,9 @@ from tests.parts.waiting import until
 from tests.sources.scripted import JSON, Scripted, scripted
 from tests.sources.test_attached import endpoint
 
+OWN = b"""<http://ex/own> <http://ex/p> "ours" .
+<http://ex/own> <http://ex/in> <http://ex/o> <http://ex/h> .
+"""
 PREFIX = "PREFIX : <http://ex/> "
 
 
@@ -54,8 +59,10 @@ def writing(source: Scripted, tmp_path: Path) -> Iterator[Live]:
     """A server whose updates go to the source."""
     settings = SourceSettings("main", source.url, update_url=source.url)
     with live(tmp_path / "store", sources=[SparqlEndpointSource(settings, 10.0)]) as running:
-        load(running.service.store, [(":own", ":p", '"ours"', ""), (":own", ":in", ":o", ":h")])
-        until(lambda: len(own(running)) == 2, "the load is seen")
+        parsed = parse_rdf(OWN, "application/n-quads", "http://ex/")
+        loading = Loading(careful_rows, True)
+        loading.add(parsed.terms, (parsed.s, parsed.p, parsed.o, parsed.g))
+        running.service.load(loading, None, None)
         yield running
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import pyoxigraph as ox
 import pytest
@@ -64,7 +65,7 @@ class Both(Ours):
 
 
 @contextmanager
-def attached(source: Scripted) -> Iterator[Sources]:
+def attached(source: Filled) -> Iterator[Sources]:
     with closing(SparqlEndpointSource(SourceSettings("main", source.url), 20.0)) as endpoint:
         yield Sources([endpoint], EX)
 
@@ -115,7 +116,29 @@ def made(seed: int) -> tuple[list[Quad], list[Asked], random.Random]:
     return data, chosen, chance
 
 
-def play(seed: int, place: Path, source: Scripted) -> Counter[str]:
+class Filled(Protocol):
+    """A store of others that is filled for a test."""
+
+    url: str
+    texts: list[str]
+
+    def fill(self, quads: str, union: bool) -> bool:
+        """Holds these quads (TriG) and nothing else; returns whether its default graph is the union of all."""
+        ...
+
+
+class Oxigraph:
+    def __init__(self, source: Scripted) -> None:
+        self._source, self.url, self.texts = source, source.url, source.texts
+
+    def fill(self, quads: str, union: bool) -> bool:
+        self._source.store.clear()
+        self._source.store.load(quads.encode(), ox.RdfFormat.TRIG)
+        self._source.default_is_union = union
+        return union
+
+
+def play(seed: int, place: Path, source: Filled) -> Counter[str]:
     """How its queries ended."""
     ended: Counter[str] = Counter()
     try:
@@ -123,10 +146,8 @@ def play(seed: int, place: Path, source: Scripted) -> Counter[str]:
     except TooMuch:
         return ended
     own, theirs = parted(chance, data)
-    source.store.clear()
-    source.store.load(trig(theirs).encode(), ox.RdfFormat.TRIG)
-    source.default_is_union = chance.random() < 0.2
-    if source.default_is_union:
+    union = source.fill(trig(theirs), chance.random() < 0.2)
+    if union:
         data = sorted({*data, *((s, p, o, "") for s, p, o, g in theirs)})
     has_blanks = any(term.startswith("_:") for quad in theirs for term in quad)
     with (
@@ -137,7 +158,7 @@ def play(seed: int, place: Path, source: Scripted) -> Counter[str]:
         for asked in queries:
             source.texts.clear()
             how = compared(both, whole, asked, has_blanks)
-            where = f"ours:\n{lines(own)}\ntheirs:\n{lines(theirs)}\nunion: {source.default_is_union}"
+            where = f"ours:\n{lines(own)}\ntheirs:\n{lines(theirs)}\nunion: {union}"
             again = f"seed {seed} (python -m tests.sources.test_one_dataset {seed})"
             assert len(how) < 10, f"{again}\n{asked}\n{where}\n" + "\n".join(source.texts) + "\n" + how
             ended[how or ("asked" if source.texts else "own")] += 1
@@ -175,13 +196,13 @@ def lines(data: Sequence[Quad]) -> str:
 
 
 @pytest.fixture(scope="module")
-def source() -> Iterator[Scripted]:
+def source() -> Iterator[Oxigraph]:
     with scripted() as running:
-        yield running
+        yield Oxigraph(running)
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_answers_equal_those_of_one_store(block: int, source: Scripted, tmp_path: Path) -> None:
+def test_answers_equal_those_of_one_store(block: int, source: Oxigraph, tmp_path: Path) -> None:
     ended: Counter[str] = Counter()
     for seed in range(block * 5, block * 5 + 5):
         ended += play(seed, tmp_path / str(seed), source)
@@ -190,7 +211,7 @@ def test_answers_equal_those_of_one_store(block: int, source: Scripted, tmp_path
 
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(40))
-def test_answers_equal_those_of_one_store_thousands_of_times(block: int, source: Scripted, tmp_path: Path) -> None:
+def test_answers_equal_those_of_one_store_thousands_of_times(block: int, source: Oxigraph, tmp_path: Path) -> None:
     for seed in range(10_000 + block * 10, 10_000 + block * 10 + 10):
         play(seed, tmp_path / str(seed), source)
 
@@ -201,7 +222,7 @@ if __name__ == "__main__":
             first, _, last = given.partition("-")
             for number in range(int(first), int(last or first) + 1):
                 try:
-                    print(number, dict(play(number, Path(folder) / str(number), running)), flush=True)
+                    print(number, dict(play(number, Path(folder) / str(number), Oxigraph(running))), flush=True)
                 except AssertionError as error:
                     print(str(error)[:3500], flush=True)
                     break

@@ -14,10 +14,10 @@ RilletError
 ├── Gone               it was there, and is not retained any more
 ├── TooLarge           a body or text over its limit
 │   └── QueryTooLarge      a query would make more solutions than it may
-├── SourceFailed       a source, whose data are one dataset with the store, did not answer as it should
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
+├── SourceFailed       an attached store did not answer what this needs; nothing of the request was done
 ├── NotWriter          this process does not write to its store now; nothing of the request was done
 ├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
 ├── DeadlineExceeded   it took longer than was allowed
@@ -97,10 +97,6 @@ class QueryTooLarge(TooLarge):
     pass
 
 
-class SourceFailed(RilletError):
-    pass
-
-
 class UnsupportedMedia(RilletError):
     pass
 
@@ -111,6 +107,14 @@ class NotAcceptable(RilletError):
 
 class Overload(RilletError):
     def __init__(self, message: str, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class SourceFailed(RilletError):
+    """`retry_after_s`: 0 if it will not be otherwise later."""
+
+    def __init__(self, message: str, retry_after_s: int = 0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message)
 

@@ -101,12 +101,12 @@ class Cutter:
         if self._format == "tnt":
             time, tab, triple = line.partition(b"\t")
             if not tab:
-                raise BadData("a line of tnt is TIME TAB triple", self._number, 1)
+                raise BadData("a line of tnt must be TIME TAB triple", self._number, 1)
             return time, triple
         try:
             ((s, p, o, g),) = document_rows(line, quads=self._format == "nq")
         except (BadData, ValueError) as error:
-            raise BadData(f"this is no statement: {error}", self._number, 1) from None
+            raise BadData(f"this is not a statement: {error}", self._number, 1) from None
         return (g if self._format == "nq" else s), b"%s %s %s ." % (s, p, o)
 
     def _end_run(self) -> Element:
@@ -123,9 +123,9 @@ class Cutter:
         try:
             element = json.loads(line)
         except ValueError as error:
-            raise BadData(f"this is no JSON: {error}", self._number, 1) from None
+            raise BadData(f"this is not JSON: {error}", self._number, 1) from None
         if not isinstance(element, dict):
-            raise BadData("an element is a JSON object", self._number, 1)
+            raise BadData("an element must be a JSON object", self._number, 1)
         if self._time_from == "data":
             return Element(line, element.get("timestamp"))
         element.pop("timestamp", None)
@@ -140,7 +140,7 @@ class Cutter:
 
     def _time_by_predicate(self, data: object) -> str:
         if not isinstance(data, str):
-            raise BadData("a time by predicate is read from N-Triples, and this is JSON-LD", self._number, 1)
+            raise BadData("the time by predicate can be read from N-Triples only, and this is JSON-LD", self._number, 1)
         predicate = f"<{self._time_from}>".encode()
         times = {o for _, p, o, _ in statement_rows(data.encode()) if p == predicate}
         if len(times) != 1:
@@ -187,7 +187,7 @@ class AsItWas:
         from stream_ext.times import parse_time
 
         if element.time is None:
-            raise BadData(f"element {index + 1} has no time, and the pace is that of its times")
+            raise BadData(f"element {index + 1} has no time, but --rate Nx needs the time of each element")
         time = parse_time(str(element.time))
         self._first = time if self._first is None else self._first
         return (time - self._first) / 1000 / self._factor

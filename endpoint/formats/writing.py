@@ -38,7 +38,9 @@ def _within(streamed: Iterator[Decoded], rows_max: int) -> Iterator[Decoded]:
 
 
 def _too_many(count: int, rows_max: int) -> QueryTooLarge:
-    return QueryTooLarge(f"the answer has {count} rows; the limit is {rows_max}: ask for parts of it, with LIMIT")
+    return QueryTooLarge(
+        f"the answer has {count} rows; the limit is {rows_max}: request it in parts, with LIMIT and OFFSET"
+    )
 
 
 def gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:

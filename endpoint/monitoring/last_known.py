@@ -70,7 +70,7 @@ class LastKnownOf(Generic[K, T]):
     def _last(self, key: K) -> Known[T]:
         known = self._known.get(key)
         if known is None:
-            raise StoreUnavailable(f"the {self._what} cannot be known: the store has not answered since the start")
+            raise StoreUnavailable(f"the {self._what} is unknown: the store has not answered since the start")
         value, at_s = known
         return Known(value, self._clock() - at_s)
 

@@ -78,7 +78,7 @@ def chunks_of(first: int, texts: Sequence[bytes], promoted: bool = False) -> Ite
 def check_lengths(texts: Iterable[bytes]) -> None:
     longest = max(map(len, texts), default=0)
     if longest > TERM_BYTES_MAX:
-        raise BadRow(f"a term of {longest} bytes; the longest that can be stored has {TERM_BYTES_MAX}: split it")
+        raise BadRow(f"a term has {longest} bytes; it may have at most {TERM_BYTES_MAX}: split it")
 
 
 def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Value]:

@@ -47,7 +47,7 @@ class RowReader:
         found = list(zip(keys, self._kv.get_many("sn", keys), strict=True))
         for sn, (_, value) in zip(sns, found, strict=True):
             if value is None and sn <= self.retained_from():
-                raise SnapshotGone(f"the row of snapshot {sn} is not retained any more")
+                raise SnapshotGone(f"the row of snapshot {sn} is no longer retained")
         return [unpack_row(value, key) for key, value in found]
 
     def present(self, sns: Sequence[int]) -> list[SnRow]:

@@ -248,7 +248,7 @@ class Batch:
     def stream(self, move: StreamMove, columns: StreamColumns | None = None, absorbed: Mask | None = None) -> None:
         """Adds to a stream: its move, its elements, and which of their triples the store absorbs (None: none)."""
         if any(earlier.stream == move.stream for earlier in self.moves):
-            raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes before")
+            raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes first")
         self.moves.append(move)
         if columns is None:
             return

@@ -148,7 +148,9 @@ class Upkeep:
         with self._host.writing:
             self._host.settle()
             if self._cell.epoch != epoch:
-                raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
+                raise Fenced(
+                    f"the fold of writer epoch {epoch} is too late: this process now writes in epoch {self._cell.epoch}"
+                )
             sn = self._host.head()
             number = self._kv.allocate("run", 1)
             runs = msgspec.structs.replace(change(self._edges.list), number=number, epoch=epoch)

@@ -62,7 +62,6 @@ class Answer:
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     streamed: Iterator[Decoded] | None = None  # the rows, in place of columns; they can be read once
-    asked: bool = False  # whether a source was asked, so that the same snapshot may have another answer later
 
     @property
     def nbytes(self) -> int:
@@ -120,6 +119,7 @@ class Asking:
     sources: Sources = NO_SOURCES  # stores that are not ours
     streams: bool = False  # rows that are only passed on are not collected first
     at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
+    held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
 
@@ -149,7 +149,7 @@ def evaluate(
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *graph_windows)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
+        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check, held=asking.held)
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
@@ -171,8 +171,7 @@ def _of_both(
     """The answer over the one dataset of the store and the source main."""
     check, graph_windows = asking.control.check, _windows_of(graphs, moment)
     select = logic_of(query, [graph.name for graph in graphs], check, attached)
-    asked = asks_source(select)
-    if asking.at_snapshot and (asked or query.form is Form.DESCRIBE):
+    if asking.at_snapshot and (asks_source(select) or query.form is Form.DESCRIBE):
         raise BadArgument(
             f"snapshot=: the query asks the source {MAIN}, which has no snapshots: leave snapshot= out, or ask for "
             "what our own store has alone"
@@ -183,9 +182,9 @@ def _of_both(
         rows = passed_on(alone, asking.sources.main, asking.control)
         sn = int(moment.snapshot.sn)
         if asking.streams:
-            return Answer(query.variables, [], None, sn, streamed=rows, asked=True)
+            return Answer(query.variables, [], None, sn, streamed=rows)
         columns, count = collected(rows, len(query.variables), moment.vocabulary, asking.control)
-        return Answer(query.variables, columns, None, sn, None, count, moment.vocabulary, asked=True)
+        return Answer(query.variables, columns, None, sn, None, count, moment.vocabulary)
     by_name = {window.name: window for window in (*windows, *graph_windows)}
     encode = _outward(moment.vocabulary)
     network = Network(select, by_name, moment.snapshot, encode, orders=Orders(ranked), check=check)
@@ -195,8 +194,8 @@ def _of_both(
     rows_found = network.once(moment, 1 if query.form is Form.ASK else None)
     answer = _answer(query, rows_found, moment, asking.salt, graphs, select.names)
     if query.form is Form.DESCRIBE:
-        return replace(_described_by_both(answer, query, rows_found, moment, attached), asked=True)
-    return replace(answer, asked=asked)
+        return _described_by_both(answer, query, rows_found, moment, attached)
+    return answer
 
 
 def _described_by_both(answer: Answer, query: Query, rows: ZSet, moment: Moment, attached: Attached) -> Answer:

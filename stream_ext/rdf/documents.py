@@ -30,10 +30,10 @@ N3 = "text/n3"
 _OTHERS = {TURTLE: "TURTLE", TRIG: "TRIG", RDF_XML: "RDF_XML", JSON_LD: "JSON_LD"}
 _READ_AS_LINES = {**_OTHERS, N3: "N3"}
 _HINTS = {
-    "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
+    "application/x-www-form-urlencoded": " (curl's default; add -H 'Content-Type: text/turtle')",
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
-_REMOTE_CONTEXT = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
+_REMOTE_CONTEXT = 'a remote JSON-LD "@context" is not fetched: write the context into the document'
 #: What is sent to a parser at once.
 _PIECE_BYTES = 1 << 18
 #: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
@@ -45,12 +45,12 @@ _PREAMBLE = re.compile(
 #: Messages of the parsers of Turtle and TriG, in words that are easier to understand.
 _REASONS = {
     "A dot is expected at the end of statements": "a '.' is missing at the end of the statement before this",
-    "Unexpected end": "the document ends in the middle of a statement: a '.' is missing at its end, or more",
+    "Unexpected end": "the document ends in the middle of a statement: at least a '.' is missing",
     "Unexpected end of file": "the document ends in the middle of what begins here: a string or an IRI is not closed",
 }
 _NO_SUBJECT = "is not a valid subject or graph name"
 _SIGN_BEFORE = " (is a '.', ';' or ',' missing before it?)"
-_DOT_BEHIND_PREFIX = " (PREFIX and BASE have no '.' behind them, @prefix and @base do)"
+_DOT_BEHIND_PREFIX = " (PREFIX and BASE have no '.' at the end, @prefix and @base have one)"
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
@@ -68,10 +68,10 @@ def essence(media_type: str, known: tuple[str, ...]) -> str:
     name, *parameters = (part.strip().lower() for part in media_type.split(";"))
     if name not in known:
         hint = _HINTS.get(name, "")
-        raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not read here; these are: {', '.join(known)}")
+        raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not supported here; send one of {', '.join(known)}")
     for parameter in parameters:
         if parameter.startswith("charset=") and parameter[8:].strip("\"'") not in ("utf-8", "utf8", "us-ascii"):
-            raise UnsupportedMedia(f"{parameter} is not read; send UTF-8")
+            raise UnsupportedMedia(f"{parameter} is not supported; send UTF-8")
     return name
 
 

@@ -168,7 +168,7 @@ class _LineReader:
             self._at += 1
             yield s.encode(), p.encode(), o.encode(), g.encode()
             if self._one and not self._ended():
-                self._fail("one statement a line: this stands behind the end of another")
+                self._fail("only one statement is allowed on a line: this is after the end of another")
 
     def _next(self) -> str:
         match = _BLANKS.match(self._text, self._at)
@@ -214,12 +214,12 @@ class _LineReader:
         plain = _IRI_ESCAPE.sub(lambda escape: "_" * len(escape[0]), raw)
         bad = _IRI_FORBIDDEN.search(plain)
         if bad:
-            self._fail(f"{bad[0]!r} may not stand in an IRI", start + 1 + bad.start())
+            self._fail(f"{bad[0]!r} is not allowed in an IRI", start + 1 + bad.start())
         value = self._unescape(raw, start + 1)
         if _IRI_FORBIDDEN.search(value):
-            self._fail("an escape in this IRI stands for a character that an IRI may not hold")
+            self._fail("an escape in this IRI is a character that is not allowed in an IRI")
         if not _SCHEME.match(value):
-            self._fail(f"<{value}> is relative; N-Triples and N-Quads know absolute IRIs only")
+            self._fail(f"<{value}> is relative; N-Triples and N-Quads allow absolute IRIs only")
         self._at = end + 1
         return f"<{value}>"
 

@@ -43,7 +43,9 @@ def parse_push(
     if not len(parsed.s):
         if media_type == JSON_LD:
             _refuse_nameless(data)
-        raise BadData("the body has no triple, so it is no element; to say that time has passed, send a heartbeat")
+        raise BadData(
+            "the body has no triple, so it is not an element; to advance the time of the stream, send a heartbeat"
+        )
     graphs = np.unique(parsed.g)
     if len(graphs) > 1:
         raise BadData("the body is one element, and an element has one graph; send graphs as application/trig")
@@ -78,7 +80,9 @@ class _Element(msgspec.Struct, forbid_unknown_fields=True):
     graph: str | None = None
 
 
-_AN_ELEMENT = 'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, of which data is needed'
+_AN_ELEMENT = (
+    'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, in which only data is required'
+)
 _AT_BYTE = re.compile(r" \(byte (\d+)\)$")
 _ELEMENT = msgspec.json.Decoder(_Element)
 _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
@@ -105,7 +109,7 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
             problem, column = _placed(str(error), line)
-            raise BadData(f"this is no element: {problem}; {_AN_ELEMENT}", line_number, column) from None
+            raise BadData(f"this is not an element: {problem}; {_AN_ELEMENT}", line_number, column) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
@@ -155,7 +159,7 @@ def _graph(written: str | None, base: str) -> bytes:
     reference = written[1:-1] if written.startswith("<") and written.endswith(">") else written
     absolute = resolve(reference, base) if base else reference
     if not is_absolute(absolute) or _IRI_FORBIDDEN.search(absolute):
-        raise BadArgument(f"the graph {written[:80]!r} is no IRI")
+        raise BadArgument(f"the graph {written[:80]!r} is not an IRI")
     return terms.iri(absolute)
 
 
@@ -168,7 +172,7 @@ def _element_rows(data: bytes, graph: bytes, base: str, reading: ReadingBudget) 
             check_lines(text, quads=False, one_a_line=False)  # escapes, while it is known whose they are
         return (rows if not graph else [(s, p, o, graph) for s, p, o, _ in rows]), graph
     if not data.startswith(b"{") and not data.startswith(b"["):
-        raise BadData("`data` is a string of N-Triples or a JSON-LD object")
+        raise BadData("`data` must be a string of N-Triples or a JSON-LD object")
     rows = list[Row]()
     read_rows(data, JSON_LD, base, rows.extend, reading)
     if not rows:
@@ -191,7 +195,7 @@ def _refuse_nameless(data: bytes) -> None:
         for name, value in node.items():
             if not name.startswith("@") and ":" not in name and value not in (None, [], {}):
                 raise BadData(
-                    f"this JSON-LD has no triple: {name!r} is no IRI, and there is no @context that explains it; "
+                    f"this JSON-LD has no triple: {name!r} is not an IRI, and no @context maps it to one; "
                     'write {"@context": {"@vocab": "http://example.org/"}, ...} for example'
                 )
 

@@ -78,7 +78,7 @@ class SourceHealth:
 
     @property
     def state(self) -> str:
-        return "away" if self.error is not None else "ready" if self.probed else "starting"
+        return "away" if self.error is not None else "ready" if self.probed else "new"
 
 
 class Source(Protocol):

@@ -95,15 +95,15 @@ class SparqlHttp:
         except httpx.TransportError as error:
             raise Later(f"{self.called} does not answer: {error or type(error).__name__}") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"{self.called} cannot be asked: {error or type(error).__name__}") from None
-        raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirections")
+            raise CannotFetch(f"{self.called} cannot be reached: {error or type(error).__name__}") from None
+        raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirects")
 
     def _same_origin(self, url: str) -> str:
         try:
             return self._allowed.check_service(url)
         except OutOfBounds:
             raise CannotFetch(
-                f"{self.called} sends us on to {url[:300]!r}, which is another origin: name that one if it is meant"
+                f"{self.called} redirects to {url[:300]!r}, which has another origin: give that address if you trust it"
             ) from None
 
     def _refusal(self, response: httpx.Response) -> CannotFetch:
@@ -114,14 +114,14 @@ class SparqlHttp:
         if status in _TOO_MUCH:
             return TooMuch(message)
         if status in (401, 403):
-            message += f" (who may read it is said by {self._secret_from})"
+            message += f" (give the user or token with {self._secret_from})"
         return CannotFetch(message)
 
     def not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
         """The message for an answer of another media type."""
         return (
-            f"{self.called} answered {form or 'without a Content-Type'}, and not {wanted}: is it the address of a "
-            f"SPARQL endpoint? It begins: {_beginning(response)}"
+            f"{self.called} answered {form or 'without a Content-Type'}, not {wanted}: is this the address "
+            f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
         )
 
     def body(self, response: httpx.Response, piece_bytes: int) -> Iterator[bytes]:
@@ -131,9 +131,11 @@ class SparqlHttp:
         try:
             yield from response.iter_bytes(piece_bytes)
         except httpx.TransportError as error:
-            raise Later(f"{self.called} broke off while it answered: {error or type(error).__name__}") from None
+            raise Later(
+                f"{self.called} broke the connection while it answered: {error or type(error).__name__}"
+            ) from None
         except httpx.HTTPError as error:
-            raise CannotFetch(f"{self.called} sent what cannot be unpacked: {error}") from None
+            raise CannotFetch(f"{self.called} sent data that cannot be decompressed: {error}") from None
 
 
 # ---- addresses and accounts
@@ -147,11 +149,10 @@ def _origin(url: str, secret_from: str) -> str:
         parts, allowed = SplitResult("", "", "", "", ""), False
     if "@" in parts.netloc:
         raise BadArgument(
-            "an address with a user name would be seen by everybody on this machine: "
-            f"write it without, and give {secret_from}"
+            f"other users of this machine can see a user name in an address: leave it out, and give {secret_from}"
         )
     if not allowed:
-        raise BadArgument(f"{url}: the address of a SPARQL endpoint is http://... or https://...")
+        raise BadArgument(f"{url}: the address of a SPARQL endpoint begins with http:// or https://")
     return f"{parts.scheme.lower()}://{parts.netloc}"
 
 
@@ -169,7 +170,7 @@ def _account(authorization: str | None) -> Any:
     is_named = bool(blank) and scheme.lower() in ("basic", "digest")
     user, colon, password = (rest.strip() if is_named else (authorization or "").strip()).partition(":")
     if not colon:
-        raise BadArgument("who reads the source is written user:password, Digest user:password, or Bearer TOKEN")
+        raise BadArgument("write the access to the source as user:password, Digest user:password, or Bearer TOKEN")
     return httpx.DigestAuth(user, password) if is_named and scheme.lower() == "digest" else (user, password)
 
 

@@ -147,7 +147,7 @@ class SparqlSource:
             rows = self.select(f"{what} WHERE {{ {where}{behind} }} GROUP BY ?g{order}")
             some = [self._counted(row) for row in rows if "g" in row]
             if all(each.graph in found for each in some):
-                raise CannotFetch(f"<{self.url}> counts {there} named graphs and names {len(found)}")
+                raise CannotFetch(f"<{self.url}> counts {there} named graphs but lists {len(found)}")
             found |= {each.graph: each for each in some if each.graph is not None}
             behind = f" FILTER(STR(?g) > {_string(max(found))})"
         return [found[name] for name in sorted(found)]
@@ -156,7 +156,7 @@ class SparqlSource:
         try:
             return Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"]))
         except (LookupError, ValueError, ArithmeticError):
-            raise CannotFetch(f"<{self.url}> was asked for numbers and answered {row!r:.200}") from None
+            raise CannotFetch(f"<{self.url}> was asked for counts and answered {row!r:.200}") from None
 
     def default_graph(self) -> Counted:
         return Counted(None, self.count(SourceTriples(None)), self.count(SourceTriples(None, blank=True)))
@@ -228,7 +228,7 @@ class SparqlSource:
                 quiet.size = 0
             received += statements
             if received > 2 * expected + 1000:
-                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
+                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, but its answer does not end")
             yield piece
         self._check(triples, expected, received)
 
@@ -236,12 +236,13 @@ class SparqlSource:
         with self._http.asked(text, _GRAPHS) as response:
             form = _FORMS.get(form_of(response))
             if form is None:
-                raise CannotFetch(self._http.not_what(form_of(response), "RDF that is read while it comes", response))
+                wanted = "RDF in a format that can be read as a stream"
+                raise CannotFetch(self._http.not_what(form_of(response), wanted, response))
             body = self._body(response, quiet)
             try:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
-                raise CannotFetch(f"<{self.url}> sent what is no RDF: {error}") from None
+                raise CannotFetch(f"<{self.url}> sent an answer that is not RDF: {error}") from None
             except TooLarge as error:
                 raise CannotFetch(f"<{self.url}>: {error}") from None
 
@@ -254,7 +255,7 @@ class SparqlSource:
                 for some in json_solutions(self._body(response, quiet)):
                     yield b"".join(_line(row, labels) for row in some) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
-                words = f"sent what are no SPARQL results in JSON: {error or type(error).__name__}"
+                words = f"sent an answer that is not SPARQL results in JSON: {error or type(error).__name__}"
                 raise CannotFetch(f"<{self.url}> {words}") from None
 
     def _check(self, triples: SourceTriples | SourceQuads, expected: int, received: int) -> None:
@@ -262,17 +263,17 @@ class SparqlSource:
         if received == expected or received == (now := self.count(triples)):
             return
         if now != expected:
-            raise Later(f"<{self.url}> changes while it is read: {expected:,} triples became {now:,}")
+            raise Later(f"<{self.url}> changed while it was read: {expected:,} triples became {now:,}")
         if received == self.count_distinct(triples):
             return
-        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} and sends {received:,}"
+        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} but sent {received:,}"
         raise CutShort(words, received) if received < expected else CannotFetch(words)
 
     def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
         for piece in self._http.body(response, _PIECE_BYTES):
             quiet.size += len(piece)
             if quiet.size > _NOTHING_BYTES:
-                words = f"sent {quiet.size:,} bytes without a triple, and what it sends does not end"
+                words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"
                 raise CannotFetch(f"<{self.url}> {words}")
             yield piece
 
@@ -287,9 +288,9 @@ class SparqlSource:
                 return ask()
             except Later as later:
                 if tried == tries:
-                    raise NoAnswer(f"{later}; it was tried {tries} times") from None
+                    raise NoAnswer(f"{later}; gave up after {tries} tries") from None
                 wait_s = min(_WAIT_S * 2**tried if later.wait_s is None else later.wait_s, _WAIT_S_MAX)
-                notice(f"{later}; again in {wait_s:g} s")
+                notice(f"{later}; trying again in {wait_s:g} s")
                 self._sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
@@ -300,14 +301,20 @@ class SparqlSource:
 def checked(graph: str) -> str:
     """The name of a graph, as it is written into a query."""
     if not _IN_IRI.fullmatch(graph):
-        raise CannotFetch(f"a graph is named {graph[:200]!r}, which is no IRI and cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {graph[:200]!r}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return graph
 
 
 def _name(term: bytes) -> str:
     found = parse_term(term)
     if found.kind != "iri":
-        raise CannotFetch(f"a graph is named by {term.decode()}: one that has no IRI cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {term.decode()}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return found.value
 
 
@@ -336,7 +343,7 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
             raise BadData(f"a line of more than {LINE_BYTES_MAX} bytes")
     if last := b"".join(rest).strip():
         if not last.endswith(b".") and not last.startswith(b"#"):
-            raise Later("the answer broke off in the middle of a line")
+            raise Later("the answer ended in the middle of a line")
         yield last + b"\n"
 
 

@@ -22,8 +22,11 @@ import numpy as np
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
+from stream_ext.attached.holding import Holding
+from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over, windows_of
+from stream_ext.catalog.registered import query_over, reading_of, windows_of
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -58,7 +61,7 @@ from stream_ext.remote.source import MAIN, Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
-from stream_ext.service.source_status import status_of, statuses
+from stream_ext.service.source_status import found_source, status_of
 from stream_ext.service.source_watch import SourceWatch
 from stream_ext.service.source_writing import UpdatesTo, source_writing
 from stream_ext.service.standby import Standby
@@ -103,12 +106,12 @@ from stream_ext.writer.injector import (
 )
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.registration import Registered, Registration, read_registration
-from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.updates import SourceRequest, Updated, change_of, updated
 from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
-READER = "whoever reads the store"
+READER = "readers of the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -165,12 +168,13 @@ class Service:
     ) -> None:
         """Use `Service.open`."""
         self.sources, self._watch = sources, SourceWatch(sources)
-        self._source_writing = source_writing(store, sources, updates)
+        self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
+        self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
@@ -198,6 +202,7 @@ class Service:
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
+        self._hold_main(injector)
         # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
@@ -206,6 +211,8 @@ class Service:
 
     def end(self, error: BaseException) -> None:
         self._injector.halt(error)
+        if self._holding is not None:
+            self._holding.close()
         self._engine.stopped(error)
         self._injector.close()
         self._engine.close()
@@ -242,9 +249,9 @@ class Service:
         sources: Sequence[Source] = (),
         updates: UpdatesTo | None = None,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service.
-        `updates` says where updates go; if it does not, to the source main if that takes any, else to our own
-        store."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
+        not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -254,10 +261,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            attached = Sources(sources, base)
-            return cls(
-                store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget, attached, updates
-            )
+            retain, attached = retain or Retain(), Sources(sources, base)
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
         except BaseException:
             store.close()
             raise
@@ -301,7 +306,9 @@ class Service:
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
         if len(data) > self.limits.push_bytes:
-            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+            raise TooLarge(
+                f"a push of {len(data)} bytes exceeds the limit of {self.limits.push_bytes}: send it in parts"
+            )
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
@@ -335,8 +342,8 @@ class Service:
         query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
         if query is not None:
             raise BadArgument(
-                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
-                "time; push to a stream that the query reads"
+                f"stream {stream.name!r} is the output of query {query.name!r}, so it accepts no pushes and "
+                "no heartbeats; push to a stream that the query reads"
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
@@ -412,9 +419,11 @@ class Service:
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset, control.check)
         if isinstance(unit, Admin):
-            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
+            raise BadArgument(
+                "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
+            )
         if not isinstance(unit, Update):
-            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+            raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
         if self._source_writing is not None:
             asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
             return self._source_writing.update(unit, text, asking, derived)
@@ -422,7 +431,7 @@ class Service:
             change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -471,7 +480,7 @@ class Service:
             given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
-            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
@@ -537,21 +546,25 @@ class Service:
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
-    def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
-        """NotFound for a named graph without triples."""
+    def read_graph(self, graph: str | None, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        """NotFound for a named graph without triples. The quads are charged to `control` until the answer is sent."""
         term = _graph_term(graph)
         scope = GraphScope() if term is None else GraphScope(Constant(term))
-        return self._with_source(scope, snapshot, lambda of: graph_store.read_graph(of, term))
+        return self._with_source(scope, snapshot, control, lambda own: graph_store.read_graph(own, term))
 
-    def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
-        return self._with_source(None, snapshot, graph_store.read_dataset)
+    def read_dataset(self, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        return self._with_source(None, snapshot, control, graph_store.read_dataset)
 
     def _with_source(
-        self, scope: GraphScope | None, snapshot: int | None, read: Callable[[DerivedGraphs], GraphAnswer]
+        self,
+        scope: GraphScope | None,
+        snapshot: int | None,
+        control: Control | None,
+        read: Callable[[DerivedGraphs], GraphAnswer],
     ) -> GraphAnswer:
         """What our own store has, and what the source main has beside it."""
-        own = self._derived_graphs(self._retained(snapshot))
-        more = self._of_source(scope, snapshot, own.sn)
+        own = self._derived_graphs(self._retained(snapshot), control)
+        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
         try:
             found = read(own)
         except NotFound:
@@ -560,7 +573,9 @@ class Service:
             found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
         return found if more is None else replace(found, more=more)
 
-    def _of_source(self, scope: GraphScope | None, snapshot: int | None, sn: int) -> Iterator[Decoded] | None:
+    def _of_source(
+        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
+    ) -> Iterator[Decoded] | None:
         """None: it has nothing."""
         at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
         source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
@@ -568,7 +583,7 @@ class Service:
             return None
         if snapshot is not None:
             raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
-        rows = graph_of_source(source, attached, scope, self.store, at_head, Control.FREE)
+        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
         first = next(rows, None)
         return None if first is None else chain([first], rows)
 
@@ -640,7 +655,9 @@ class Service:
         try:
             written = cast("GraphWriteOutcome", self._injector.change(change).result())
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
+            raise QueryTooLarge(
+                f"the request needs more memory than is available ({error}): send it in parts"
+            ) from error
         self._await(written.snapshot, wait)
         return written
 
@@ -649,14 +666,21 @@ class Service:
     def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         self._check_text(text)
         registration = self._read_registration(text, name)
-        return _registered(self._injector.change(registration))
+        release = self._reserved(registration)
+        try:
+            return _registered(self._injector.change(registration))
+        finally:
+            release()
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
-            waiting.append(self._injector.change(self._read_registration(text, None)))
+            registration = self._read_registration(text, None)
+            release = self._reserved(registration)
+            waiting.append(self._injector.change(registration))
+            waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
                 yield _registered(waiting.popleft())
         for future in waiting:
@@ -666,12 +690,65 @@ class Service:
         """Registers a query for one connection, which must drop it at its end."""
         self._check_text(text)
         registration = self._read_registration(text, name)
-        self._injector.change(replace(registration, live=True)).result()
+        release = self._reserved(registration)
+        try:
+            self._injector.change(replace(registration, live=True)).result()
+        finally:
+            release()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
         check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
+
+    # ---- attached stores ---------------------------------------------------------------------------------------
+
+    def _hold_main(self, injector: Injector) -> None:
+        """Begins to hold what registered queries need of the source `main`."""
+        if self.sources.main is not None:
+            catalog = lambda: injector.catalog  # noqa: E731
+            self._holding = Holding(self.sources.main, self.store, self.clock, catalog, injector.own_change)
+            self._holding.start()
+
+    def _reserved(self, registration: Registration) -> Callable[[], None]:
+        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+        if self._holding is None:
+            return lambda: None
+        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+
+    def sources_status(self) -> list[dict[str, Any]]:
+        return [self._source_status(source) for source in self.sources]
+
+    def source_status(self, name: str) -> dict[str, Any]:
+        return self._source_status(found_source(self.sources, name))
+
+    def _source_status(self, source: Source) -> dict[str, Any]:
+        """How it answers; of the source main also what is held."""
+        held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
+        return status_of(source, held)
+
+    def refresh_source(self, name: str, wait: Wait = "published") -> int:
+        """Fetches what is held of a source anew; returns a snapshot that has it."""
+        _check_wait(wait)
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        sn = self._holding.refresh()
+        self._await(sn, wait)
+        return sn
+
+    def _source_written(self, request: SourceRequest) -> None:
+        if self._holding is not None and request.clears:
+            self._holding.refresh()
+        elif request.quads:
+            self.source_written((s, p, o, g or b"") for s, p, o, g in request.quads)
+
+    def source_written(self, quads: Iterable[Quad]) -> None:
+        """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
+        graph: returns when what is held of them is right."""
+        if self._holding is not None:
+            self._holding.written(quads)
+
+    # ---- what is registered ------------------------------------------------------------------------------------
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())
@@ -705,7 +782,7 @@ class Service:
     def move_query(self, name: str, runner: str) -> int:
         """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
-            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+            raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
@@ -742,13 +819,13 @@ class Service:
         last = self._engine.merge.last(query.number)
         if seen and since > last:
             raise Gone(
-                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
-                "of this name that was dropped, listen anew, without Last-Event-ID"
+                f"query {query.name!r} has {last} emissions, so there is no number {since}; if the number is "
+                "from a dropped query of the same name, subscribe again without Last-Event-ID"
             )
         if 0 < since < last:
             oldest = self._engine.emissions.oldest(query.number)
             if since + 1 < oldest:
-                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+                raise Gone(f"emission {since + 1} of {query.name!r} is no longer retained; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_retained(name, since)
@@ -758,10 +835,10 @@ class Service:
         """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
-            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+            raise NotFound(f"query {definition.name!r} has no emission {number}")
         self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
-            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+            raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
@@ -776,12 +853,6 @@ class Service:
 
     def query_status(self, name: str) -> dict[str, Any]:
         return query_status(self.query_definition(name), self._injector, self._engine)
-
-    def sources_status(self) -> list[dict[str, Any]]:
-        return statuses(self.sources)
-
-    def source_status(self, name: str) -> dict[str, Any]:
-        return status_of(self.sources, name)
 
     def status(self) -> dict[str, Any]:
         return service_status(self.store.url, self._injector, self._engine)
@@ -820,6 +891,8 @@ class Service:
             self._closed = True
             self._standby.close()
             self._watch.close()
+            if self._holding is not None:
+                self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
@@ -835,7 +908,11 @@ class Service:
 
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
-            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+            raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
+
+
+def _called(release: Callable[[], None], done: Future[Any]) -> None:
+    release()
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
@@ -852,7 +929,7 @@ def _last_time(injector: Injector) -> int:
 
 def _check_wait(wait: str) -> None:
     if wait not in ("published", "evaluated"):
-        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+        raise BadArgument(f"wait={wait}: the value is 'published' or 'evaluated'")
 
 
 def _graph_term(graph: str | None) -> bytes | None:

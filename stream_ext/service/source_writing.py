@@ -5,7 +5,7 @@ One after the other: each is made of what both stores hold, checked against our 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from hbase_store import Store
@@ -21,31 +21,33 @@ from stream_ext.remote.source import MAIN, Source
 from stream_ext.remote.sources import Sources
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphWriteOutcome, triples_of
-from stream_ext.writer.updates import Updated, text_for_source
+from stream_ext.writer.updates import SourceRequest, Updated, request_to_source
 from stream_ext.writer.updates.other_store import HeldElsewhere, OwnAside, SourceAside
 from stream_ext.writer.updates.to_source import data_operation, quads_of
 
 UpdatesTo = Literal["source", "ours"]
+Written = Callable[[SourceRequest], None]
 
 
-def source_writing(store: Store, sources: Sources, updates: UpdatesTo | None) -> SourceWriting | None:
-    """None: updates go to our own store. BadArgument if they should go to a source that is not there."""
+def source_writing(store: Store, sources: Sources, updates: UpdatesTo | None, written: Written) -> SourceWriting | None:
+    """None: updates go to our own store. BadArgument if they should go to a source that is not there. `written` is
+    called after each request that the source has done."""
     source = sources.main
     if updates == "source" and source is None:
         raise BadArgument(f"--updates source: no source {MAIN} is attached (--attach URL)")
     if source is None or updates == "ours" or (updates is None and source.settings.update_url is None):
         return None
-    return SourceWriting(store, source)
+    return SourceWriting(store, source, written)
 
 
 class SourceWriting:
-    def __init__(self, store: Store, source: Source) -> None:
-        self._store, self._source = store, source
+    def __init__(self, store: Store, source: Source, written: Written) -> None:
+        self._store, self._source, self._written = store, source, written
         self._turn = threading.Lock()
 
     def update(self, update: Update, text: str, asking: Asking, derived: DerivedGraphs) -> Updated:
         with self._turn:
-            self._send(text_for_source(update, text, self._store, asking, derived))
+            self._send(request_to_source(update, text, self._store, asking, derived))
         return Updated(derived.sn, None, None)
 
     # ---- whole graphs
@@ -53,35 +55,35 @@ class SourceWriting:
     def replace(
         self, graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget, sn: int
     ) -> GraphWriteOutcome:
-        parts = _inserting(graph, triples_of(graph, documents, reading))
+        inserting = _inserting(graph, triples_of(graph, documents, reading))
         with self._turn:
             self._check_not_ours(graph, sn)
             existed = self._is_there(graph)
-            self._send(" ;\n".join([_clear(graph), *parts]))
-        return GraphWriteOutcome(sn, bool(parts) and not existed)
+            parts = [_clear(graph), *([inserting.text] if inserting.text else [])]
+            self._send(SourceRequest(" ;\n".join(parts), inserting.quads, clears=True))
+        return GraphWriteOutcome(sn, bool(inserting.text) and not existed)
 
     def merge(
         self, graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget, sn: int
     ) -> GraphWriteOutcome:
-        parts = _inserting(graph, triples_of(graph, documents, reading))
+        inserting = _inserting(graph, triples_of(graph, documents, reading))
         with self._turn:
             existed = graph is None or self._is_there(graph)
-            self._send(" ;\n".join(parts))
-        return GraphWriteOutcome(sn, bool(parts) and not existed)
+            self._send(inserting)
+        return GraphWriteOutcome(sn, bool(inserting.text) and not existed)
 
     def drop(self, graph: bytes | None, sn: int) -> GraphWriteOutcome:
         with self._turn:
             self._check_not_ours(graph, sn)
             if graph is not None and not self._is_there(graph):
                 raise NotFound(f"there is no graph {graph.decode()}: it holds no triple")
-            self._send(_clear(graph))
+            self._send(SourceRequest(_clear(graph), clears=True))
         return GraphWriteOutcome(sn)
 
     def add_quads(self, documents: Sequence[Document], reading: ReadingBudget, sn: int) -> GraphWriteOutcome:
         """Adds each statement to the graph that it names."""
-        parts = _inserting(None, [document.parsed(reading) for document in documents])
         with self._turn:
-            self._send(" ;\n".join(parts))
+            self._send(_inserting(None, [document.parsed(reading) for document in documents]))
         return GraphWriteOutcome(sn)
 
     def _check_not_ours(self, graph: bytes | None, sn: int) -> None:
@@ -97,18 +99,20 @@ class SourceWriting:
             return True
         return False
 
-    def _send(self, text: str) -> None:
-        if not text:
+    def _send(self, request: SourceRequest) -> None:
+        """Returns when what is held of the source is right again."""
+        if not request.text:
             return
         try:
-            self._source.update(text)
+            self._source.update(request.text)
         except CannotFetch as error:
             raise SourceFailed(str(error)) from None
+        self._written(request)
 
 
-def _inserting(graph: bytes | None, documents: Sequence[Parsed]) -> list[str]:
+def _inserting(graph: bytes | None, documents: Sequence[Parsed]) -> SourceRequest:
     quads = [quad for number, parsed in enumerate(documents) for quad in quads_of(parsed, graph, number)]
-    return [data_operation("INSERT DATA", quads)] if quads else []
+    return SourceRequest(data_operation("INSERT DATA", quads) if quads else "", quads)
 
 
 def _clear(graph: bytes | None) -> str:

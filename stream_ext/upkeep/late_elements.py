@@ -106,8 +106,8 @@ def as_objects(store: Store, stream: int, late: Sequence[Late], names: Mapping[i
             size += len(objects[-1]["data"]) + sum(map(len, objects[-1]["queries"]))
         if size > JSON_BYTES_MAX and len(objects) > 1:
             raise TooLarge(
-                f"these late elements have more than {JSON_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
-                "and since= (the snapshot of the last one)"
+                f"these late elements have more than {JSON_BYTES_MAX >> 20} MiB: request fewer at a time, "
+                "with limit= and since= (the snapshot of the last one)"
             )
     return objects
 

@@ -128,6 +128,6 @@ def _rows(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -
             yield row
         elif whole:
             raise SnapshotGone(
-                f"what this window needs of its stream is not retained any more: elements of snapshot {number} and "
-                f"before are gone; ask for a later time, or give the stream a longer `retention`"
+                f"elements that this window needs are no longer retained: those of snapshot {number} and "
+                "before are gone; use a later time, or give the stream a longer `retention`"
             )

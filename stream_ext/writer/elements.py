@@ -115,8 +115,8 @@ def read_push(
     missing = time == MISSING
     if missing.any() and not missing.all():
         raise BadArgument(
-            "some elements of this push carry a time and others do not: "
-            "give all of them one, or ?timestamp= for the rest"
+            "some elements of this push have a time and others do not: give every element a time, or "
+            "give ?timestamp= for the others"
         )
     return Elements(
         pushed.parsed,
@@ -166,7 +166,7 @@ def _times(stream: StreamDefinition, pushed: Pushed) -> Times:
 def _time_of(term: bytes) -> int:
     if not term.startswith(b'"'):
         what = "a blank node" if is_blank(term) else term.decode()
-        raise BadArgument(f"{what} is no time: write milliseconds since the epoch or an xsd:dateTime")
+        raise BadArgument(f"{what} is not a time: write milliseconds since the epoch or an xsd:dateTime")
     return parse_time(parse_term(term).value)
 
 

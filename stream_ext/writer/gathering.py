@@ -163,7 +163,7 @@ class Gathering:
             return moving
         definition = self._catalog.streams.get(stream)
         if definition is None:
-            raise NotFound("the stream was dropped before this push came to it")
+            raise NotFound("the stream was dropped before this push was written")
         position = self._positions.get(stream)
         if position is None:
             return _Moving(definition, 0, None, None, None, None, [], {})
@@ -250,12 +250,12 @@ class Gathering:
 
 _WRONG_KIND = {
     "clock": (
-        "stream {!r} runs by the clock, because its first push carried no times; "
-        "send this one without times too, or use another stream"
+        "stream {!r} takes its times from the clock, because its first push had no times; send this push "
+        "without times too, or use another stream"
     ),
     "elements": (
-        "stream {!r} runs by the times of its elements, because its first push carried them; "
-        'give this one times too (?timestamp=, or "timestamp" in each line), or use another stream'
+        "stream {!r} takes its times from its elements, because its first push had times; "
+        'give this push times too (?timestamp=, or "timestamp" in each line), or use another stream'
     ),
 }
 

@@ -153,7 +153,7 @@ def test_what_the_source_holds_is_not_deleted_and_nothing_is_done(text: str, ser
     answer = update(server, text)
     assert answer.status_code == 400, source.texts
     assert "source main" in answer.text
-    assert "nothing of this request was done" in answer.text
+    assert "nothing of this request was applied" in answer.text
     assert own(server) == before
     assert len(source.store) == 2
 

@@ -10,6 +10,6 @@
 A graph is there while it holds a triple: nothing is kept of an empty one."""
 
 from stream_ext.writer.updates.request import Updated, change_of, updated
-from stream_ext.writer.updates.to_source import text_for_source
+from stream_ext.writer.updates.to_source import SourceRequest, request_to_source
 
-__all__ = ["Updated", "change_of", "text_for_source", "updated"]
+__all__ = ["SourceRequest", "Updated", "change_of", "request_to_source", "updated"]

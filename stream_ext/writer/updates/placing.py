@@ -25,5 +25,5 @@ def placed_operation(number: int, count: int, operation: Operation, text: str) -
         kind = NotAllowed if error.forbidden else ServiceFailed
         raise kind(which + error.why, text, *error.position) from None
     except (CannotUpdate, HeldElsewhere, BadRow) as error:
-        why = f"{which}{error}; nothing of this request was done"
+        why = f"{which}{error}; nothing of this request was applied"
         raise UpdateFailed(why, text, *operation.position) from None

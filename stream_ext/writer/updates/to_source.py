@@ -11,6 +11,7 @@ together. Whether the source changes between the solving and the sending cannot 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from hbase_store import Store
@@ -48,12 +49,21 @@ from stream_ext.writer.updates.working import CannotUpdate
 _BYTES_MAX = 64 << 20
 
 
-def text_for_source(update: Update, text: str, store: Store, asking: Asking, derived: DerivedGraphs) -> str:
-    """The request; "" if there is nothing to do. Raises the errors of updates, with their places in the text."""
-    return _SourceRequest(update.operations, text, store, asking, derived).text()
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What is sent, "" for nothing; the quads that it inserts or deletes, and whether it empties graphs besides."""
+
+    text: str
+    quads: Sequence[TermQuad] = ()
+    clears: bool = False
 
 
-class _SourceRequest:
+def request_to_source(update: Update, text: str, store: Store, asking: Asking, derived: DerivedGraphs) -> SourceRequest:
+    """Raises the errors of updates, with their places in the text."""
+    return _Operations(update.operations, text, store, asking, derived).request()
+
+
+class _Operations:
     def __init__(
         self, operations: Sequence[Operation], text: str, store: Store, asking: Asking, derived: DerivedGraphs
     ) -> None:
@@ -62,8 +72,9 @@ class _SourceRequest:
         self._aside = OwnAside(store.at(derived.sn), lambda texts: store.ids(texts))
         self._parts: list[str] = []
         self._size = 0
+        self._quads: list[TermQuad] = []
 
-    def text(self) -> str:
+    def request(self) -> SourceRequest:
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with placed_operation(number, len(self._operations), operation, self._text):
@@ -71,7 +82,8 @@ class _SourceRequest:
                     if (why := self._derived.why_not(graph.text)) is not None:
                         raise CannotUpdate(why)
                 self._add(number, operation)
-        return " ;\n".join(self._parts)
+        clears = any(part.startswith("CLEAR") for part in self._parts)
+        return SourceRequest(" ;\n".join(self._parts), self._quads, clears)
 
     def _add(self, number: int, operation: Operation) -> None:
         match operation:
@@ -142,6 +154,7 @@ class _SourceRequest:
     def _append_data(self, verb: str, quads: list[TermQuad]) -> None:
         if quads:
             self._append(data_operation(verb, quads))
+            self._quads += quads
 
     def _append(self, part: str) -> None:
         self._size += len(part)

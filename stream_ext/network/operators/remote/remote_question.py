@@ -77,7 +77,7 @@ class RemoteQuestion:
         """Removes the number from a solution and returns it; restores the names of the variables."""
         written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
         if not written.isdigit() or int(written) >= count:
-            raise CannotFetch(f"<{url}> answered with values that it was not sent")
+            raise CannotFetch(f"<{url}> answered with values that were not in the request")
         renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
         solution.clear()
         solution.update(renamed)

@@ -16,13 +16,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hbase_store import Store
 from stream_ext.attached.blank_nodes import is_blank
 from stream_ext.attached.choice import Choice
 from stream_ext.attached.difference import Difference, count_of_held, held_count
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
 from stream_ext.attached.needs import Needs, Reserved
-from stream_ext.attached.patterns import Need
+from stream_ext.attached.patterns import Need, widest
 from stream_ext.attached.questions import Quad
 from stream_ext.attached.refresh import Refresh
 from stream_ext.attached.status import Status
@@ -127,11 +129,13 @@ class Holding:
 
     def apply(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
         """Takes over a change of the source that is known exactly, as one snapshot. Blank nodes have labels that last;
-        quads that no pattern matches are not held."""
-        held = self.patterns()
-        parts = [[q for q in quads if any(pattern.matches(q) for pattern in held)] for quads in (inserted, deleted)]
-        if any(parts):
-            self._ask(_RefreshRequest(change=(parts[0], parts[1]))).result()
+        quads that no pattern matches are not held. The source has changed before this is called."""
+        self._ask(_RefreshRequest(change=(inserted, deleted))).result()
+
+    def needed(self) -> list[HeldPattern]:
+        """Those that are held, and those that are being fetched: a change may come in between."""
+        reserved = self._needs.reserved()
+        return widest(reserved.union(self.patterns())) if reserved else self.patterns()
 
     def patterns(self) -> list[HeldPattern]:
         """Those that are held."""
@@ -243,23 +247,37 @@ class Holding:
         """Does what is asked, at least; returns a snapshot that has it."""
         is_due = not requests or self._clock.now_ms() >= self._due_ms
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
-        record = self._catalog().main
-        refresh = Refresh(self._store.at(self._store.head()), fetching, record)
         try:
+            # Before anything is fetched, which has these changes, and perhaps later ones.
+            for request in requests:
+                self._take_over(request, fetching)
             for request in requests:
                 if request.reserved is not None:
                     self._choose(request, request.reserved, fetching)
-            left = [request for request in requests if not request.future.done() and request.change is None]
-            sn = self._refreshed(refresh, left, is_due) if left or is_due else int(self._store.head())
-            # After what was fetched, which may have these changes or not: a quad that is told twice is held once.
-            for request in requests:
-                if request.change is not None:
-                    sn = self._published(refresh.told(*request.change), None)
-            return sn
+            left = [request for request in requests if not request.future.done()]
+            if not left and not is_due:
+                return int(self._store.head())
+            refresh = Refresh(self._store.at(self._store.head()), fetching, self._catalog().main)
+            return self._refreshed(refresh, left, is_due)
         finally:
             if is_due:
                 self._due_ms = self._clock.now_ms() + int(self.source.settings.refresh_s * 1000)
             self._status.round_trips += fetching.round_trips
+
+    def _take_over(self, request: _RefreshRequest, fetching: Fetching) -> None:
+        """A change that is known."""
+        if request.change is None:
+            return
+        record, sn = self._catalog().main, int(self._store.head())
+        try:
+            found = Refresh(self._store.at(sn), fetching, record).told(*request.change)
+        except UnknownBlankNodes:
+            request.change = None  # everything is fetched
+            return
+        if record is not None and not found.is_empty:
+            as_of = AsOf(record.as_of.start, self._clock.now_ms())
+            sn = self._published(found, msgspec.structs.replace(record, as_of=as_of))
+        request.future.set_result(sn)
 
     def _refreshed(self, refresh: Refresh, requests: Sequence[_RefreshRequest], is_due: bool) -> int:
         record, begun_ms = refresh.record, self._clock.now_ms()

@@ -47,6 +47,14 @@ class Needs:
         with self._lock:
             self._reserved = [each for each in self._reserved if each is not reserved]
 
+    def reserved(self) -> frozenset[HeldPattern]:
+        """All that may be chosen for what is reserved."""
+        with self._lock:
+            found: set[HeldPattern] = set()
+            for reserved in self._reserved:
+                found.update(reserved.chosen or (each for need in reserved.needs for each in (need.shared, need.own)))
+            return frozenset(found)
+
     def of(self, queries: Mapping[int, QueryDefinition], held: Sequence[HeldPattern]) -> list[HeldPattern]:
         """The patterns to hold: of each need what it shares with others if that is `held`, else its own. One thread at
         a time may call."""

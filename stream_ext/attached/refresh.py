@@ -12,7 +12,7 @@ from hbase_store import Snapshot
 from hbase_store.arrays import NO_IDS, distinct_values
 from hbase_store.layout.terms import iri
 from stream_ext.attached.blank_nodes import is_blank
-from stream_ext.attached.difference import Difference, difference, difference_of, of_predicates, together
+from stream_ext.attached.difference import Difference, difference, difference_of, together
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
 from stream_ext.attached.patterns import are_covered
 from stream_ext.attached.questions import Quad, changed_since, latest_change, quads_of_subjects, those_there
@@ -50,9 +50,10 @@ class Refresh:
         return together(parts)
 
     def told(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> Difference:
-        """What somebody who knows says has changed."""
-        come, go = self._fetching.known(inserted), self._fetching.known(deleted)
-        return Difference([come], list(of_predicates(go)))
+        """Of a change that is known what is held of it."""
+        held = [] if self.record is None else self.record.patterns
+        come, go = ([quad for quad in quads if any(p.matches(quad) for p in held)] for quads in (inserted, deleted))
+        return difference_of(self._snapshot, self._fetching.known(go), self._fetching.known(come))
 
     def latest_change(self) -> bytes:
         """The last value of the predicate by which changes are found; empty: there is none."""

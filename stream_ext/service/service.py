@@ -336,7 +336,8 @@ class Service:
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
         if stream.options.graph is not None:
             derived.check_writable(iri(stream.options.graph))
-        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+        graphs = elements.parsed.g[elements.absorbed]
+        for place in np.unique(graphs[graphs >= 0]).tolist():
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
@@ -641,8 +642,8 @@ class Service:
         return self._held_of(name).groups()
 
     def held_patterns(self) -> list[HeldPattern]:
-        """What is held of the source `main`: all quads that match one of these."""
-        return [] if self._holding is None else self._holding.patterns()
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
 
     def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
         """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import httpx
 import numpy as np
 import pyoxigraph as ox
 from rdflib import Graph, URIRef
 from SPARQLWrapper import JSON, SPARQLWrapper
 
 from stream_ext.clock import ManualClock
-from stream_ext.evaluation_budget import Control
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
-from stream_ext.remote.sparql_client import Solution, solution
-from stream_ext.remote.sparql_source import bindings_of
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import MAIN, SourceSettings
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 
@@ -93,26 +92,19 @@ def _source(lines: bytes) -> Iterator[str]:
         process.join()
 
 
-class _Read:
-    local = False
+class _Read(SparqlEndpointSource):
+    """The source as a server reads it; and how many bytes it has sent."""
 
     def __init__(self, url: str, changed: str | None = None) -> None:
-        import httpx
-
-        self.settings = SourceSettings(MAIN, url, changed=changed, refresh_s=60.0)
-        self.traits = SourceTraits()
-        self._client = httpx.Client(timeout=600)
-
-    def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
-        with self._client.stream("POST", self.settings.url, data={"query": text}) as response:
-            for bindings in bindings_of(response.iter_bytes(1 << 18)):
-                yield [solution(each) for each in bindings]
-
-    def update(self, text: str) -> None:
-        self._client.post(self.settings.url, data={"update": text})
+        super().__init__(SourceSettings(MAIN, url, update_url=url, changed=changed, refresh_s=60.0), silence_s=600.0)
+        self._others = httpx.Client(timeout=600)
 
     def sent(self) -> int:
-        return int(self._client.post(self.settings.url, data={"sent": "1"}).text)
+        return int(self._others.post(self.settings.url, data={"sent": "1"}).text)
+
+    def close(self) -> None:
+        super().close()
+        self._others.close()
 
 
 # ---- the measurements
@@ -230,7 +222,7 @@ def _changed_only(service: Service, reads: _Read) -> Figures:
     reads.update(f"PREFIX : <{EX}> INSERT DATA {{ :s0 :modified {_STAMP % 1} }}")
     service.register(QUERY)
     clock.advance(60_000)
-    until(lambda: service.source_status()[0]["lag_ms"] == 0, "all is fetched, and the last change known")
+    until(lambda: service.source_status("main")["lag_ms"] == 0, "all is fetched, and the last change known")
     values = " ".join(f":s{i} :at :r{i} ; :modified {_STAMP % 2} ." for i in range(_CHANGES))
     reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
     sent, head, began = reads.sent(), service.head(), time.perf_counter()

@@ -44,9 +44,9 @@ class HttpLimits:
     def query_memory(self) -> QueryMemory:
         return QueryMemory(self.queries_bytes or usual_bytes(self.query_bytes))
 
-    def control_of_graphs(self, memory: QueryMemory | None = None) -> Control:
-        """The budget of a request that writes whole graphs."""
+    def control_of_graphs(self, memory: QueryMemory | None = None, what: str = "write of a graph") -> Control:
+        """The budget of a request that reads or writes whole graphs."""
         return Control(
-            self.query_s, self.query_bytes, what="write of a graph", settings=("--query-timeout", "--query-bytes"),
+            self.query_s, self.query_bytes, what=what, settings=("--query-timeout", "--query-bytes"),
             memory=memory,
         )  # fmt: skip

@@ -33,6 +33,8 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import TERM_BYTES
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import SourceSettings
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
@@ -85,6 +87,8 @@ class ServeSettings:
     tls_cert: str | None = None
     tls_key: str | None = None
     allowed_urls: AllowedUrls = NOTHING
+    sources: tuple[SourceSettings, ...] = ()
+    updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -102,8 +106,8 @@ class ServeSettings:
         """The limits of requests. Raises BadArgument if a query could not use its own limit."""
         if self.queries_bytes is not None and self.queries_bytes < self.query_bytes:
             raise BadArgument(
-                f"--queries-bytes {self.queries_bytes}: it is for all queries together, and one alone may have "
-                f"{self.query_bytes} (--query-bytes): give at least as much, or less to each"
+                f"--queries-bytes {self.queries_bytes}: this is for all queries together, and each query may "
+                f"use {self.query_bytes} (--query-bytes): raise this limit, or lower that of each query"
             )
         return HttpLimits(
             query_s=self.query_timeout_s,
@@ -128,7 +132,9 @@ class ServeSettings:
         """The number of query workers; raises BadArgument if they could not read the store."""
         embedded = self.store.startswith("lmdb:")
         if self.query_workers and not embedded:
-            raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
+            raise BadArgument(
+                f"--query-workers {self.query_workers}: query workers can read an embedded store only, not {self.store}"
+            )
         return int(embedded) if self.query_workers is None else self.query_workers
 
     def access(self, base: str) -> Access:
@@ -147,7 +153,7 @@ class ServeSettings:
             raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
         for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
             if not Path(name).exists():
-                raise BadArgument(f"{name}: there is no such file ({flag})")
+                raise BadArgument(f"{name}: this file does not exist ({flag})")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
         except OSError as error:
@@ -156,6 +162,14 @@ class ServeSettings:
                 f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
             ) from None
         return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+
+    def attached(self) -> list[SparqlEndpointSource]:
+        """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
+        return [SparqlEndpointSource(each, self.allowed_urls.timeout_s) for each in self.sources]
+
+    def secrets(self) -> list[str]:
+        """What the log must not show."""
+        return [self.token or "", self.read_token or "", *(each.authorization or "" for each in self.sources)]
 
     def spark(self) -> SparkSettings:
         """The settings of Spark; raises BadArgument if it could not be started with them."""
@@ -227,19 +241,19 @@ class Server(uvicorn.Server):
             runner.run(self.serve(sockets=[listening]))
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
     """Returns when a signal has stopped the server; `say` is called with lines for people."""
     check_token(settings)
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
-    with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
-        _serve(settings, spark, workers, tls, say)
-    say("stopped")
+    with logging_to(sys.stderr, settings.log(), settings.secrets()):
+        _serve(settings, spark, workers, tls, announce)
+    announce("stopped")
 
 
 def _serve(
-    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], announce: Callable[[str], None]
 ) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
@@ -257,6 +271,8 @@ def _serve(
             retain=settings.retain(),
             allowed_urls=settings.allowed_urls,
             budget=settings.budget(),
+            sources=settings.attached(),
+            updates=settings.updates,
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
@@ -264,7 +280,7 @@ def _serve(
             def ready() -> None:
                 fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
-                say(banner(settings, address))
+                announce(banner(settings, address))
 
             # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()
@@ -272,21 +288,23 @@ def _serve(
             server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)
-            log.info("the server stops")
+            log.info("the server is stopping")
 
 
 def check_token(settings: ServeSettings) -> None:
     if not ((settings.token or "") + (settings.read_token or "")).isascii():
-        raise BadArgument("a token is written in ASCII: it travels in a header")
+        raise BadArgument("a token must be ASCII, because it is sent in a header")
     if not is_loopback(settings.host) and not settings.token:
         raise BadArgument(
-            f"--host {settings.host} can be reached by others, and they could write: "
-            "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
+            f"--host {settings.host} is reachable from other machines, which could write: set a token "
+            "with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
         )
     if settings.read_token and not settings.token:
-        raise BadArgument("--read-token closes reading, and writing would be open: give a --token, too")
+        raise BadArgument("--read-token protects reading, but writing would be open to all: give a --token, too")
     if settings.read_token and settings.read_token == settings.token:
-        raise BadArgument("--read-token and --token are the same: whoever may read could write")
+        raise BadArgument(
+            "--read-token and --token are the same, so every reader could write: give two different tokens"
+        )
 
 
 def make_room_for(connections: int) -> None:
@@ -352,7 +370,8 @@ def banner(settings: ServeSettings, address: str) -> str:
         guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
-        f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
+        + "".join(f"  source   {each.name} at {each.url}\n" for each in settings.sources)
+        + f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
         f"  streams  {address}streams\n"
         f"  queries  {address}queries\n"
         f"  console  {address}console/\n"

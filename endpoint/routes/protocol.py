@@ -39,6 +39,10 @@ _KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*O
 _NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
 _NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
 _NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
+_OF_UPDATES = {
+    **dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY),
+    "wait": "it belongs to updates and registrations; this is a query",
+}
 _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
 _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
@@ -80,47 +84,51 @@ async def sparql(exchange: Exchange) -> None:
         await _answer(exchange, state.service.question(text), key, parameters)
         return
     timeout_s = parameters.timeout_s(state.limits.query_s)
-    async with state.underway.watched(exchange, text, timeout_s) as watched:
-        reading = state.workers.readers.submit(_read, exchange, text, watched.control.check)
-        question = await watched.in_time(reading)
-    await _answer(exchange, question, key, parameters, watched.spent_s)
+    async with state.underway.watched(exchange, text, timeout_s) as question:
+        reading = state.workers.readers.submit(_read, exchange, text, question.control.check)
+        asked = await question.in_time(reading)
+    await _answer(exchange, asked, key, parameters, question.spent_s)
 
 
 def _read(exchange: Exchange, text: str, check: Check) -> Question:
-    question = exchange.state.service.question(text, check)
-    _ = question.warnings  # found here: it takes long for a long text
-    return question
+    asked = exchange.state.service.question(text, check)
+    _ = asked.warnings  # found here: it takes long for a long text
+    return asked
 
 
 async def _answer(
-    exchange: Exchange, question: Question, key: Key, parameters: Parameters, spent_s: float = 0.0
+    exchange: Exchange,
+    asked: Question,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float = 0.0,
 ) -> None:
     """`spent_s`: the part of its time limit that parsing took."""
-    unit = question.unit
+    unit = asked.unit
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
-        await live_query.listen(exchange, question, unit, parameters)
+        await live_query.listen(exchange, asked, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, _query_request(exchange, question, unit, key, parameters, spent_s))
+        await ask(exchange, _query_request(exchange, asked, unit, key, parameters, spent_s))
     else:
-        await _run(exchange, question, parameters, spent_s)
+        await _run(exchange, asked, parameters, spent_s)
 
 
-async def _run(exchange: Exchange, question: Question, parameters: Parameters, spent_s: float) -> None:
-    unit = question.unit
+async def _run(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
+    unit = asked.unit
     if isinstance(unit, Update):
-        await _update(exchange, question, parameters, spent_s)
+        await _update(exchange, asked, parameters, spent_s)
     elif isinstance(unit, Register):
-        await _register(exchange, question, parameters)
+        await _register(exchange, asked, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
-        parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
+        parameters.refuse({"wait": "it belongs to pushes and updates; this request is answered when it is done"})
         parameters.done("query, update")
         await administration.run(exchange, unit)
     else:
         assert isinstance(unit, Explain)  # after a prologue
         parameters.done(_KNOWN)
-        await _explain(exchange, question)
+        await _explain(exchange, asked)
 
 
 # ---- the request ----
@@ -139,11 +147,11 @@ def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameter
             parameters.add(parse_pairs(form))
         else:
             raise UnsupportedMedia(
-                f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
+                f"Content-Type {media_type or '(none)'}: send a text as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
             )
     texts = [text for text in (direct, parameters.text("query"), parameters.text("update")) if text is not None]
     if len(texts) > 1:
-        raise BadArgument("one text a request: query=, update= or the body, not several of them")
+        raise BadArgument("send one text in a request: query=, update= or the body, not several of them")
     if not texts and exchange.method == "POST":
         raise BadArgument(_without_text(exchange, form))
     return (texts[0] if texts else None), parameters
@@ -153,9 +161,8 @@ def _without_text(exchange: Exchange, form: bytes) -> str:
     if form:
         wanted = UPDATE_TYPE if exchange.path.startswith(b"/update") else QUERY_TYPE
         return (
-            f"the body came as a form ({FORM}, which is what curl says if it is told nothing else) and has neither "
-            f"query= nor update=; a text that is the body itself wants Content-Type: {wanted} "
-            f"(curl: -H 'Content-Type: {wanted}')"
+            f"the body is a form ({FORM}, curl's default) without query= and update=; to send the text itself as the "
+            f"body, set Content-Type: {wanted} (curl: -H 'Content-Type: {wanted}')"
         )
     return "there is no text: send query= or update=, or the text itself as the body"
 
@@ -183,7 +190,7 @@ async def _page(exchange: Exchange) -> None:
 async def about(exchange: Exchange, parameters: Parameters) -> None:
     """A request without a text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
-    parameters.done("query, update (without a text no other parameter means anything)")
+    parameters.done("query, update (without a text no other parameter has a meaning)")
     await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
 
 
@@ -199,19 +206,23 @@ async def _explain(exchange: Exchange, asked: str | Question) -> None:
 
 
 def _query_request(
-    exchange: Exchange, question: Question, query: Query, key: Key, parameters: Parameters, spent_s: float
+    exchange: Exchange,
+    asked: Question,
+    query: Query,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float,
 ) -> QueryRequest:
-    parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
+    parameters.refuse(_OF_UPDATES)
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
-    parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    return QueryRequest(question, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(asked, query, key, snapshot, at, timeout_s, dataset or None)
 
 
-async def _update(exchange: Exchange, question: Question, parameters: Parameters, spent_s: float) -> None:
+async def _update(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
@@ -222,9 +233,9 @@ async def _update(exchange: Exchange, question: Question, parameters: Parameters
     parameters.done(_KNOWN)
     exchange.check_may_write()
     state = exchange.state
-    with state.underway.listed("update", question.text, timeout_s, limits) as listed:
+    with state.underway.listed("update", asked.text, timeout_s, limits) as listed:
         run = state.workers.writers.run
-        done = await run(state.service.update, question, "published", dataset or None, listed.control)
+        done = await run(state.service.update, asked, "published", dataset or None, listed.control)
     if await is_pending(exchange, wait, done.snapshot):
         await answer_pending(exchange, done.snapshot)
         return
@@ -237,14 +248,14 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
     return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
-async def _register(exchange: Exchange, question: Question, parameters: Parameters) -> None:
+async def _register(exchange: Exchange, asked: Question, parameters: Parameters) -> None:
     """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
-    parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.refuse({"wait": "a registration is answered when the query is registered"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
-    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, question)
+    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, asked)
     row = {
         "query": literal(definition.name),
         "iri": iri(definition.iri),

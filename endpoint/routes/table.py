@@ -9,7 +9,7 @@ from typing import Any
 from endpoint.errors import MethodNotAllowed
 from endpoint.http.body import as_text
 from endpoint.http.exchange import Exchange, path_name
-from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, streams
+from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, sources, streams
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 
@@ -47,6 +47,9 @@ ROUTES = (
         {"PUT": queries.register, "POST": queries.act, "GET": queries.status, "DELETE": queries.drop},
     ),
     Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
+    Route("/sources", {"GET": sources.list_sources}),
+    Route("/sources/{source}", {"GET": sources.status}),
+    Route("/sources/{source}/refresh", {"POST": sources.refresh}),
     Route("/$/ping", {"GET": operations.ping}),
     Route("/$/ready", {"GET": operations.ready}),
     Route("/$/queries", {"GET": operations.running}),
@@ -78,6 +81,7 @@ def _grow(paths: dict[str, Any]) -> _Tree:
 
 
 _TREE = _grow({route.path: route.methods for route in ROUTES})
+_WITHOUT_NAMES = {route.path.encode(): route for route in ROUTES if "{" not in route.path}
 
 
 def knows(path: bytes) -> bool:
@@ -108,6 +112,8 @@ def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
 
 def _find(path: bytes) -> tuple[str, Any, list[str]]:
     """The route, and the names in the path."""
+    if (route := _WITHOUT_NAMES.get(path)) is not None:
+        return route.path, route.methods, []
     node, found = _TREE, []
     segments = path[1:].split(b"/")
     for place, segment in enumerate(segments):
@@ -124,9 +130,9 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
             raise nothing_at(path)
     if _LEAF not in node:
         raise nothing_at(path)
-    route, methods = node[_LEAF]
-    kind = "stream" if "{stream}" in route else "query" if "{query}" in route else "asset"
-    return route, methods, [path_name(name, kind) for name in found]
+    pattern, methods = node[_LEAF]
+    kind = next((kind for kind in ("stream", "query", "source") if f"{{{kind}}}" in pattern), "asset")
+    return pattern, methods, [path_name(name, kind) for name in found]
 
 
 def nothing_at(path: bytes) -> NotFound:

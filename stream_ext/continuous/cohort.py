@@ -9,7 +9,6 @@ lateness and bounds alone."""
 from __future__ import annotations
 
 from collections.abc import Set
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.computed_once import computed_once
 from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.run_plan import Joining
@@ -101,12 +101,12 @@ class Cohort:
         self._joined |= other._joined
         self._forget_places()
 
-    @cached_property
+    @computed_once
     def queries(self) -> Ids:
         """The numbers of the queries, ascending; the same array until a query joins or leaves."""
         return np.array(sorted(self.members), np.uint64)
 
-    @cached_property
+    @computed_once
     def _place_of_row(self) -> npt.NDArray[np.int64]:
         rows = [self.members[number].row for number in self.queries.tolist()]
         places = np.full(max(rows) + 1, -1, np.int64)

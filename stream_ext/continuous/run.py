@@ -184,7 +184,7 @@ class Run:
         if self.plan.is_over_past:
             return []
         if self.plan.is_over_store:
-            if not len(self._store.net_changes(sn)):
+            if not len(self._store.net_changes(sn, held=True)):
                 self.evaluator.skip(sn)
                 return []
             return self._begin(sn, self._evaluations.of_store(sn, False), turn)

@@ -43,7 +43,9 @@ from stream_ext.network.operators.joins.otherwise import Otherwise
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
-from stream_ext.network.operators.remote.service import ServiceCall, ServiceOperator
+from stream_ext.network.operators.remote.remote_question import ServiceCall
+from stream_ext.network.operators.remote.service import ServiceOperator
+from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.network.operators.rowwise.project import Project
@@ -66,6 +68,7 @@ from stream_ext.plan.logic import (
     Conjunction,
     Existence,
     GraphNames,
+    GraphScope,
     Grouping,
     Logic,
     Names,
@@ -111,10 +114,12 @@ class Builder:
         estimates: Callable[[Callable[[PatternScan], IdPattern]], Estimates],
         orders: Orders,
         check: Check = Control.FREE.check,
+        held: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
-        during the building."""
+        during the building. `held`: patterns over the store read held edges, too."""
         self.plan = Plan()
+        self._held = held
         self._check = check
         self._orders = orders
         self._places: Mapping[Select, str] = {}
@@ -123,7 +128,7 @@ class Builder:
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
-        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
+        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, label="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
         # What was built, by the part, its input, and the values that it was built for.
@@ -229,25 +234,34 @@ class Builder:
                 return self._remote(node, wire)
 
     def _graph_names(self, node: GraphNames, wire: Wire) -> Wire:
-        graph, says = id_graph(node.graph, self._resolve), f"graphs {_node(node.graph.node)}"
+        graph, label = self._graph_of(node.graph, node.window), f"graphs {_node(node.graph.node)}"
         if node.window is None:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
-            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
+            return self._add(operator, (wire,), wire.certain | node.certain, label, node)
         binding = {} if graph.each is None else {G: graph.each}
         scan = WindowScan(self._windows[node.window], IdPattern({}, binding, graph))
         self.plan.scans.append(scan)
-        return self._joined(wire, self._add(scan, (), node.certain, f"{says} in {node.window}", node))
+        return self._joined(wire, self._add(scan, (), node.certain, f"{label} in {node.window}", node))
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
-        call = ServiceCall(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
+        names = tuple(sorted(node.inner_variables))
+        call = ServiceCall(service, node.inner, names, node.silent, node.position, node.written, node.group)
+        if node.group is not None:
+            both = " beside the store" if node.group.unless is not None else ""
+            operator = SourceJoin(wire.variables, call)
+            says = f"source {_node(service)}{both}: {operator.question}"
+            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
         shown = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
         return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {shown}", node)
 
     def _pattern(self, source: PatternScan) -> IdPattern:
         if source not in self._patterns:
-            self._patterns[source] = id_pattern(source, self._resolve)
+            self._patterns[source] = id_pattern(source, self._resolve, self._held)
         return self._patterns[source]
+
+    def _graph_of(self, scope: GraphScope, window: str | None) -> IdGraph:
+        return id_graph(scope, self._resolve, self._held and window is None)
 
     def _source(self, node: PatternScan, wire: Wire) -> Wire:
         pattern = self._pattern(node)
@@ -275,21 +289,30 @@ class Builder:
     def _path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
-        graph = id_graph(node.graph, self._resolve)
-        given = node.window is not None or bool(node.merged)
+        graph = self._graph_of(node.graph, node.window)
+        given = node.window is not None or bool(node.merged) or node.edges is not None
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
-        says = f"{_node(node.subject)} path {_node(node.object)}"
+        label = f"{_node(node.subject)} path {_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
         if given:
             inputs += (self._edges(node, path, graph),)
-        return self._add(operator, inputs, wire.certain | node.certain, says, node)
+        return self._add(operator, inputs, wire.certain | node.certain, label, node)
 
     def _edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
         """The triples of the windows that a path is over, and of what is merged with them."""
         if node.window is not None:
             return self._all_triples(node.window, graph)
-        windows = [self._all_triples(name, IdGraph()) for name in node.merged]
-        return self._either(windows if node.graph == NOWHERE else [*windows, self._stored_edges(node, path, graph)])
+        found = [self._all_triples(name, IdGraph()) for name in node.merged]
+        if node.graph != NOWHERE:
+            found.append(self._stored_edges(node, path, graph))
+        if node.edges is not None:
+            found.append(self._edges_of_source(node.edges, graph))
+        return self._either(found)
+
+    def _edges_of_source(self, node: Remote, graph: IdGraph) -> Wire:
+        wire = self._remote(node, self._unit)
+        named = () if graph.each is None else (graph.each,)
+        return self._project(wire, (*"spo", *("g" for _ in named)), (*"spo", *named))
 
     def _all_triples(self, window: str, graph: IdGraph) -> Wire:
         """All triples of a window; with their graphs, if graphs are distinguished."""
@@ -305,13 +328,17 @@ class Builder:
         if predicates_of(path) is not None and not may_be_empty(path):
             table = TableSource(("p",), tuple((predicate,) for predicate in dict.fromkeys(predicates_in(node.path))))
             start = self._add(table, (), frozenset("p"), "the path's predicates")
-        operator = StoreJoin(start.variables, IdPattern({}, {S: "s", P: "p", O: "o"}, graph), start.maybe)
-        found = self._add(operator, (start,), frozenset("spo"), "all triples that it may take")
-        return self._project(found, ("s", "p", "o"))
+        named = () if graph.each is None else ("g",)
+        binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if named else {})
+        operator = StoreJoin(start.variables, IdPattern({}, binding, graph), start.maybe)
+        found = self._add(operator, (start,), frozenset((*"spo", *named)), "all triples that it may take")
+        return self._project(found, (*"spo", *named))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
         """A node for each graph: starts from the graphs, and carries them."""
         graphs = self._extended(GraphNames(node.graph, node.window), ground.wire, ground)
+        if node.remote is not None:
+            graphs = self._either([graphs, self._extended(node.remote, ground.wire, ground)])
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
             return found
@@ -678,12 +705,12 @@ class Builder:
         return self._add(Project(wire.variables, names, sources), (wire,), certain, f"project {' '.join(names)}")
 
     def _add(
-        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
+        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, label: str, node: Logic | None = None
     ) -> Wire:
         estimate = inputs[0].rows if inputs else 1.0
         if node is not None:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
-        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
+        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, label))
         stage = len(self.plan.stages) - 1
         if node is None and inputs and operator.variables is inputs[0].variables and len(inputs) == 1:
             return replace(inputs[0], stage=stage, certain=certain, rows=estimate)

@@ -78,13 +78,19 @@ class NetworkInputs:
     windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
     check: Check = Control.FREE.check
 
-    def builder(self, select: Select, orders: Orders) -> tuple[Builder, list[bytes]]:
-        """For this logic; and the constants that the store does not know."""
+    def builder(self, select: Select, orders: Orders, held: bool) -> tuple[Builder, list[bytes]]:
+        """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
+        edges, too, as those of registered queries do."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
         found = Builder(
-            self.windows, ids.__getitem__, lambda pattern_of: Estimates(self.snapshot, pattern_of), orders, self.check
+            self.windows,
+            ids.__getitem__,
+            lambda pattern_of: Estimates(self.snapshot, pattern_of),
+            orders,
+            self.check,
+            held,
         )
         return found, [text for text, id in ids.items() if not id]
 
@@ -113,21 +119,27 @@ class Network:
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
         self._orders, self._last = orders, last.stage
-        if not answer.reads_what_goes:
-            _leave_untold_what_goes(self.stages, self._last)
+        if not answer.reads_removals:
+            _omit_unread_removals(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
-        self._retained = self._came = 0  # bytes of the state when it was measured last, and bytes that have come since
+        self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
 
     @classmethod
     def of_query(
-        cls, select: Select, inputs: NetworkInputs, r2s: R2S = R2S.RSTREAM, orders: Orders | None = None
+        cls,
+        select: Select,
+        inputs: NetworkInputs,
+        r2s: R2S = R2S.RSTREAM,
+        orders: Orders | None = None,
+        held: bool = False,
     ) -> Network:
         """For a query that is evaluated once, or again and again without anything that is stored of it. `orders`: the
-        orders of first appearance, if it was evaluated before."""
+        orders of first appearance, if it was evaluated before. `held`: an evaluation of a registered query is
+        repeated."""
         orders = orders or Orders()
-        builder, unknown = inputs.builder(select, orders)
+        builder, unknown = inputs.builder(select, orders, held)
         wire, cut = builder.query(select)
         answer = ResultState(cut, r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
@@ -145,7 +157,7 @@ class Network:
     ) -> Network:
         """For a registered query, of this number. It returns its answers after R2S; `bags`: whole answers, before they
         are ordered and cut. `returns`: not every step is an evaluation. `orders` survive the network."""
-        builder, unknown = inputs.builder(select, orders)
+        builder, unknown = inputs.builder(select, orders, True)
         at_end = None
         if query.form is Form.CONSTRUCT:
             quads, salt = template_of(query), salt_of(number)
@@ -164,7 +176,7 @@ class Network:
     def shared(cls, template: QueryTemplate, relation: Parameters, inputs: NetworkInputs) -> Network:
         """For all queries of a template; the first column of its rows is the query's row in the relation."""
         orders = Orders()
-        builder, unknown = inputs.builder(template.select, orders)
+        builder, unknown = inputs.builder(template.select, orders, True)
         wire, cut = builder.shared(template.select, relation)
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
@@ -173,16 +185,16 @@ class Network:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         for scan in self.scans:
             if scan.window.stream == arrival.stream:
-                self._came += _ROW * len(arrival.s)
+                self._added += _ROW * len(arrival.s)
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
 
     def retained_bytes(self, most: int) -> int:
-        """The bytes of the operators' state. They are measured again when so much has come that it may matter for the
+        """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
-        if self._came > most // _LOOKS:
-            self._retained, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
-        return self._retained + self._came
+        if self._added > most // _LOOKS:
+            self._retained, self._added = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._retained + self._added
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
@@ -217,7 +229,7 @@ class Network:
 
     def _changed(self, moment: Moment) -> ZSet:
         """Steps all stages; releases each change when the last stage has read it."""
-        control, goes_on = moment.control, not moment.last
+        control, is_registered = moment.control, not moment.last
         changes: list[Any] = []
         alive: dict[int, ZSet] = {}
         many = False  # whether any change has many rows
@@ -233,8 +245,8 @@ class Network:
             for i in done:
                 changes[i] = None
                 del alive[i]
-            if goes_on:
-                self._came += change.count * (change.width * _COLUMN + _ROW)
+            if is_registered:
+                self._added += change.count * (change.width * _COLUMN + _ROW)
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
@@ -329,7 +341,7 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
     return sum(sizes.values())
 
 
-def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
+def _omit_unread_removals(stages: Sequence[Stage], last: int) -> None:
     """Tells groups not to emit removed rows, if their rows reach only the answer, with all columns.
 
     Example: GROUP BY ?k with (COUNT(*) AS ?n) under ISTREAM: the old value of a changed count is not needed."""
@@ -345,4 +357,4 @@ def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
     columns: list[int | None] = list(range(len(operator.variables)))
     for each in reversed(handed_on):
         columns = [None if source is None else columns[source] for source in each.sources()]
-    operator.tells_gone = not set(columns).issuperset(range(len(operator.variables)))
+    operator.emits_removals = not set(columns).issuperset(range(len(operator.variables)))

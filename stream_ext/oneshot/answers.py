@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +20,14 @@ from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -60,19 +61,22 @@ def _checked(question: Question, at: int | None, asking: Asking | None) -> Query
     """The query of a question; raises if it cannot be evaluated once like this."""
     unit = question.supported()
     if isinstance(unit, Register):
-        raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
+        raise BadArgument("a REGISTER text cannot be evaluated once: POST it to /queries, or send only the query in it")
     if isinstance(unit, Admin):
-        raise BadArgument("a statement of administration is no query: send it to a server (POST /sparql)")
+        raise BadArgument(
+            "this statement administers streams or queries, it is not a query: send it to a server (POST /sparql)"
+        )
     if not isinstance(unit, Query):
-        raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
+        raise BadArgument("this is an update: send it as an update (POST /update, or update= of the SPARQL Protocol)")
     if unit.windows and at is None:
         raise BadArgument(
-            "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
-            "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
-            "give the time (--at T, at=T) to have it evaluated once"
+            "a query with windows needs a time at which it is evaluated: register it (`rillet register`, "
+            "POST /queries) to evaluate it whenever its windows close, send Accept: text/event-stream to "
+            "receive its results for a while, or give a time (--at T, at=T) to evaluate it once"
         )
     if not question.is_planned:  # what has a plan was allowed when that was built
-        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, question.text)
+        allowed, sources = (asking.allowed_urls, asking.sources) if asking else (NOTHING, NO_SOURCES)
+        check_services(query_parts(unit), allowed, question.text, sources)
     return unit
 
 
@@ -140,7 +144,7 @@ def answer_at_last_evaluation(
     windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
-        control=control,
+        control=control, held=True,
     )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
@@ -168,14 +172,6 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
         s, p, o = empty
         return Answer((), [], None, sn, (s, p, o))
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
-
-
-class Decoded(NamedTuple):
-    """Some rows of an answer: each distinct text once, and for each column the places of its texts."""
-
-    texts: list[bytes | None]  # None: unbound
-    columns: list[list[int]]
-    rows: int  # the number of rows: there may be no column
 
 
 #: The first piece is small, so that it is sent soon.
@@ -222,7 +218,7 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
             return None
         if size > _ROW_BYTES:
             raise QueryTooLarge(
-                f"a row of the answer has {size} bytes; it may have {_ROW_BYTES}: ask for shorter terms"
+                f"a row of the answer has {size} bytes; the limit is {_ROW_BYTES}: ask for shorter terms"
             )
     parts = np.split(places, len(columns))
     return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
@@ -230,9 +226,17 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
 
 def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
+    if answer.streamed is not None:
+        return [row for some in answer.streamed for row in _as_rows(some)]
     if not answer.columns:
         return [()] * answer.count
     return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _as_rows(some: Decoded) -> list[tuple[bytes | None, ...]]:
+    if not some.columns:
+        return [()] * some.rows
+    return list(zip(*([some.texts[place] for place in column] for column in some.columns), strict=True))
 
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:

@@ -58,7 +58,7 @@ def explain_text(unit: Unit) -> str:
     refusal = first_refusal(unit)
     if refusal is not None:
         position, name = refusal
-        lines.append(f"refused  line {position.line}, column {position.column}: {name} is not built yet")
+        lines.append(f"rejected line {position.line}, column {position.column}: {name} is not supported yet")
     return "\n".join(lines) + "\n"
 
 
@@ -199,6 +199,6 @@ def _window(policy: WindowPolicy) -> list[str]:
         "bounds": _setting(policy.bounds),
         "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0)),
         "lateness": _setting(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),
-        "report": _setting(policy.reports, ", ".join(reports) or "nothing of its own"),
+        "report": _setting(policy.reports, ", ".join(reports) or "no condition of its own"),
     }
     return [f"{name:<9}{fact}" for name, fact in facts.items()]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from hbase_store import Snapshot
+from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query, Unit
 from stream_ext.language.syntax import parse
@@ -68,7 +68,7 @@ class Question:
             self._is_supported = isinstance(self.unit, Query) and not calls_others(self.unit)
         return self.unit
 
-    @cached_property
+    @computed_once
     def warnings(self) -> tuple[str, ...]:
         """What is probably not meant."""
         return warnings_of(self.unit) if isinstance(self.unit, Query) else ()

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
+from stream_ext.computed_once import computed_once
 from stream_ext.language.algebra.algebra import Pattern
 from stream_ext.language.algebra.formulas import Expression, PathNegated, PathRepeat
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
@@ -77,7 +77,7 @@ class PatternScan:
     as_bag: bool = False
     occurrence: Occurrence | None = None
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         time = Variable(self.time) if self.time is not None else None
         names = _names(self.subject, self.predicate, self.object, self.graph.node, time)
@@ -101,8 +101,9 @@ class PathSource:
     graph: GraphScope
     window: str | None
     merged: tuple[str, ...] = ()
+    edges: Remote | None = None  # edges of a source, as ?s ?p ?o, that are one graph with those of the store
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return _names(self.subject, self.object, self.graph.node)
 
@@ -121,7 +122,7 @@ class GraphNames:
     graph: GraphScope
     window: str | None = None
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return _names(self.graph.node)
 
@@ -141,13 +142,14 @@ class PerGraph:
     name: str
     inner: Logic
     window: str | None = None
+    remote: Remote | None = None  # the graphs of a source, which are beside those of the store
 
     @property
     def scope(self) -> str:
         assert isinstance(self.graph.node, Variable)
         return self.graph.node.name
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return (self.inner.variables - {self.scope}) | {self.name}
 
@@ -167,11 +169,11 @@ class Table:
     def __hash__(self) -> int:
         return hash((self.names, len(self.rows), self.rows[:16]))  # others wait while a whole table is gone through
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return frozenset(self.names)
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return frozenset(name for i, name in enumerate(self.names) if all(row[i] is not None for row in self.rows))
 
@@ -195,17 +197,17 @@ class Test:
     mentions: Names
     questions: tuple[Existence, ...] = ()
 
-    @cached_property
+    @computed_once
     def needs(self) -> Names:
         """The variables of the rows that it reads, also in its questions."""
         inner = NO_NAMES.union(*(mentioned(question.inner) for question in self.questions))
         return (self.mentions | inner) & self.sees
 
-    @cached_property
+    @computed_once
     def is_chance(self) -> bool:
         return is_chance(self.condition)
 
-    @cached_property
+    @computed_once
     def draws(self) -> bool:
         """Whether it has to be asked of whole solutions: of a part of one it would be asked once for several."""
         return draws(self.condition)
@@ -219,11 +221,11 @@ class Conjunction:
     items: tuple[Logic, ...] = ()
     tests: tuple[Test, ...] = ()
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return NO_NAMES.union(*(item.variables for item in self.items))
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return NO_NAMES.union(*(item.certain for item in self.items))
 
@@ -239,11 +241,11 @@ class Optional:
     right: Logic
     tests: tuple[Test, ...] = ()
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.left.variables | self.right.variables
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.left.certain
 
@@ -256,11 +258,11 @@ class Without:
     left: Logic
     right: Logic
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.left.variables
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.left.certain
 
@@ -270,11 +272,11 @@ class Without:
 class Alternatives:
     parts: tuple[Logic, ...]
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return NO_NAMES.union(*(part.variables for part in self.parts))
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.parts[0].certain.intersection(*(part.certain for part in self.parts[1:]))
 
@@ -288,33 +290,54 @@ class Assign:
     variable: str
     test: Test  # the expression, and what it sees
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.inner.variables | {self.variable}
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.inner.certain
+
+
+@dataclass(frozen=True)
+class SourceGroup:
+    """What is known of a group that a source is asked for, beside its pattern.
+
+    `certain`: the variables that each of its solutions binds. `scope`: in which each solution has a triple; None: that
+    is not known. `unless`: solutions that our own store has for this, too, are left out. `joined`: variables that other
+    parts compare, so that a blank node of the source in them would be lost; `told_apart`: variables that rows are told
+    apart by, so that all its blank nodes must be of one answer. `enough`: more solutions are not looked at. `guess`:
+    about how many solutions it has, as far as its text shows."""
+
+    certain: Names
+    scope: GraphScope | None = None
+    unless: PatternScan | GraphNames | None = None
+    joined: Names = NO_NAMES
+    told_apart: Names = NO_NAMES
+    enough: int | None = None
+    guess: float = 1000.0
 
 
 @hashed_once
 @dataclass(frozen=True)
 class Remote:
-    """SERVICE."""
+    """SERVICE; with `group`, what is asked of a source that is one dataset with the store."""
 
     service: Node
     inner: Pattern  # sent as it is written
     inner_variables: Names
     silent: bool
     position: Position = field(compare=False)
+    written: str | None = field(default=None, compare=False)  # the service, as a relative IRI
+    group: SourceGroup | None = None
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.inner_variables | _names(self.service)
 
     @property
     def certain(self) -> Names:
-        return _names(self.service)
+        return _names(self.service) if self.group is None else self.group.certain
 
 
 @hashed_once
@@ -355,11 +378,11 @@ class Select:
     limit: int | None
     position: Position | None = field(default=None, compare=False)  # of a sub-SELECT, in the text
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return frozenset(self.names)
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         if self.grouping is not None:
             return frozenset(self.grouping.keys) & self.inner.certain & self.variables
@@ -524,6 +547,8 @@ def predicates_read(select: Select) -> frozenset[bytes] | None:
     for node in nodes_of(select):
         if isinstance(node, PatternScan) and isinstance(node.predicate, Constant):
             found.add(node.predicate.text)
+        elif isinstance(node, Remote) and node.group is not None:
+            return None  # what the store has not now, it may have by then
         elif isinstance(node, PatternScan | PathSource | GraphNames | PerGraph):
             return None  # a path may begin at any node, and a graph is there while it holds any edge
     return frozenset(found)
@@ -544,6 +569,23 @@ def _makes_terms(node: Logic) -> bool:
     return any(each.function not in _CHOOSING for each in aggregates) or not all(
         isinstance(each, Variable) for each in computed
     )
+
+
+def asks_source(node: Logic) -> bool:
+    """Whether a part of the dataset is asked of a source."""
+    return any(_asks_source(part) for part in nodes_of(node))
+
+
+def _asks_source(node: Logic) -> bool:
+    match node:
+        case Remote():
+            return node.group is not None
+        case PathSource():
+            return node.edges is not None
+        case PerGraph():
+            return node.remote is not None
+        case _:
+            return False
 
 
 def sources_of(node: Logic) -> list[Logic]:

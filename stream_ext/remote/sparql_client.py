@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Callable
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -27,6 +28,10 @@ _REDIRECTS_MAX = 5
 
 #: A solution: the terms of the variables that are bound. A blank node has the label that the endpoint gave it.
 Solution = dict[str, bytes]
+
+
+#: What asks a source: its text, its control, the most bytes; the solutions, and about how many bytes they take.
+Attached = Callable[[str], Callable[[str, Control, int], tuple[list[Solution], int]] | None]
 
 
 class _Term(msgspec.Struct):
@@ -68,12 +73,7 @@ def solutions(data: bytes, url: str) -> list[Solution]:
         bindings = msgspec.json.decode(data, type=_Document).results.bindings
         return [{name: term.text() for name, term in each.items()} for each in bindings]
     except (msgspec.DecodeError, ValueError) as error:
-        raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
-
-
-def solution(binding: object) -> Solution:
-    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
-    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
+        raise CannotFetch(f"<{url}> did not answer with SPARQL results in JSON: {error}") from None
 
 
 #: Python's objects for an answer take so many times the bytes of the answer.
@@ -83,8 +83,16 @@ _COST = 4
 class Remotes:
     """Requests over connections that stay open until the end of the block: `with Remotes(...) as remotes`."""
 
-    def __init__(self, allowed_urls: AllowedUrls, control: Control, within_s: float | None = None) -> None:
-        """`within_s`: the time for all requests together. None: each has the timeout of the settings."""
+    def __init__(
+        self,
+        allowed_urls: AllowedUrls,
+        control: Control,
+        within_s: float | None = None,
+        attached: Attached = lambda _: None,
+    ) -> None:
+        """`within_s`: the time for all requests together. None: each has the timeout of the settings. `attached` asks
+        a source that was attached under an address, and has its own connections; None: none was."""
+        self._attached = attached
         self._allowed_urls, self._control, self._within_s = allowed_urls, control, within_s
         self._ends = None if within_s is None else time.monotonic() + within_s
         self._client: httpx.Client | None = None
@@ -99,6 +107,11 @@ class Remotes:
 
     def ask(self, service: str, text: str) -> list[Solution]:
         """The solutions of a SELECT. Raises OutOfBounds or CannotFetch."""
+        if (ask := self._attached(service)) is not None:
+            found, size = ask(text, self._control, self._allowed_urls.bytes_max)
+            self.answered += 1
+            self._control.spend(size)
+            return found
         url = self._allowed_urls.check_service(service)
         data = self._posted(url, text)
         self.answered += 1
@@ -121,7 +134,7 @@ class Remotes:
         except httpx.TimeoutException:
             raise NoAnswer(self._late(url)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise NoAnswer(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
+            raise NoAnswer(f"<{url}> cannot be reached: {error or type(error).__name__}") from None
 
     def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
         """Each step of a redirection must be allowed, and is requested in the same way."""
@@ -135,7 +148,7 @@ class Remotes:
                 if not response.is_redirect:
                     return self._received(response, url, ends)
                 url = self._allowed_urls.check_service(urljoin(url, response.headers["location"]))
-        raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
+        raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirects")
 
     def _received(self, response: httpx.Response, url: str, ends: float) -> bytes:
         data = []
@@ -154,4 +167,4 @@ class Remotes:
     def _late(self, url: str) -> str:
         if self._within_s is None:
             return late(url, self._allowed_urls)
-        return f"<{url}> did not answer all that an evaluation asks within {self._within_s:g} s (--service-timeout)"
+        return f"<{url}> did not answer all requests of an evaluation within {self._within_s:g} s (--service-timeout)"

@@ -5,46 +5,38 @@ several graphs as a SELECT, and handed on while they come. No answer is believed
 cut what is longer than their settings allow, and say nothing. So the triples that came are compared with those that the
 source counts.
 
-A source that is away, or has too much to do, is asked again after a while. Redirections are followed to the same
-origin only: whoever answers there is whom the user named."""
+A source that is away, or has too much to do, is asked again after a while."""
 
 from __future__ import annotations
 
-import codecs
-import email.utils
 import io
-import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, urljoin, urlsplit
 
 from hbase_store.layout.terms import literal, parse_term
 from hbase_store.writing.loading import LINE_BYTES_MAX
-from stream_ext.errors import BadArgument, BadData, TooLarge
+from stream_ext.errors import BadData, TooLarge
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, lines_of
-from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, pieces
-from stream_ext.remote.sparql_client import RESULTS, Solution, solution, solutions
+from stream_ext.remote.result_streams import json_solutions
+from stream_ext.remote.sparql_client import RESULTS, Solution, solutions
+from stream_ext.remote.sparql_http import Later, SparqlHttp, form_of
 
 if TYPE_CHECKING:
     import httpx
 
-_REDIRECTS_MAX = 5
 _PIECE_BYTES = 1 << 18
-#: Of an answer that is read whole, and of an error.
-_SHORT_BYTES, _WORDS_BYTES = 64 << 20, 1 << 16
+#: Of an answer that is read whole.
+_SHORT_BYTES = 64 << 20
 #: So much without a single triple is no graph.
 _NOTHING_BYTES = 64 << 20
 _TRIES = 6
 _WAIT_S, _WAIT_S_MAX = 0.5, 120.0
-#: Of HTTP: the same request may be answered later.
-_LATER = (429, 502, 503, 504)
-_TOO_MUCH = (413, 500, 507)
 _GRAPHS = f"{N_TRIPLES}, {TURTLE};q=0.8, {RDF_XML};q=0.6"
 _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TURTLE: TURTLE, TRIG: TURTLE} | {
     "application/x-turtle": TURTLE,
@@ -52,8 +44,6 @@ _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TUR
 }
 _WITH_BLANK = "(isBlank(?s) || isBlank(?o))"
 _STATEMENT = re.compile(rb"^[ \t]*[<_]", re.MULTILINE)
-_BINDINGS = re.compile(r'"bindings"\s*:\s*\[')
-_BETWEEN = re.compile(r"[\s,]*")
 _IN_IRI = re.compile(r'[^\x00-\x20<>"{}|^`\\]+')
 Found = TypeVar("Found")
 
@@ -63,18 +53,6 @@ class CutShort(CannotFetch):
 
     def __init__(self, message: str, received: int) -> None:
         self.received = received
-        super().__init__(message)
-
-
-class TooMuch(CannotFetch):
-    """It refuses to answer so much at once, or fails at it."""
-
-
-class Later(NoAnswer):
-    """It may well answer the same request later, after so many seconds if it says when."""
-
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
-        self.wait_s = wait_s
         super().__init__(message)
 
 
@@ -144,22 +122,13 @@ class SparqlSource:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`."""
-        import httpx  # takes a tenth of a second to import
-
         self.url = url
-        self._origin = _origin(url)
         self._sleep = sleep
-        self._outside = AllowedUrls(service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s)
-        self._client = httpx.Client(
-            timeout=silence_s,
-            trust_env=False,  # neither proxies nor passwords of the environment
-            verify=httpx.create_ssl_context() if url.lower().startswith("https:") else False,
-            headers={"accept-encoding": "gzip", **_bearer(authorization)},
-            auth=_account(authorization),
-        )
+        self._http = SparqlHttp(url, authorization, silence_s, "--from-auth FILE, or the variable RILLET_FROM_AUTH")
+        self._short = AllowedUrls(bytes_max=_SHORT_BYTES, timeout_s=silence_s)
 
     def close(self) -> None:
-        self._client.close()
+        self._http.close()
 
     # ---- what is short
 
@@ -178,7 +147,7 @@ class SparqlSource:
             rows = self.select(f"{what} WHERE {{ {where}{behind} }} GROUP BY ?g{order}")
             some = [self._counted(row) for row in rows if "g" in row]
             if all(each.graph in found for each in some):
-                raise CannotFetch(f"<{self.url}> counts {there} named graphs and names {len(found)}")
+                raise CannotFetch(f"<{self.url}> counts {there} named graphs but lists {len(found)}")
             found |= {each.graph: each for each in some if each.graph is not None}
             behind = f" FILTER(STR(?g) > {_string(max(found))})"
         return [found[name] for name in sorted(found)]
@@ -187,7 +156,7 @@ class SparqlSource:
         try:
             return Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"]))
         except (LookupError, ValueError, ArithmeticError):
-            raise CannotFetch(f"<{self.url}> was asked for numbers and answered {row!r:.200}") from None
+            raise CannotFetch(f"<{self.url}> was asked for counts and answered {row!r:.200}") from None
 
     def default_graph(self) -> Counted:
         return Counted(None, self.count(SourceTriples(None)), self.count(SourceTriples(None, blank=True)))
@@ -239,12 +208,12 @@ class SparqlSource:
         return self.patiently(lambda: self._selected(text))
 
     def _selected(self, text: str) -> list[Solution]:
-        with self._opened(text, f"{RESULTS}, application/json;q=0.5") as response:
-            form = _form(response)
+        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+            form = form_of(response)
             if "json" not in form:
-                raise CannotFetch(self._not_what(form, "SPARQL results in JSON", response))
-            ends = time.monotonic() + self._outside.timeout_s
-            return solutions(b"".join(pieces(response, self.url, self._outside, ends)), self.url)
+                raise CannotFetch(self._http.not_what(form, "SPARQL results in JSON", response))
+            ends = time.monotonic() + self._short.timeout_s
+            return solutions(b"".join(pieces(response, self.url, self._short, ends)), self.url)
 
     # ---- triples
 
@@ -259,33 +228,34 @@ class SparqlSource:
                 quiet.size = 0
             received += statements
             if received > 2 * expected + 1000:
-                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
+                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, but its answer does not end")
             yield piece
         self._check(triples, expected, received)
 
     def _constructed(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
-        with self._opened(text, _GRAPHS) as response:
-            form = _FORMS.get(_form(response))
+        with self._http.asked(text, _GRAPHS) as response:
+            form = _FORMS.get(form_of(response))
             if form is None:
-                raise CannotFetch(self._not_what(_form(response), "RDF that is read while it comes", response))
+                wanted = "RDF in a format that can be read as a stream"
+                raise CannotFetch(self._http.not_what(form_of(response), wanted, response))
             body = self._body(response, quiet)
             try:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
-                raise CannotFetch(f"<{self.url}> sent what is no RDF: {error}") from None
+                raise CannotFetch(f"<{self.url}> sent an answer that is not RDF: {error}") from None
             except TooLarge as error:
                 raise CannotFetch(f"<{self.url}>: {error}") from None
 
     def _selected_quads(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
         labels: dict[bytes, bytes] = {}
-        with self._opened(text, f"{RESULTS}, application/json;q=0.5") as response:
-            if "json" not in _form(response):
-                raise CannotFetch(self._not_what(_form(response), "SPARQL results in JSON", response))
+        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+            if "json" not in form_of(response):
+                raise CannotFetch(self._http.not_what(form_of(response), "SPARQL results in JSON", response))
             try:
-                for bindings in _bindings(self._body(response, quiet)):
-                    yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
+                for some in json_solutions(self._body(response, quiet)):
+                    yield b"".join(_line(row, labels) for row in some) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
-                words = f"sent what are no SPARQL results in JSON: {error or type(error).__name__}"
+                words = f"sent an answer that is not SPARQL results in JSON: {error or type(error).__name__}"
                 raise CannotFetch(f"<{self.url}> {words}") from None
 
     def _check(self, triples: SourceTriples | SourceQuads, expected: int, received: int) -> None:
@@ -293,28 +263,21 @@ class SparqlSource:
         if received == expected or received == (now := self.count(triples)):
             return
         if now != expected:
-            raise Later(f"<{self.url}> changes while it is read: {expected:,} triples became {now:,}")
+            raise Later(f"<{self.url}> changed while it was read: {expected:,} triples became {now:,}")
         if received == self.count_distinct(triples):
             return
-        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} and sends {received:,}"
+        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} but sent {received:,}"
         raise CutShort(words, received) if received < expected else CannotFetch(words)
 
     def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
-        import httpx
+        for piece in self._http.body(response, _PIECE_BYTES):
+            quiet.size += len(piece)
+            if quiet.size > _NOTHING_BYTES:
+                words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"
+                raise CannotFetch(f"<{self.url}> {words}")
+            yield piece
 
-        try:
-            for piece in response.iter_bytes(_PIECE_BYTES):
-                quiet.size += len(piece)
-                if quiet.size > _NOTHING_BYTES:
-                    words = f"sent {quiet.size:,} bytes without a triple, and what it sends does not end"
-                    raise CannotFetch(f"<{self.url}> {words}")
-                yield piece
-        except httpx.TransportError as error:
-            raise Later(f"<{self.url}> broke off while it sent triples: {error or type(error).__name__}") from None
-        except httpx.HTTPError as error:
-            raise CannotFetch(f"<{self.url}> sent what cannot be unpacked: {error}") from None
-
-    # ---- HTTP
+    # ---- patience
 
     def patiently(
         self, ask: Callable[[], Found], notice: Callable[[str], object] = lambda line: None, tries: int = _TRIES
@@ -325,106 +288,33 @@ class SparqlSource:
                 return ask()
             except Later as later:
                 if tried == tries:
-                    raise NoAnswer(f"{later}; it was tried {tries} times") from None
+                    raise NoAnswer(f"{later}; gave up after {tries} tries") from None
                 wait_s = min(_WAIT_S * 2**tried if later.wait_s is None else later.wait_s, _WAIT_S_MAX)
-                notice(f"{later}; again in {wait_s:g} s")
+                notice(f"{later}; trying again in {wait_s:g} s")
                 self._sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
-    @contextmanager
-    def _opened(self, text: str, accept: str) -> Iterator[httpx.Response]:
-        import httpx
 
-        url = self.url
-        try:
-            for _ in range(_REDIRECTS_MAX + 1):
-                with self._client.stream("POST", url, data={"query": text}, headers={"accept": accept}) as response:
-                    if not response.is_redirect:
-                        if response.status_code != 200:
-                            raise self._refusal(response)
-                        yield response
-                        return
-                    url = self._same_origin(urljoin(url, response.headers.get("location", "")))
-        except httpx.TransportError as error:
-            raise Later(f"<{self.url}> does not answer: {error or type(error).__name__}") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"<{self.url}> cannot be asked: {error or type(error).__name__}") from None
-        raise CannotFetch(f"<{self.url}>: more than {_REDIRECTS_MAX} redirections")
-
-    def _same_origin(self, url: str) -> str:
-        try:
-            return self._outside.check_service(url)
-        except OutOfBounds:
-            raise CannotFetch(
-                f"<{self.url}> sends us on to {url[:300]!r}, which is another origin: name that one if it is meant"
-            ) from None
-
-    def _refusal(self, response: httpx.Response) -> CannotFetch:
-        status, words = response.status_code, _beginning(response)
-        message = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
-        if status in _LATER:
-            return Later(message, _retry_after(response.headers.get("retry-after", "")))
-        if status in _TOO_MUCH:
-            return TooMuch(message)
-        if status in (401, 403):
-            message += " (who may read it is said by --from-auth FILE, or the variable RILLET_FROM_AUTH)"
-        return CannotFetch(message)
-
-    def _not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
-        return (
-            f"<{self.url}> answered {form or 'without a Content-Type'}, and not {wanted}: is it the address of a "
-            f"SPARQL endpoint? It begins: {_beginning(response)}"
-        )
-
-
-# ---- addresses and accounts
-
-
-def _origin(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        allowed = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        parts, allowed = SplitResult("", "", "", "", ""), False
-    if "@" in parts.netloc:
-        raise BadArgument(
-            "an address with a user name would be seen by everybody on this machine: "
-            "write it without, and give --from-auth FILE, or the variable RILLET_FROM_AUTH"
-        )
-    if not allowed:
-        raise BadArgument(f"{url}: the address of a SPARQL endpoint is http://... or https://...")
-    return f"{parts.scheme.lower()}://{parts.netloc}"
-
-
-def _bearer(authorization: str | None) -> dict[str, str]:
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    return {"authorization": f"Bearer {token.strip()}"} if scheme.lower() == "bearer" else {}
-
-
-def _account(authorization: str | None) -> Any:
-    import httpx
-
-    scheme, blank, rest = (authorization or "").strip().partition(" ")
-    if not scheme or scheme.lower() == "bearer":
-        return None
-    is_named = bool(blank) and scheme.lower() in ("basic", "digest")
-    user, colon, password = (rest.strip() if is_named else (authorization or "").strip()).partition(":")
-    if not colon:
-        raise BadArgument("who reads the source is written user:password, Digest user:password, or Bearer TOKEN")
-    return httpx.DigestAuth(user, password) if is_named and scheme.lower() == "digest" else (user, password)
+# ---- terms of questions
 
 
 def checked(graph: str) -> str:
     """The name of a graph, as it is written into a query."""
     if not _IN_IRI.fullmatch(graph):
-        raise CannotFetch(f"a graph is named {graph[:200]!r}, which is no IRI and cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {graph[:200]!r}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return graph
 
 
 def _name(term: bytes) -> str:
     found = parse_term(term)
     if found.kind != "iri":
-        raise CannotFetch(f"a graph is named by {term.decode()}: one that has no IRI cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {term.decode()}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return found.value
 
 
@@ -437,34 +327,6 @@ def _string(text: str) -> str:
 
 
 # ---- what answers say
-
-
-def _form(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _beginning(response: httpx.Response) -> str:
-    """The first words of an answer that was not meant to be read by programs."""
-    import httpx
-
-    data = b""
-    try:
-        for piece in response.iter_bytes(1 << 12):
-            data += piece
-            if len(data) >= _WORDS_BYTES:
-                break
-    except httpx.HTTPError:
-        pass  # it says something else than was asked anyway
-    return " ".join(data[:300].decode(errors="replace").split())
-
-
-def _retry_after(text: str) -> float | None:
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
@@ -481,44 +343,8 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
             raise BadData(f"a line of more than {LINE_BYTES_MAX} bytes")
     if last := b"".join(rest).strip():
         if not last.endswith(b".") and not last.startswith(b"#"):
-            raise Later("the answer broke off in the middle of a line")
+            raise Later("the answer ended in the middle of a line")
         yield last + b"\n"
-
-
-def _bindings(body: Iterator[bytes]) -> Iterator[list[object]]:
-    """The solutions of SPARQL results in JSON while they come, some at a time. ValueError where these are none."""
-    decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
-    text, begun = "", False
-    for piece in body:
-        text += texts.decode(piece)
-        if not begun:
-            if (start := _BINDINGS.search(text)) is None:
-                _check_size(text)
-                continue
-            text, begun = text[start.end() :], True
-        found: list[object] = []
-        at = 0
-        while True:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it may match nothing
-            if text[at : at + 1] == "]":
-                yield found
-                for _ in body:  # to its end, so that a connection that breaks off before it is seen
-                    pass
-                return
-            try:
-                binding, at = decode(text, at)
-            except json.JSONDecodeError:
-                break  # the rest of it is still to come
-            found.append(binding)
-        text = text[at:]
-        _check_size(text)
-        yield found
-    raise ValueError("they end too early")
-
-
-def _check_size(text: str) -> None:
-    if len(text) > LINE_BYTES_MAX:
-        raise ValueError(f"one of more than {LINE_BYTES_MAX} characters")
 
 
 def _line(row: Solution, labels: dict[bytes, bytes]) -> bytes:

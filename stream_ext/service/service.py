@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
@@ -21,8 +22,12 @@ import numpy as np
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
+from stream_ext.attached.holding import Holding
+from stream_ext.attached.patterns import needs_of
+from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered import Registered, RegisteredText, reading_of
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -30,6 +35,7 @@ from stream_ext.emissions.subscriptions import Subscription, Subscriptions
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.answers import (
@@ -43,14 +49,22 @@ from stream_ext.oneshot.answers import (
     rows_of,
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
-from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.explanation import explain, operators_of, query_in
+from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.oneshot.rerun import Rerun
+from stream_ext.oneshot.source_graphs import graph_of_source
 from stream_ext.plan.dataset import DatasetOverride
+from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import MAIN, Source
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.source_status import found_source, status_of
+from stream_ext.service.source_watch import SourceWatch
+from stream_ext.service.source_writing import UpdatesTo, source_writing
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
     at_once,
@@ -93,11 +107,12 @@ from stream_ext.writer.injector import (
 )
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
-from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.updates import SourceRequest, Updated, change_of, updated
+from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
-READER = "whoever reads the store"
+READER = "readers of the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -108,6 +123,9 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
+
+
+_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +164,25 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
+        sources: Sources = NO_SOURCES,
+        updates: UpdatesTo | None = None,
     ) -> None:
         """Use `Service.open`."""
+        self.sources, self._watch = sources, SourceWatch(sources)
+        self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._questions, self._known = Questions(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
+        self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
         self._standby = Standby(store, self.clock, self.waits, self)
         self.begin()
         self._standby.start()
+        self._watch.start()
 
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
@@ -179,6 +203,7 @@ class Service:
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
+        self._hold_main(injector)
         # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
@@ -187,6 +212,8 @@ class Service:
 
     def end(self, error: BaseException) -> None:
         self._injector.halt(error)
+        if self._holding is not None:
+            self._holding.close()
         self._engine.stopped(error)
         self._injector.close()
         self._engine.close()
@@ -220,8 +247,12 @@ class Service:
         retain: Retain | None = None,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
+        updates: UpdatesTo | None = None,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
+        not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +262,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
+            retain, attached = retain or Retain(), Sources(sources, base)
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
         except BaseException:
             store.close()
             raise
@@ -275,7 +307,9 @@ class Service:
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
         if len(data) > self.limits.push_bytes:
-            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+            raise TooLarge(
+                f"a push of {len(data)} bytes exceeds the limit of {self.limits.push_bytes}: send it in parts"
+            )
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
@@ -309,8 +343,8 @@ class Service:
         query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
         if query is not None:
             raise BadArgument(
-                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
-                "time; push to a stream that the query reads"
+                f"stream {stream.name!r} is the output of query {query.name!r}, so it accepts no pushes and "
+                "no heartbeats; push to a stream that the query reads"
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
@@ -320,7 +354,8 @@ class Service:
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
         if stream.options.graph is not None:
             derived.check_writable(iri(stream.options.graph))
-        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+        graphs = elements.parsed.g[elements.absorbed]
+        for place in np.unique(graphs[graphs >= 0]).tolist():
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
@@ -395,14 +430,19 @@ class Service:
         question = self._question(asked, control)
         unit = question.over(dataset).supported()
         if isinstance(unit, Admin):
-            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
+            raise BadArgument(
+                "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
+            )
         if not isinstance(unit, Update):
-            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+            raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
+        if self._source_writing is not None:
+            asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
+            return self._source_writing.update(unit, question.text, asking, derived)
         try:
             change = change_of(unit, question.text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -440,15 +480,18 @@ class Service:
         at: int | None = None,
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
+        streams: bool = False,
     ) -> Answer:
-        """`dataset` replaces the dataset of the text; `control` may end the query early."""
-        question, asking = self._question(asked, control), self._asking(control)
+        """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
+        answers and that are only passed on are read while they are decoded."""
+        question = self._question(asked, control)
+        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
         try:
             sn = self._retained(snapshot)
             given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, question, sn, at, dataset, asking, given)
         except MemoryError as error:
-            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
@@ -482,7 +525,15 @@ class Service:
         return rows_expected(self.store, question, self._retained(snapshot), at, dataset, self._asking(control))
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._known)
+        return Asking(
+            self.base,
+            self.clock.now_ms(),
+            urandom(8),
+            control,
+            self.allowed_urls,
+            self._known,
+            self.sources,
+        )
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -497,22 +548,63 @@ class Service:
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
         """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
-            return decoded(columns, answer.decode)
+            return chain(decoded(columns, answer.decode), answer.more)
+        if answer.streamed is not None:
+            return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
     def explain(self, asked: str | Question) -> dict[str, Any]:
         check = self._deadline("text")
         question = asked if isinstance(asked, Question) else self.question(asked, check)
-        return explain(question) | operators_of(self.store, question, check)
+        found = explain(question) | operators_of(self.store, question, check, self.sources)
+        query = query_in(question)
+        if self._holding is not None and query is not None and "refused" not in found:
+            needs = needs_of(RegisteredText.of(query, check))
+            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
+        return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
-    def read_graph(self, graph: str | None, snapshot: int | None = None) -> GraphAnswer:
-        """NotFound for a named graph without triples."""
-        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot)), _graph_term(graph))
+    def read_graph(self, graph: str | None, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        """NotFound for a named graph without triples. The quads are charged to `control` until the answer is sent."""
+        term = _graph_term(graph)
+        scope = GraphScope() if term is None else GraphScope(Constant(term))
+        return self._with_source(scope, snapshot, control, lambda own: graph_store.read_graph(own, term))
 
-    def read_dataset(self, snapshot: int | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot)))
+    def read_dataset(self, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
+        return self._with_source(None, snapshot, control, graph_store.read_dataset)
+
+    def _with_source(
+        self,
+        scope: GraphScope | None,
+        snapshot: int | None,
+        control: Control | None,
+        read: Callable[[DerivedGraphs], GraphAnswer],
+    ) -> GraphAnswer:
+        """What our own store has, and what the source main has beside it."""
+        own = self._derived_graphs(self._retained(snapshot), control)
+        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
+        try:
+            found = read(own)
+        except NotFound:
+            if more is None:
+                raise
+            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
+        return found if more is None else replace(found, more=more)
+
+    def _of_source(
+        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
+    ) -> Iterator[Decoded] | None:
+        """None: it has nothing."""
+        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
+        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
+        if source is None or attached is None:
+            return None
+        if snapshot is not None:
+            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
+        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
+        first = next(rows, None)
+        return None if first is None else chain([first], rows)
 
     def replace_graph(
         self,
@@ -523,6 +615,9 @@ class Service:
     ) -> GraphWriteOutcome:
         """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.replace(_graph_term(graph), documents, reading, self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
     def merge_graph(
@@ -533,18 +628,36 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.merge(_graph_term(graph), documents, reading, self.head())
         return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
         """Adds each statement to the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
+        reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.add_quads(documents, reading, self.head())
+        return self._write(graph_store.add_quads(documents, reading, control), wait)
 
     def drop_graph(
         self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
+        if self._source_writing is not None:
+            return self._source_writing.drop(_graph_term(graph), self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
+
+    def _check_only_ours(self, graph: str | None, control: Control) -> None:
+        """BadArgument if the source main holds triples of a graph that is to be emptied: they would stay there."""
+        if (source := self.sources.main) is None:
+            return
+        term = _graph_term(graph)
+        try:
+            SourceAside(source, control).check_graph(None if term is None else Constant(term))
+        except HeldElsewhere as error:
+            raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
         return self._reading("document", sum(len(document.data) for document in documents))
@@ -561,7 +674,9 @@ class Service:
         try:
             written = cast("GraphWriteOutcome", self._injector.change(change).result())
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
+            raise QueryTooLarge(
+                f"the request needs more memory than is available ({error}): send it in parts"
+            ) from error
         self._await(written.snapshot, wait)
         return written
 
@@ -569,13 +684,20 @@ class Service:
 
     def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         registration = self._read_registration(asked, name)
-        return _registered(self._injector.change(registration))
+        release = self._reserved(registration)
+        try:
+            return _registered(self._injector.change(registration))
+        finally:
+            release()
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
-            waiting.append(self._injector.change(self._read_registration(text, None)))
+            registration = self._read_registration(text, None)
+            release = self._reserved(registration)
+            waiting.append(self._injector.change(registration))
+            waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
                 yield _registered(waiting.popleft())
         for future in waiting:
@@ -584,7 +706,11 @@ class Service:
     def register_live(self, asked: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
         registration = self._read_registration(asked, name)
-        self._injector.change(replace(registration, live=True)).result()
+        release = self._reserved(registration)
+        try:
+            self._injector.change(replace(registration, live=True)).result()
+        finally:
+            release()
 
     def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
         check = self._deadline("text")
@@ -594,6 +720,70 @@ class Service:
         registration = read_registration(asked, name, self.limits.queries, check)
         check_services(query_parts(registration.query), self.allowed_urls, asked.text)
         return registration
+
+    # ---- attached stores ---------------------------------------------------------------------------------------
+
+    def _hold_main(self, injector: Injector) -> None:
+        """Begins to hold what registered queries need of the source `main`."""
+        if self.sources.main is not None:
+            catalog = lambda: injector.catalog  # noqa: E731
+            self._holding = Holding(self.sources.main, self.store, self.clock, catalog, injector.own_change)
+            self._holding.start()
+
+    def _reserved(self, registration: Registration) -> Callable[[], None]:
+        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+        if self._holding is None:
+            return lambda: None
+        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
+
+    def sources_status(self) -> list[dict[str, Any]]:
+        return [self._source_status(source) for source in self.sources]
+
+    def source_status(self, name: str) -> dict[str, Any]:
+        """With what is held of it, pattern by pattern."""
+        source = found_source(self.sources, name)
+        groups = {} if self._holding is None or source is not self.sources.main else {"groups": self._holding.groups()}
+        return self._source_status(source) | groups
+
+    def _source_status(self, source: Source) -> dict[str, Any]:
+        """How it answers; of the source main also what is held."""
+        held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
+        return status_of(source, held)
+
+    def held_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""
+        if self._holding is not None:
+            self._holding.apply(inserted, deleted)
+
+    def _held_of(self, name: str) -> Holding:
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        return self._holding
+
+    def refresh_source(self, name: str, wait: Wait = "published") -> int:
+        """Fetches what is held of a source anew; returns a snapshot that has it."""
+        _check_wait(wait)
+        sn = self._held_of(name).refresh()
+        self._await(sn, wait)
+        return sn
+
+    def _source_written(self, request: SourceRequest) -> None:
+        if self._holding is not None and request.clears:
+            self._holding.refresh()
+        elif request.quads:
+            self.source_written((s, p, o, g or b"") for s, p, o, g in request.quads)
+
+    def source_written(self, quads: Iterable[Quad]) -> None:
+        """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
+        graph: returns when what is held of them is right."""
+        if self._holding is not None:
+            self._holding.written(quads)
+
+    # ---- what is registered ------------------------------------------------------------------------------------
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())
@@ -627,7 +817,7 @@ class Service:
     def move_query(self, name: str, runner: str) -> int:
         """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
-            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+            raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
@@ -664,13 +854,13 @@ class Service:
         last = self._engine.merge.last(query.number)
         if seen and since > last:
             raise Gone(
-                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
-                "of this name that was dropped, listen anew, without Last-Event-ID"
+                f"query {query.name!r} has {last} emissions, so there is no number {since}; if the number is "
+                "from a dropped query of the same name, subscribe again without Last-Event-ID"
             )
         if 0 < since < last:
             oldest = self._engine.emissions.oldest(query.number)
             if since + 1 < oldest:
-                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+                raise Gone(f"emission {since + 1} of {query.name!r} is no longer retained; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_retained(name, since)
@@ -680,10 +870,10 @@ class Service:
         """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
-            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+            raise NotFound(f"query {definition.name!r} has no emission {number}")
         self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
-            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+            raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         registered = Registered.of(definition, catalog)
         windows = registered.windows_from(None if state is None else state.t0)
@@ -735,10 +925,15 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            self._watch.close()
+            if self._holding is not None:
+                self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
             self.store.close()
+            for source in self.sources:
+                source.close()
 
     def __enter__(self) -> Service:
         return self
@@ -748,7 +943,11 @@ class Service:
 
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
-            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+            raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
+
+
+def _called(release: Callable[[], None], done: Future[Any]) -> None:
+    release()
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
@@ -765,7 +964,7 @@ def _last_time(injector: Injector) -> int:
 
 def _check_wait(wait: str) -> None:
     if wait not in ("published", "evaluated"):
-        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+        raise BadArgument(f"wait={wait}: the value is 'published' or 'evaluated'")
 
 
 def _graph_term(graph: str | None) -> bytes | None:

@@ -9,15 +9,17 @@ within one document only: every write makes fresh nodes for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from hbase_store import Batch
 from hbase_store.layout.terms import iri
+from hbase_store.sorted.view import Room
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.evaluation_budget import Control
+from stream_ext.oneshot.decoded import Decoded
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.iris import is_absolute
 from stream_ext.rdf.reading import ReadingBudget
@@ -29,6 +31,8 @@ from stream_ext.writer.elements import Ids, check_terms, is_blank
 from stream_ext.writer.injector import Change, HeadView, Intent
 
 DEFAULT_GRAPH = 0
+#: A quad of an answer: four ids, once as they are read, once sorted, and their order.
+_QUAD_BYTES = 9 * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,16 @@ class GraphAnswer:
     columns: tuple[Ids, ...]
     sn: int
     decode: Decode
+    more: Iterator[Decoded] = field(default_factory=lambda: iter(()))  # what a source has beside them; read once
 
 
 def checked_graph(graph: str) -> bytes:
     """The term of a graph's IRI; one that is relative, or no IRI at all, is refused."""
     term = iri(graph)
     if not is_absolute(graph) or b"\\" in term:
-        raise BadArgument(f"graph={graph[:200]}: a graph is named by an absolute IRI, http://example.org/g")
+        raise BadArgument(
+            f"graph={graph[:200]}: the name of a graph must be an absolute IRI, such as http://example.org/g"
+        )
     return term
 
 
@@ -80,16 +87,26 @@ def _by_subject(*columns: Ids) -> tuple[Ids, ...]:
     return tuple(column[order] for column in columns)
 
 
+def _charged(control: Control) -> Room:
+    """Charges the quads of an answer to its budget before they are read, for as long as the answer is sent."""
+
+    def room(quads: int) -> None:
+        control.check()
+        control.spend(quads * _QUAD_BYTES)
+
+    return room
+
+
 def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
     """A graph; None: the default graph. NotFound for a named graph without triples."""
-    store, sn = derived.store, derived.sn
+    store, sn, room = derived.store, derived.sn, _charged(derived.control)
     if graph is None:
-        return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH)), sn, store.terms)
+        return GraphAnswer(_by_subject(*store.at(sn).graph_quads(DEFAULT_GRAPH, room)), sn, store.terms)
     if (given := derived.named(graph)) is not None:
         vocabulary = Vocabulary(store.ids, store.terms)
         return GraphAnswer(_by_subject(*given.columns(vocabulary)), sn, vocabulary.decode)
     id = int(store.ids([graph])[0])
-    columns = store.at(sn).graph_quads(id) if id else None
+    columns = store.at(sn).graph_quads(id, room) if id else None
     if columns is None or not len(columns[0]):
         raise _no_graph(graph)
     return GraphAnswer(_by_subject(*columns), sn, store.terms)
@@ -98,7 +115,7 @@ def read_graph(derived: DerivedGraphs, graph: bytes | None) -> GraphAnswer:
 def read_dataset(derived: DerivedGraphs) -> GraphAnswer:
     """The quads of the default graph and of all named ones."""
     store, sn = derived.store, derived.sn
-    quads, given = store.at(sn).quads(), derived.all()
+    quads, given = store.at(sn).quads(_charged(derived.control)), derived.all()
     if not given:
         return GraphAnswer(_by_subject(*quads), sn, store.terms)
     vocabulary = Vocabulary(store.ids, store.terms)
@@ -113,7 +130,7 @@ def read_dataset(derived: DerivedGraphs) -> GraphAnswer:
 
 
 def _no_graph(graph: bytes) -> NotFound:
-    return NotFound(f"there is no graph {graph.decode()}: it holds no triple")
+    return NotFound(f"there is no graph {graph.decode()}: it has no triples")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
@@ -125,7 +142,7 @@ def replace(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -151,7 +168,7 @@ def merge(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -202,13 +219,13 @@ def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
         derived.check_writable(graph)
 
 
-def _triples(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
+def triples_of(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
     parsed = [document.parsed(reading) for document in documents]
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()
         raise BadData(
-            f"this document names graphs of its own, and its triples are meant for {where}: "
-            "send it without default and graph=, by POST, and each statement goes to the graph that it names"
+            f"this document names graphs itself, but the request is for {where}: send it by POST without "
+            "default and graph=, and each statement goes to the graph that it names"
         )
     return parsed
 

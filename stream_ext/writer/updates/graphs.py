@@ -23,10 +23,11 @@ def manage(operation: Manage, working: Working) -> None:
     assert isinstance(operation.target, Constant)
     graph = working.known_graph(operation.target)
     if graph is not None and _is_there(working.snapshot, graph) and not operation.silent:
-        raise CannotUpdate(f"the graph {_name(operation.target)} is there already (CREATE SILENT does not mind)")
+        raise CannotUpdate(f"the graph {_name(operation.target)} already exists (CREATE SILENT ignores that)")
 
 
 def _clear(target: Constant | Whole, working: Working) -> None:
+    _check_aside(target, working)
     if isinstance(target, Constant) or target is Whole.DEFAULT:
         graph = working.known_graph(None if target is Whole.DEFAULT else target)
         if graph is not None:
@@ -39,7 +40,23 @@ def _clear(target: Constant | Whole, working: Working) -> None:
         working.batch.delete(s, p, o, g)
 
 
+def _check_aside(target: Constant | Whole, working: Working) -> None:
+    """What the source holds of the graphs stays there, so they cannot be emptied."""
+    if (aside := working.aside) is None:
+        return
+    if isinstance(target, Constant):
+        aside.check_graph(target)
+    if target in (Whole.DEFAULT, Whole.ALL):
+        aside.check_graph(None)
+    if target in (Whole.NAMED, Whole.ALL):
+        aside.check_named_graphs()
+
+
 def transfer(operation: Transfer, working: Working) -> None:
+    if (aside := working.aside) is not None:
+        for graph in dict.fromkeys((operation.source, operation.target)):
+            if graph == operation.source or operation.verb != "ADD":
+                aside.check_graph(graph)
     given = working.derived.named(operation.source.text) if operation.source is not None else None
     if given is not None:
         _copy(given, operation, working)
@@ -50,7 +67,7 @@ def transfer(operation: Transfer, working: Working) -> None:
     if source is None or (source != DEFAULT_GRAPH and first is None):
         if operation.silent:
             return
-        raise CannotUpdate(f"there is no graph {_name(operation.source)}: it holds no triple")
+        raise CannotUpdate(f"there is no graph {_name(operation.source)}: it has no triples")
     if operation.source == operation.target:
         return
     target = working.graph(operation.target)

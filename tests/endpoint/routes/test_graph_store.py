@@ -235,14 +235,14 @@ def test_head_says_what_get_would(empty: Live) -> None:
     [
         (400, "absolute IRI", "GET", "/data?graph=g", {}),
         (400, "absolute IRI", "GET", "/data?graph=http://ex/a%20b", {}),
-        (400, "one graph a request", "GET", G + "&default", {}),
-        (400, "one graph a request", "GET", "/data/a?default", {}),
-        (400, "it stands alone", "GET", "/data?default=yes", {}),
-        (400, "say which", "DELETE", "/data", {}),
-        (400, "say which", "PUT", "/data", {"content": "", "headers": TURTLE}),
+        (400, "name one graph", "GET", G + "&default", {}),
+        (400, "name one graph", "GET", "/data/a?default", {}),
+        (400, "it has no value", "GET", "/data?default=yes", {}),
+        (400, "name the graph", "DELETE", "/data", {}),
+        (400, "name the graph", "PUT", "/data", {"content": "", "headers": TURTLE}),
         (400, "belongs to writes", "GET", G + "&wait=evaluated", {}),
         (400, "belongs to reads", "DELETE", G + "&snapshot=1", {}),
-        (400, "unknown here: format=", "GET", "/data?default&format=nt", {}),
+        (400, "unknown for this request: format=", "GET", "/data?default&format=nt", {}),
         (400, "line 1", "PUT", G, {"content": "<a> <b> .", "headers": TURTLE}),
         (
             400,
@@ -287,3 +287,17 @@ def test_graphs_larger_than_the_budget_are_neither_written_nor_deleted(tmp_path:
             assert "the write of a graph needs more" in answer.text
         assert tight.http.post(G, **few).status_code == 204
         assert tight.service.head() == 2
+
+
+def test_graphs_larger_than_the_budget_are_not_read_and_what_was_read_is_given_back(tmp_path: Path) -> None:
+    lines = "".join(f"<http://ex/s{n}> <http://ex/p> <http://ex/o> .\n" for n in range(10_000))
+    with live(tmp_path / "store") as roomy:
+        for graph in (G, G + "2"):
+            roomy.http.put(graph, content=lines, headers=NT).raise_for_status()
+    most = 1 << 20  # 10,000 quads take 720 kB; all queries together have one such answer
+    with live(tmp_path / "store", limits=HttpLimits(query_bytes=most, queries_bytes=most)) as server:
+        for _ in range(5):
+            assert server.http.get(G, headers={"accept": "application/n-triples"}).text.count("\n") == 10_000
+        answer = server.http.get("/data", headers={"accept": "application/n-quads"})
+        assert (answer.status_code, "the read of a graph needs more" in answer.text) == (413, True), answer.text
+        assert server.http.get(G).status_code == 200

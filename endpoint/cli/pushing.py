@@ -130,7 +130,7 @@ class _Sum:
         if not self.warned:  # shown once: the other receipts repeat it
             for warning in receipt.get("warnings", ()):
                 self.warned = True
-                _say(f"warning: {warning}")
+                _print_notice(f"warning: {warning}")
         self._show()
 
     def _show(self) -> None:
@@ -176,12 +176,12 @@ def push(arguments: argparse.Namespace) -> None:
         total.clear()
         print(file=sys.stderr)  # the terminal has written ^C into our line
         so_far = str(total) if total.accepted else "no push was acknowledged"
-        _say(f"stopped: {so_far}; a push that was being sent may be accepted, too")
+        _print_notice(f"stopped: {so_far}; a push that was being sent may be accepted, too")
         raise SystemExit(_INTERRUPTED) from None
     except BaseException:
         total.clear()
         if total.accepted:
-            _say(f"{total}, then an error:")
+            _print_notice(f"{total}, then an error:")
         raise
     total.clear()
     print(total)
@@ -273,13 +273,13 @@ class _Sender:
                 wait_s = self._wait_s(error, body)
                 if lost_at is None and not _is_busy(error):
                     lost_at = time.monotonic()
-                    _say(f"{_reason(error)}; trying again for {self._patience_s:g} s")
+                    _print_notice(f"{_reason(error)}; trying again for {self._patience_s:g} s")
                 if tries == _TRIES_MAX or (lost_at is not None and time.monotonic() - lost_at >= self._patience_s):
                     raise
                 time.sleep(wait_s)
                 continue
             if lost_at is not None:
-                _say("the server is answering again")
+                _print_notice("the server is answering again")
             if not receipt.get("repeated"):
                 return receipt
             if tries > 1:
@@ -332,7 +332,7 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, Refused) else f"the connection was lost ({error})"
 
 
-def _say(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 

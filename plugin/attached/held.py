@@ -18,7 +18,7 @@ from rdflib.term import Node
 
 from plugin.attached.quads import QuadReader
 from plugin.backend import Quad, TriplePattern
-from plugin.terms import to_bytes, to_node
+from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument
 
 #: Subject, predicate, object and graph as N-Triples writes them; the graph is empty for the default graph.
@@ -103,7 +103,7 @@ def _node(text: bytes) -> Node:
     return BNode(text[2:].decode()) if text.startswith(b"_:") else to_node(text, _NO_LABELS)
 
 
-class _NoLabels:
+class _NoLabels(Labels):
     """A source's blank nodes have its own labels."""
 
     def label(self, number: int) -> str:

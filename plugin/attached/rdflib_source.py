@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any
 
 from rdflib.plugins.stores.sparqlstore import SPARQLStore
@@ -18,11 +17,12 @@ from plugin.attached.quads import QuadReader
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
+from stream_ext.remote.source import MAIN, SourceHealth, SourceSettings, SourceTraits
 from stream_ext.remote.sparql_client import Solution
 
 #: The address by which SERVICE may name it.
 URL = "urn:rillet:attached"
+_REMOTE_S, _HERE_S = 60.0, 3600.0
 _SOLUTIONS = 1_000
 #: About what a solution takes besides its terms.
 _SOLUTION_BYTES = 200
@@ -37,23 +37,26 @@ class RdflibSource:
         ask: Ask,
         update: Callable[[str], None],
         still: Callable[[], AbstractContextManager[None]],
-        refresh_s: float,
+        refresh_s: float | None,
     ) -> None:
-        """`ask` answers a SELECT; `still`: nothing is written while it is held."""
-        self._reader, self._ask, self._update, self._still = reader, ask, update, still
-        self.settings = SourceSettings(MAIN, URL, refresh_s=refresh_s)
+        """`ask` answers a SELECT; `still`: nothing is written while it is held. `refresh_s`: None: the usual."""
+        self._ask, self._update, self._still = ask, update, still
+        is_remote = isinstance(reader.store, SPARQLStore)
+        usual_s = _REMOTE_S if is_remote else _HERE_S
+        self.settings = SourceSettings(MAIN, URL, refresh_s=usual_s if refresh_s is None else refresh_s)
+        self.traits = SourceTraits(
+            default="union" if reader.is_union else "own",
+            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
+            stable_blanks=not is_remote,
+        )
 
     @property
     def local(self) -> bool:
         return True
 
-    @cached_property
-    def traits(self) -> SourceTraits:
-        return SourceTraits(
-            default="union" if self._reader.is_union else "own",
-            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
-            stable_blanks=not isinstance(self._reader.store, SPARQLStore),
-        )
+    @property
+    def health(self) -> SourceHealth:
+        return SourceHealth()
 
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The answer is of one state: all of it is read before anything else is written."""
@@ -82,4 +85,4 @@ class RdflibSource:
 
 
 def _solution(row: Mapping[Any, Any]) -> Solution:
-    return {str(variable): text_of(term) for variable, term in row.items()}
+    return {str(variable): text_of(term) for variable, term in row.items() if term is not None}

@@ -77,7 +77,7 @@ class WatchedStore(Store):
     def addN(self, quads: Iterable[tuple[Node, Node, Node, Any]]) -> None:
         quads = list(quads)
         with self._changing([self._touched((s, p, o), context) for s, p, o, context in quads]):
-            self.inner.addN((s, p, o, self._inside(context)) for s, p, o, context in quads)  # type: ignore[misc]  # as given
+            self.inner.addN((s, p, o, self._inside(context)) for s, p, o, context in quads)
 
     def remove(self, triple: TriplePattern, context: Any = None) -> None:
         with self._changing([self._touched(triple, context)]):

@@ -334,7 +334,8 @@ class Holding:
                 request.future.set_exception(
                     BadArgument(
                         f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
-                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one"
+                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one, "
+                        f"or for the values that a window binds by SERVICE <{self._name}>"
                     )
                 )
                 return

@@ -460,6 +460,7 @@ class QueryRun:
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            sources=self._backoff.sources,
             service_answers=self._service_answers,
         )  # fmt: skip
 

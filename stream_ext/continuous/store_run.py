@@ -144,6 +144,7 @@ class StoreRun:
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            sources=self._backoff.sources,
         )  # fmt: skip
 
     def _time(self, sn: int) -> int:

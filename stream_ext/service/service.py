@@ -37,7 +37,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
-from stream_ext.network.operators.remote.service import check_services
+from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -192,7 +192,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
         )  # fmt: skip
         try:
             engine.start()
@@ -705,7 +705,9 @@ class Service:
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.allowed_urls, text)
+        check_services(query_parts(registration.query), self.allowed_urls, text, self.sources)
+        if self.has_spark and asks_source(query_parts(registration.query), self.sources):
+            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
         return registration
 
     # ---- attached stores ---------------------------------------------------------------------------------------
@@ -826,7 +828,7 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again(), self.sources
         )
 
     def _again(self) -> Control:
@@ -864,7 +866,7 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
+        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again(), self.sources).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 
@@ -57,6 +58,7 @@ class Registration:
     query: Query
     constants: list[bytes]
     queries_max: int
+    home: Literal["inline"] | None = None  # it stays in the server's process
     live: bool = False  # ends with its connection, and creates no stream
 
     @property
@@ -101,6 +103,7 @@ class Registration:
             state=initial_state(timing_of(wide, found.catalog), view.positions),
             output=output,
             any_stream=any_stream,
+            home=self.home,
         )
         registered = CatalogStep("query", number, definition)
         if output is not None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from endpoint.files.dumping import of_store
+from plugin.store import RilletStore
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, SourceFailed
 from stream_ext.remote.fetching import CannotFetch
@@ -437,3 +439,18 @@ def test_a_query_that_asks_a_source_stays_in_the_process_that_has_it(tmp_path: P
         push(service, "taxis", 2_500, triple("c", "z9", "in"))
         assert rows(service) == [("a", "Bern")] and rows(service, "other") == [("a", "c1"), ("b", "c2")]
         assert service.query_definition("near").home == "inline" and service.query_definition("other").home is None
+
+
+def test_neither_a_dump_nor_rdflib_sees_what_is_held(tmp_path: Path) -> None:
+    with opened(tmp_path, sources=[PretendedSource(*CITIES)]) as service:
+        service.register(near(pattern="?z :partOf ?c GRAPH ?g { ?z :partOf ?d }"))
+        assert service.source_status("main")["held"] == 2
+    url = f"lmdb:{tmp_path / 'store'}"
+    with of_store(url, None, None) as lines:
+        assert list(lines.pieces) == []
+    store = RilletStore()
+    store.open(url)
+    try:
+        assert list(store.triples((None, None, None), None)) == [] and list(store.contexts()) == []
+    finally:
+        store.close()

@@ -282,7 +282,7 @@ class Evaluator:
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
-            service_answers=self._service_answers,
+            service_answers=self._service_answers, sources=self._backoff.sources,
         )  # fmt: skip
 
     # -- its state -----------------------------------------------------------------------------------------------

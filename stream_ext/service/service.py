@@ -37,7 +37,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
-from stream_ext.network.operators.remote.service import check_services
+from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -192,7 +192,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
         )  # fmt: skip
         try:
             engine.start()
@@ -718,7 +718,9 @@ class Service:
             self._check_text(asked)
             asked = Question.read(asked, self.base, check)
         registration = read_registration(asked, name, self.limits.queries, check)
-        check_services(query_parts(registration.query), self.allowed_urls, asked.text)
+        check_services(query_parts(registration.query), self.allowed_urls, asked.text, self.sources)
+        if self.has_spark and asks_source(query_parts(registration.query), self.sources):
+            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
         return registration
 
     # ---- attached stores ---------------------------------------------------------------------------------------
@@ -839,7 +841,7 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again(), self.sources
         )
 
     def _again(self) -> Control:
@@ -877,7 +879,9 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         registered = Registered.of(definition, catalog)
         windows = registered.windows_from(None if state is None else state.t0)
-        return Rerun(definition, registered.query, windows, self.store, self.allowed_urls, self._again()).json(body)
+        return Rerun(
+            definition, registered.query, windows, self.store, self.allowed_urls, self._again(), self.sources
+        ).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""

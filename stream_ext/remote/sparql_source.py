@@ -149,7 +149,9 @@ class SparqlSource:
         self.url = url
         self._origin = _origin(url)
         self._sleep = sleep
-        self._outside = AllowedUrls(service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s)
+        self._allowed_urls = AllowedUrls(
+            service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s
+        )
         self._client = httpx.Client(
             timeout=silence_s,
             trust_env=False,  # neither proxies nor passwords of the environment
@@ -243,8 +245,8 @@ class SparqlSource:
             form = _form(response)
             if "json" not in form:
                 raise CannotFetch(self._not_what(form, "SPARQL results in JSON", response))
-            ends = time.monotonic() + self._outside.timeout_s
-            return solutions(b"".join(pieces(response, self.url, self._outside, ends)), self.url)
+            ends = time.monotonic() + self._allowed_urls.timeout_s
+            return solutions(b"".join(pieces(response, self.url, self._allowed_urls, ends)), self.url)
 
     # ---- triples
 
@@ -357,7 +359,7 @@ class SparqlSource:
 
     def _same_origin(self, url: str) -> str:
         try:
-            return self._outside.check_service(url)
+            return self._allowed_urls.check_service(url)
         except OutOfBounds:
             raise CannotFetch(
                 f"<{self.url}> redirects to {url[:300]!r}, which has another origin: give that address if you trust it"

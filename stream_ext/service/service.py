@@ -336,7 +336,8 @@ class Service:
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
         if stream.options.graph is not None:
             derived.check_writable(iri(stream.options.graph))
-        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+        graphs = elements.parsed.g[elements.absorbed]
+        for place in np.unique(graphs[graphs >= 0]).tolist():
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:

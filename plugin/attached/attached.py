@@ -75,9 +75,7 @@ class Attached:
         self._taking_over = TakingOver(lambda: self._watched.take_over())
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
-        self._source = RdflibSource(
-            self._watched.reader, self._asked, self._dataset.update, self._watched.still, refresh_s
-        )
+        self._source = RdflibSource(self._watched.reader, self._asked, self.update, self._watched.still, refresh_s)
 
     @property
     def dataset(self) -> WatchedGraph | WatchedConjunctiveGraph | WatchedDataset:

@@ -46,6 +46,7 @@ class RdflibSource:
         self.settings = SourceSettings(MAIN, URL, refresh_s=usual_s if refresh_s is None else refresh_s)
         self.traits = SourceTraits(
             default="union" if reader.is_union else "own",
+            repeats=reader.is_union,  # stores that evaluate SPARQL themselves may find a triple in each of its graphs
             canonical_numbers=True,  # rdflib reads a text so, whatever was stored
             stable_blanks=not is_remote,
         )

@@ -286,7 +286,7 @@ class SparqlSource:
             if "json" not in _form(response):
                 raise CannotFetch(self._not_what(_form(response), "SPARQL results in JSON", response))
             try:
-                for bindings in _bindings(self._body(response, quiet)):
+                for bindings in bindings_of(self._body(response, quiet)):
                     yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
                 words = f"sent an answer that is not SPARQL results in JSON: {error or type(error).__name__}"
@@ -497,7 +497,7 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
         yield last + b"\n"
 
 
-def _bindings(body: Iterator[bytes]) -> Iterator[list[object]]:
+def bindings_of(body: Iterator[bytes]) -> Iterator[list[object]]:
     """The solutions of SPARQL results in JSON while they come, some at a time. ValueError where these are none."""
     decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
     text, begun = "", False

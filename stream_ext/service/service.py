@@ -22,7 +22,7 @@ from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
 from stream_ext.attached.holding import Holding
-from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
@@ -513,7 +513,7 @@ class Service:
         found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
         query = query_in(text, self.base, check)
         if self._holding is not None and query is not None and "refused" not in found:
-            found["sources"] = {MAIN: self._holding.explained(patterns_of(RegisteredText.of(query, check)))}
+            found["sources"] = {MAIN: self._holding.explained(needs_of(RegisteredText.of(query, check)))}
         return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
@@ -631,7 +631,7 @@ class Service:
         """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
         if self._holding is None:
             return lambda: None
-        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
 
     def source_status(self) -> list[dict[str, Any]]:
         """The status of the source of which something is held; nothing without one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -299,6 +300,7 @@ def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: 
         assert service.explain(near(pattern=pattern))["sources"] == {
             "main": [
                 {"pattern": "?s ?p ?o", "way": "held", "quads": 2},
+                {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2},
                 {"pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
             ]
         }
@@ -325,3 +327,70 @@ def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:
         assert service.source_status()[0]["held"] == 3  # nobody needs it
         service.refresh_source("main")
         assert service.source_status()[0]["held"] == 2  # what was told has not happened
+
+
+def test_what_a_dropped_query_needed_is_released_also_where_only_changes_are_fetched(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    stamp = '"2026-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    lines = (*CITIES, f"<{EX}z1> <{EX}pays> <{EX}f> .", f"<{EX}z1> <{EX}modified> {stamp} .")
+    source = PretendedSource(*lines, changed=f"{EX}modified", refresh_s=10.0)
+    with opened(tmp_path, clock, sources=[source]) as service:
+        service.register(near())
+        service.register(near("fares", "?z :pays ?c"))
+        clock.advance(10_000)
+        until(lambda: service.source_status()[0]["lag_ms"] == 0, "it is refreshed")
+        assert service.source_status()[0]["held"] == 3
+        service.drop_query("fares")
+        clock.advance(10_000)
+        until(lambda: service.source_status()[0]["held"] == 2, "it is released")
+
+
+def test_many_registrations_wait_for_one_fetch_each_at_most(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES)
+    with opened(tmp_path, sources=[source]) as service:
+        texts = [near(f"q{i}", f"?z :partOf :c{i}", select="?t") for i in range(50)]
+        assert [created for _, created, _ in service.register_all(texts)] == [True] * 50
+        assert len(source.asked) <= 6
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}]
+
+
+def test_a_source_that_keeps_us_waiting_holds_up_nobody_else(tmp_path: Path) -> None:
+    source, asked, goes_on = PretendedSource(*CITIES), threading.Event(), threading.Event()
+
+    def drip(text: str, found: list[dict[str, bytes]]) -> list[dict[str, bytes]]:
+        asked.set()
+        goes_on.wait(30)
+        return found
+
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near())
+        source.spoil = drip
+        waiting = threading.Thread(target=service.refresh_source, args=("main",))
+        waiting.start()
+        assert asked.wait(30)
+        service.update(f"INSERT DATA {{ <{EX}a> <{EX}b> <{EX}c> }}")  # nobody else waits
+        push(service, "taxis", 1_500, triple("a", "z1", "in"))
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert rows(service) == [("a", "c1")]
+        goes_on.set()
+        waiting.join(30)
+
+
+def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
+    others = [f"<{EX}x{i}> <{EX}is> <{EX}other> ." for i in range(10_050)]
+    source = PretendedSource(*others, *(f"<{EX}z{i}> <{EX}is> <{EX}c{i % 20}> ." for i in range(40)))
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near("q0", "?z :is :c0", select="?t"))
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}is> <{EX}c0>", "way": "held", "quads": 2}]
+        for number in range(1, 16):
+            service.register(near(f"q{number}", f"?z :is :c{number}", select="?t"))
+        assert service.source_status()[0]["held"] == 32
+        service.register(near("q16", "?z :is :c16", select="?t"))  # so many: they share what all of them may need
+        assert service.source_groups("main") == [{"pattern": f"?s <{EX}is> ?o", "way": "held", "quads": 10_090}]
+        push(service, "taxis", 1_500, *(triple("a", f"z{i}", "in") for i in range(20)))
+        push(service, "taxis", 2_500, triple("b", "z1", "in"))
+        assert rows(service, "q3") == rows(service, "q16") == [("a",)]
+        for number in range(16):
+            service.drop_query(f"q{number}")
+        service.refresh_source("main")
+        assert service.source_status()[0]["held"] == 10_090

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.evaluate import Answer
     from stream_ext.plan.dataset import Dataset
+    from stream_ext.service.service import Service
 
 #: Returns the next pieces, joined, and whether they are the last.
 More = Callable[[], Awaitable[tuple[bytes, bool]]]
@@ -102,13 +103,16 @@ async def _of_equal(equal: Evaluation, question: Question) -> tuple[int, Reply] 
 
 def _shared(exchange: Exchange, request: QueryRequest) -> AbstractContextManager[Evaluation | None]:
     """Lets equal requests wait for the reply of this one, if it can be theirs, too."""
-    if not _is_same_for_all(request):
+    if not _is_same_for_all(request, exchange.state.service):
         return nullcontext()
     return exchange.state.answer_cache.evaluating(request.key, exchange.state.head())
 
 
-def _is_same_for_all(request: QueryRequest) -> bool:
-    """Whether equal requests at the same snapshot have the same answer, and are worth comparing."""
+def _is_same_for_all(request: QueryRequest, service: Service) -> bool:
+    """Whether equal requests at the same snapshot have the same answer, and are worth comparing. A source has no
+    snapshots."""
+    if service.sources:
+        return False
     # Cheap conditions first: `is_volatile` walks through the whole query.
     return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query)
 
@@ -128,14 +132,17 @@ class Begun(NamedTuple):
 
 async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: Question) -> Begun:
     state, readers = exchange.state, exchange.state.workers.readers
-    # A worker has neither registered functions nor derived graphs.
+    # A worker has neither registered functions, nor derived graphs, nor the connections to sources.
     derived = partial(state.service.reads_derived, request.query, request.dataset)
     is_short = len(request.text) <= SHORT_CHARACTERS
-    stays = bool(registered_functions()) or (derived() if is_short else await readers.run(derived))
+    stays = bool(registered_functions() or state.service.sources) or (
+        derived() if is_short else await readers.run(derived)
+    )
     worker = None if stays else state.query_workers.free()
     sn = state.head() if request.snapshot is None else request.snapshot
     evaluate = partial(_evaluated, exchange, request, offer, question.control, None if worker is None else sn)
-    question.here = here = (readers.soon if state.is_local else readers.submit)(evaluate)
+    is_quick = state.is_local and not state.service.sources
+    question.here = here = (readers.soon if is_quick else readers.submit)(evaluate)
     return Begun(here, worker, sn)
 
 
@@ -148,8 +155,9 @@ def _evaluated(
         rows = service.rows_expected(request.text, if_light_at, at, dataset, control)
         if rows > HEAVY_ROWS:
             return None
-    answer = service.query(request.text, snapshot, at, dataset, control)
-    control.keep(answer.nbytes)
+    answer = service.query(request.text, snapshot, at, dataset, control, streams=True)
+    if answer.streamed is None:
+        control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
@@ -191,7 +199,7 @@ async def _give(
             evaluation.share(None)  # those that wait for it evaluate it themselves
         await _send(exchange, reply, start.sn, start.more, question)
         return
-    if _is_same_for_all(request):
+    if _is_same_for_all(request, exchange.state.service):
         exchange.state.answer_cache.put(request.key, start.sn, reply)
     if evaluation is not None:
         evaluation.share((start.sn, reply))

@@ -164,6 +164,8 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     "/$/queries/{query}": {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
+    "/sources": {"GET": Operation("List the attached stores", gives=(JSON,), tag="Sources")},
+    "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
     "/$/loads": {

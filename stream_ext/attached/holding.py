@@ -154,7 +154,6 @@ class Holding:
             "round_trips": self._status.round_trips,
             "lag_ms": None if as_of is None else max(0, self._clock.now_ms() - as_of.start),
             "error": self._status.error,
-            "differs": self.source.traits.differs,
         }
 
     def groups(self) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,11 +20,13 @@ from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -77,7 +78,8 @@ def _read_question(
     if (
         asking is None or asking.plans is None or not asking.plans.has(unit)
     ):  # a cached plan was allowed when it was built
-        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
+        allowed, sources = (asking.allowed_urls, asking.sources) if asking else (NOTHING, NO_SOURCES)
+        check_services(query_parts(unit), allowed, text, sources)
     return unit
 
 
@@ -174,14 +176,6 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
 
 
-class Decoded(NamedTuple):
-    """Some rows of an answer: each distinct text once, and for each column the places of its texts."""
-
-    texts: list[bytes | None]  # None: unbound
-    columns: list[list[int]]
-    rows: int  # the number of rows: there may be no column
-
-
 #: The first piece is small, so that it is sent soon.
 _FIRST_ROWS, _ROWS = 512, 8_192
 #: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
@@ -234,9 +228,17 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
 
 def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
+    if answer.streamed is not None:
+        return [row for some in answer.streamed for row in _as_rows(some)]
     if not answer.columns:
         return [()] * answer.count
     return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _as_rows(some: Decoded) -> list[tuple[bytes | None, ...]]:
+    if not some.columns:
+        return [()] * some.rows
+    return list(zip(*([some.texts[place] for place in column] for column in some.columns), strict=True))
 
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
@@ -34,6 +35,7 @@ from stream_ext.emissions.subscriptions import Subscription, Subscriptions
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.answers import (
@@ -48,14 +50,21 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
+from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
+from stream_ext.oneshot.source_graphs import graph_of_source
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN, Source
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.source_status import found_source, status_of
+from stream_ext.service.source_watch import SourceWatch
+from stream_ext.service.source_writing import UpdatesTo, source_writing
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
     at_once,
@@ -98,7 +107,8 @@ from stream_ext.writer.injector import (
 )
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.registration import Registered, Registration, read_registration
-from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.updates import SourceRequest, Updated, change_of, updated
+from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
@@ -113,6 +123,9 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
+
+
+_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +164,17 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
-        sources: Sequence[Source] = (),
+        sources: Sources = NO_SOURCES,
+        updates: UpdatesTo | None = None,
     ) -> None:
         """Use `Service.open`."""
+        self.sources, self._watch = sources, SourceWatch(sources)
+        self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self._plans, self._known = Plans(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
-        self._main = next((source for source in sources if source.settings.name == MAIN), None)
         self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
@@ -167,6 +182,7 @@ class Service:
         self._standby = Standby(store, self.clock, self.waits, self)
         self.begin()
         self._standby.start()
+        self._watch.start()
 
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
@@ -232,9 +248,11 @@ class Service:
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
+        updates: UpdatesTo | None = None,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. What registered queries need of the source
-        that is called `main` is held."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
+        not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -244,8 +262,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            retain = retain or Retain()
-            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, sources)
+            retain, attached = retain or Retain(), Sources(sources, base)
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
         except BaseException:
             store.close()
             raise
@@ -408,6 +426,9 @@ class Service:
             )
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
+        if self._source_writing is not None:
+            asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
+            return self._source_writing.update(unit, text, asking, derived)
         try:
             change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
@@ -450,10 +471,12 @@ class Service:
         at: int | None = None,
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
+        streams: bool = False,
     ) -> Answer:
-        """`dataset` replaces the dataset of the text; `control` may end the query early."""
+        """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
+        answers and that are only passed on are read while they are decoded."""
         self._check_text(text)
-        asking = self._asking(control)
+        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
         try:
             sn = self._retained(snapshot)
             given = self._derived_graphs(sn, control).of_query
@@ -489,7 +512,16 @@ class Service:
         return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
+        return Asking(
+            self.base,
+            self.clock.now_ms(),
+            urandom(8),
+            control,
+            self.allowed_urls,
+            self._plans,
+            self._known,
+            self.sources,
+        )
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -504,13 +536,15 @@ class Service:
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
         """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
-            return decoded(columns, answer.decode)
+            return chain(decoded(columns, answer.decode), answer.more)
+        if answer.streamed is not None:
+            return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         check = self._deadline("text")
-        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
         query = query_in(text, self.base, check)
         if self._holding is not None and query is not None and "refused" not in found:
             found["sources"] = {MAIN: self._holding.explained(needs_of(RegisteredText.of(query, check)))}
@@ -520,10 +554,44 @@ class Service:
 
     def read_graph(self, graph: str | None, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
         """NotFound for a named graph without triples. The quads are charged to `control` until the answer is sent."""
-        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot), control), _graph_term(graph))
+        term = _graph_term(graph)
+        scope = GraphScope() if term is None else GraphScope(Constant(term))
+        return self._with_source(scope, snapshot, control, lambda own: graph_store.read_graph(own, term))
 
     def read_dataset(self, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot), control))
+        return self._with_source(None, snapshot, control, graph_store.read_dataset)
+
+    def _with_source(
+        self,
+        scope: GraphScope | None,
+        snapshot: int | None,
+        control: Control | None,
+        read: Callable[[DerivedGraphs], GraphAnswer],
+    ) -> GraphAnswer:
+        """What our own store has, and what the source main has beside it."""
+        own = self._derived_graphs(self._retained(snapshot), control)
+        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
+        try:
+            found = read(own)
+        except NotFound:
+            if more is None:
+                raise
+            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
+        return found if more is None else replace(found, more=more)
+
+    def _of_source(
+        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
+    ) -> Iterator[Decoded] | None:
+        """None: it has nothing."""
+        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
+        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
+        if source is None or attached is None:
+            return None
+        if snapshot is not None:
+            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
+        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
+        first = next(rows, None)
+        return None if first is None else chain([first], rows)
 
     def replace_graph(
         self,
@@ -534,6 +602,9 @@ class Service:
     ) -> GraphWriteOutcome:
         """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.replace(_graph_term(graph), documents, reading, self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
     def merge_graph(
@@ -544,18 +615,36 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.merge(_graph_term(graph), documents, reading, self.head())
         return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
         """Adds each statement to the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
+        reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.add_quads(documents, reading, self.head())
+        return self._write(graph_store.add_quads(documents, reading, control), wait)
 
     def drop_graph(
         self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
+        if self._source_writing is not None:
+            return self._source_writing.drop(_graph_term(graph), self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
+
+    def _check_only_ours(self, graph: str | None, control: Control) -> None:
+        """BadArgument if the source main holds triples of a graph that is to be emptied: they would stay there."""
+        if (source := self.sources.main) is None:
+            return
+        term = _graph_term(graph)
+        try:
+            SourceAside(source, control).check_graph(None if term is None else Constant(term))
+        except HeldElsewhere as error:
+            raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
         return self._reading("document", sum(len(document.data) for document in documents))
@@ -622,9 +711,9 @@ class Service:
 
     def _hold_main(self, injector: Injector) -> None:
         """Begins to hold what registered queries need of the source `main`."""
-        if self._main is not None:
+        if self.sources.main is not None:
             catalog = lambda: injector.catalog  # noqa: E731
-            self._holding = Holding(self._main, self.store, self.clock, catalog, injector.own_change)
+            self._holding = Holding(self.sources.main, self.store, self.clock, catalog, injector.own_change)
             self._holding.start()
 
     def _reserved(self, registration: Registration) -> Callable[[], None]:
@@ -633,9 +722,16 @@ class Service:
             return lambda: None
         return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
 
-    def source_status(self) -> list[dict[str, Any]]:
-        """The status of the source of which something is held; nothing without one."""
-        return [] if self._holding is None else [self._holding.status()]
+    def sources_status(self) -> list[dict[str, Any]]:
+        return [self._source_status(source) for source in self.sources]
+
+    def source_status(self, name: str) -> dict[str, Any]:
+        return self._source_status(found_source(self.sources, name))
+
+    def _source_status(self, source: Source) -> dict[str, Any]:
+        """How it answers; of the source main also what is held."""
+        held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
+        return status_of(source, held)
 
     def source_groups(self, name: str) -> list[dict[str, Any]]:
         """What is held of a source: each pattern, and how many quads."""
@@ -661,6 +757,12 @@ class Service:
         sn = self._held_of(name).refresh()
         self._await(sn, wait)
         return sn
+
+    def _source_written(self, request: SourceRequest) -> None:
+        if self._holding is not None and request.clears:
+            self._holding.refresh()
+        elif request.quads:
+            self.source_written((s, p, o, g or b"") for s, p, o, g in request.quads)
 
     def source_written(self, quads: Iterable[Quad]) -> None:
         """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
@@ -810,12 +912,15 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            self._watch.close()
             if self._holding is not None:
                 self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
             self.store.close()
+            for source in self.sources:
+                source.close()
 
     def __enter__(self) -> Service:
         return self

@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 from rdflib import Dataset, Graph
-from rdflib.plugins.sparql.sparql import Query
+from rdflib.plugins.sparql.sparql import Query, Update
 from rdflib.query import Processor, Result
 from rdflib.term import Identifier
 
@@ -36,11 +36,14 @@ from plugin.attached.view import From, View
 from plugin.attached.watched_graphs import WatchedConjunctiveGraph, WatchedDataset, WatchedGraph, handle, watched
 from plugin.attached.watched_store import WatchedStore
 from plugin.attached.whole_queries import ROWS_MAX, WholeQueries
-from plugin.attached.windows_as_graphs import as_graphs, windowed_query
+from plugin.attached.windows_as_graphs import window_graphs, windowed_query
+from plugin.sharing import shared
+from plugin.sparql import Sparql, SparqlRequest
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
+from stream_ext.language.printing import to_sparql
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.service.service import PushReceipt, Service, Wait
@@ -76,7 +79,7 @@ class Attached:
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
         self._source = RdflibSource(
-            self._watched.reader, self._asked, self._dataset.update, self._watched.still, refresh_s
+            self._watched.reader, self._asked, self._changed_by_engine, self._watched.still, refresh_s
         )
 
     @property
@@ -204,17 +207,19 @@ class Attached:
         """The answer over the dataset and our own store as one, whole. `at`: the time at which windows
         are read. `clauses` replace FROM of the text."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
-        windows = None
-        if (windowed := windowed_query(text, namespaces, self._base)) is not None:
-            text, windows = as_graphs(windowed, self.service, at)
-        query = self._prepared_query(text, namespaces)
+        windowed = windowed_query(text, namespaces, self._base)
+        query = self._prepared_query(text if windowed is None else to_sparql(windowed), namespaces)
         self._watched.settle()
-        is_for_us = windows is not None or clauses is not None or not self._ours_is_empty
-        if not is_for_us and not self.functions.may_be_used_by(query.algebra):
+        uses_functions = self.functions.may_be_used_by(query.algebra)
+        is_plain = clauses is None and processor == "sparql" and not uses_functions
+        if is_plain and windowed is None and self._ours_is_empty:
             result = queried_by_store(self.graph, text, namespaces, initBindings)
             if result is not None:
                 return result
-        view = self.view(control, windows)
+        elif is_plain:
+            request = SparqlRequest(text, namespaces, initBindings or {}, None, False, None, at, control)
+            return Sparql(shared.attach(self.service), request).query()
+        view = self.view(control, None if windowed is None else window_graphs(windowed, self.service, at))
         if processor != "sparql":
             return (view if clauses is None else view.with_clauses(clauses)).query(query, processor)
         return self.whole.query(query, view, initBindings, clauses, control, rows_max)
@@ -257,12 +262,22 @@ class Attached:
     # ---- updates
 
     def update(self, text: str, *, initNs: Mapping[str, Any] | None = None) -> None:
-        """Changes the dataset, and commits. Nothing is fetched for LOAD and SERVICE that is not allowed."""
+        """Changes the dataset, and commits; its patterns read our own store, too, but a triple of ours is not deleted.
+        Nothing is fetched for LOAD and SERVICE that is not allowed."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
         update = self.whole.prepared_update(text, namespaces)
+        uses_functions = self.functions.may_be_used_by(update.algebra)
+        if uses_functions or self._ours_is_empty:
+            self._change(text, update, namespaces, uses_functions)
+        else:
+            self.service.update("".join(SparqlRequest(text, namespaces, {}, None, False).head_and_text()))
+
+    def _changed_by_engine(self, text: str) -> None:
+        self._change(text, self.whole.prepared_update(text, {}), {}, False)
+
+    def _change(self, text: str, update: Update, namespaces: Mapping[str, Any], uses_functions: bool) -> None:
         with self._watched.lock:
             plain = self._dataset.plain()
-            uses_functions = self.functions.may_be_used_by(update.algebra)
             if uses_functions or not updated_by_store(plain, text, namespaces):
                 self.whole.update(update, plain)
         self._watched.commit()

@@ -18,8 +18,8 @@ from rdflib_endpoint import DatasetExt
 
 from plugin import attach
 from plugin.attached.attached import Attached
-from stream_ext.errors import RilletError
 from stream_ext.clock import SystemClock
+from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import Service
 from tests.endpoint.drop_in.running import running
 from tests.endpoint.live import Live, live
@@ -250,6 +250,17 @@ def test_a_graph_that_a_function_makes_is_never_taken_over() -> None:
         assert attached.service.head() == head
         attached.refresh()
         assert there.evaluated("graphs") == []
+
+
+def test_a_registered_query_cannot_call_a_function_in_python() -> None:
+    dataset = DatasetExt()
+
+    @dataset.predicate_function(namespace=EX)
+    def part_of(zone: str) -> str:
+        return zone
+
+    with attach(dataset) as attached, pytest.raises(BadArgument, match=r"<http://ex/partOf> is a function in Python"):
+        attached.register(NEAR)
 
 
 def test_an_update_may_call_functions_of_the_dataset() -> None:

@@ -166,6 +166,11 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     },
     "/sources": {"GET": Operation("List the attached stores", gives=(JSON,), tag="Sources")},
     "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
+    "/sources/{source}/refresh": {
+        "POST": Operation(
+            "Fetch what is held of an attached store anew", "wait", (), (JSON,), 202, (404, 503), "Sources", True
+        )
+    },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
     "/$/loads": {

@@ -48,13 +48,12 @@ class Needs:
             self._reserved = [each for each in self._reserved if each is not reserved]
 
     def reserved(self) -> frozenset[HeldPattern]:
-        """What may be held for the queries that are being registered."""
+        """All that may be chosen for what is reserved."""
         with self._lock:
-            some = list(self._reserved)
-        chosen = (pattern for each in some for pattern in each.chosen)
-        return frozenset(
-            [*chosen, *(pattern for each in some for need in each.needs for pattern in (need.shared, need.own))]
-        )
+            found: set[HeldPattern] = set()
+            for reserved in self._reserved:
+                found.update(reserved.chosen or (each for need in reserved.needs for each in (need.shared, need.own)))
+            return frozenset(found)
 
     def of(self, queries: Mapping[int, QueryDefinition], held: Sequence[HeldPattern]) -> list[HeldPattern]:
         """The patterns to hold: of each need what it shares with others if that is `held`, else its own. One thread at

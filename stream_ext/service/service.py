@@ -547,7 +547,8 @@ class Service:
         found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
         query = query_in(text, self.base, check)
         if self._holding is not None and query is not None and "refused" not in found:
-            found["sources"] = {MAIN: self._holding.explained(needs_of(RegisteredText.of(query, check)))}
+            needs = needs_of(RegisteredText.of(query, check))
+            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
         return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
@@ -726,16 +727,15 @@ class Service:
         return [self._source_status(source) for source in self.sources]
 
     def source_status(self, name: str) -> dict[str, Any]:
-        return self._source_status(found_source(self.sources, name))
+        """With what is held of it, pattern by pattern."""
+        source = found_source(self.sources, name)
+        groups = {} if self._holding is None or source is not self.sources.main else {"groups": self._holding.groups()}
+        return self._source_status(source) | groups
 
     def _source_status(self, source: Source) -> dict[str, Any]:
         """How it answers; of the source main also what is held."""
         held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
         return status_of(source, held)
-
-    def source_groups(self, name: str) -> list[dict[str, Any]]:
-        """What is held of a source: each pattern, and how many quads."""
-        return self._held_of(name).groups()
 
     def held_patterns(self) -> list[HeldPattern]:
         """What is held of the source `main`, or is being fetched: all quads that match one of these."""

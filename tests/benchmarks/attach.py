@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import httpx
 import numpy as np
 import pyoxigraph as ox
 from rdflib import Graph, URIRef
 from SPARQLWrapper import JSON, SPARQLWrapper
 
 from stream_ext.clock import ManualClock
-from stream_ext.evaluation_budget import Control
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
-from stream_ext.remote.sparql_client import Solution, solution
-from stream_ext.remote.sparql_source import bindings_of
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import MAIN, SourceSettings
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 
@@ -93,26 +92,19 @@ def _source(lines: bytes) -> Iterator[str]:
         process.join()
 
 
-class _Read:
-    local = False
+class _Read(SparqlEndpointSource):
+    """The source as a server reads it; and how many bytes it has sent."""
 
     def __init__(self, url: str, changed: str | None = None) -> None:
-        import httpx
-
-        self.settings = SourceSettings(MAIN, url, changed=changed, refresh_s=60.0)
-        self.traits = SourceTraits()
-        self._client = httpx.Client(timeout=600)
-
-    def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
-        with self._client.stream("POST", self.settings.url, data={"query": text}) as response:
-            for bindings in bindings_of(response.iter_bytes(1 << 18)):
-                yield [solution(each) for each in bindings]
-
-    def update(self, text: str) -> None:
-        self._client.post(self.settings.url, data={"update": text})
+        super().__init__(SourceSettings(MAIN, url, update_url=url, changed=changed, refresh_s=60.0), silence_s=600.0)
+        self._others = httpx.Client(timeout=600)
 
     def sent(self) -> int:
-        return int(self._client.post(self.settings.url, data={"sent": "1"}).text)
+        return int(self._others.post(self.settings.url, data={"sent": "1"}).text)
+
+    def close(self) -> None:
+        super().close()
+        self._others.close()
 
 
 # ---- the measurements
@@ -124,16 +116,14 @@ def run(quick: bool) -> Figures:
     pushes = _pushes(batches, triples)
     with _source(lines) as url, tempfile.TemporaryDirectory() as folder:
         reads = _Read(url)
-        with _opened(Path(folder) / "ours", []) as service:
-            _load(service, lines)
-            service.register(QUERY)
-            ours, found = _push_all(service, pushes)
         loop, found_by_loop = _loop(url, pushes[: 2 if quick else 4])
-        began = time.perf_counter()
-        with _opened(Path(folder) / "held", [reads]) as service:
+        with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [reads]) as service:
+            _load(own, lines)
+            own.register(QUERY)
+            began = time.perf_counter()
             service.register(QUERY)
             first_s = time.perf_counter() - began
-            held, found_held = _push_all(service, pushes)
+            (ours, held), (found, found_held) = _push_all((own, service), pushes)
             refresh = _refreshed(service, reads)
         with _opened(Path(folder) / "changed", [_Read(url, f"{EX}modified")]) as service:
             changed = _changed_only(service, reads)
@@ -190,17 +180,20 @@ def _load(service: Service, lines: bytes) -> None:
     service.store.fold()
 
 
-def _push_all(service: Service, pushes: Sequence[tuple[int, bytes]]) -> tuple[float, list[int]]:
-    """The median time from a push to its evaluation, and how many rows each evaluation found."""
-    service.store.fold()
-    took = []
+def _push_all(services: Sequence[Service], pushes: Sequence[tuple[int, bytes]]) -> tuple[list[float], list[list[int]]]:
+    """Of each service, which take turns, the median time of an evaluation, and how many rows each evaluation found."""
+    took: list[list[float]] = [[] for _ in services]
+    for service in services:
+        service.store.fold()
     for at, data in pushes:
-        service.heartbeat("readings", at - 500, wait="evaluated")
-        service.push("readings", data, "application/n-triples", timestamp=at, wait="evaluated")
-        began = time.perf_counter()
-        service.heartbeat("readings", at + 500, wait="evaluated")  # the close
-        took.append((time.perf_counter() - began) * 1e3)
-    return round(statistics.median(took[1:]), 2), _rows(service, len(pushes))
+        for service, times in zip(services, took, strict=True):
+            service.heartbeat("readings", at - 500, wait="evaluated")
+            service.push("readings", data, "application/n-triples", timestamp=at, wait="evaluated")
+            began = time.perf_counter()
+            service.heartbeat("readings", at + 500, wait="evaluated")  # the close
+            times.append((time.perf_counter() - began) * 1e3)
+    medians = [round(statistics.median(times[1:]), 2) for times in took]
+    return medians, [_rows(service, len(pushes)) for service in services]
 
 
 def _rows(service: Service, count: int) -> list[int]:
@@ -229,7 +222,7 @@ def _changed_only(service: Service, reads: _Read) -> Figures:
     reads.update(f"PREFIX : <{EX}> INSERT DATA {{ :s0 :modified {_STAMP % 1} }}")
     service.register(QUERY)
     clock.advance(60_000)
-    until(lambda: service.source_status()[0]["lag_ms"] == 0, "all is fetched, and the last change known")
+    until(lambda: service.source_status("main")["lag_ms"] == 0, "all is fetched, and the last change known")
     values = " ".join(f":s{i} :at :r{i} ; :modified {_STAMP % 2} ." for i in range(_CHANGES))
     reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
     sent, head, began = reads.sent(), service.head(), time.perf_counter()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rdflib import Dataset
 
 from stream_ext.errors import SourceFailed
-from stream_ext.evaluation_budget import Control
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
-from stream_ext.remote.sparql_client import Solution
-from stream_ext.remote.sparql_source import SparqlSource
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import MAIN, SourceSettings
 from tests.parts.fuseki.server import Fuseki
 from tests.parts.oxigraph import served
 from tests.stream_ext.opened import EX, opened, push, said, triple, values
@@ -28,39 +25,12 @@ NEAR = f"""{PREFIX} REGISTER RSTREAM near AS SELECT ?t ?c ?n ?price
        OPTIONAL {{ GRAPH :g {{ ?z :near+ ?n }} }} }}"""
 
 
-class Read:
-    """What is read of a source by the client that copies stores."""
-
-    local = False
-
-    def __init__(self, url: str, **traits: Any) -> None:
-        self.settings, self.traits = SourceSettings(MAIN, url), SourceTraits(**traits)
-        self._client = SparqlSource(url)
-
-    def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
-        yield self._client.select(text)
-
-    def update(self, text: str) -> None:
-        raise AssertionError("nobody writes there")
-
-    def close(self) -> None:
-        self._client.close()
+def read(url: str) -> SparqlEndpointSource:
+    """It is closed with the service."""
+    return SparqlEndpointSource(SourceSettings(MAIN, url), silence_s=10.0, sleep=lambda wait_s: None)
 
 
-@pytest.fixture
-def read() -> Iterator[Callable[..., Read]]:
-    opened_here: list[Read] = []
-
-    def opened_for(url: str, **traits: Any) -> Read:
-        opened_here.append(Read(url, **traits))
-        return opened_here[-1]
-
-    yield opened_for
-    for source in opened_here:
-        source.close()
-
-
-def follow(folder: Path, source: Read, update: Callable[[str], object]) -> None:
+def follow(folder: Path, source: SparqlEndpointSource, update: Callable[[str], object]) -> None:
     update(DATA)
     with opened(folder, sources=[source]) as service:
         service.register(NEAR)
@@ -77,46 +47,42 @@ def follow(folder: Path, source: Read, update: Callable[[str], object]) -> None:
         push(service, "taxis", 3_500, triple("d", "z8", "in"))
         now = {("a", "c1", "z2"), ("b", "c2", ""), ("c", "c9", "")}
         assert {row[:3] for row in values(said(service, "near")[-1])} == now
-        status = service.source_status()[0]
+        status = service.source_status("main")
         assert status["state"] == "ready" and status["held"] == 8
 
 
 @pytest.mark.fuseki
 @pytest.mark.xdist_group("fuseki")
-def test_a_fuseki_is_held(fuseki: Fuseki, read: Callable[..., Read], tmp_path: Path) -> None:
+def test_a_fuseki_is_held(fuseki: Fuseki, tmp_path: Path) -> None:
     follow(tmp_path, read(fuseki.query_url), fuseki.update)
 
 
 @pytest.mark.fuseki
 @pytest.mark.xdist_group("fuseki")
-def test_what_is_held_of_a_fuseki_goes_on_when_it_does_not_answer(
-    fuseki: Fuseki, read: Callable[..., Read], tmp_path: Path
-) -> None:
+def test_what_is_held_of_a_fuseki_goes_on_when_it_does_not_answer(fuseki: Fuseki, tmp_path: Path) -> None:
     fuseki.update(DATA)
     source = read(fuseki.query_url)
     with opened(tmp_path, sources=[source]) as service:
         service.register(NEAR)
     away = read("http://127.0.0.1:9/nobody")
-    away._client._sleep = lambda wait_s: None
     with opened(tmp_path, sources=[away]) as service:
         push(service, "taxis", 1_500, triple("a", "z1", "in"))
         push(service, "taxis", 2_500, triple("c", "z9", "in"))
         assert {row[:2] for row in values(said(service, "near")[-1])} == {("a", "c1")}
 
 
-def test_an_oxigraph_behind_rdflib_endpoint_is_held(read: Callable[..., Read], tmp_path: Path) -> None:
+def test_an_oxigraph_behind_rdflib_endpoint_is_held(tmp_path: Path) -> None:
     dataset = Dataset(store="Oxigraph")
     with served(dataset) as server:
-        follow(tmp_path, read(server.query_url, canonical_numbers=True), dataset.update)
+        follow(tmp_path, read(server.query_url), dataset.update)
 
 
-def test_what_is_no_sparql_endpoint_is_reported_in_its_words(read: Callable[..., Read], tmp_path: Path) -> None:
+def test_what_is_no_sparql_endpoint_is_reported_in_its_words(tmp_path: Path) -> None:
     dataset = Dataset(store="Oxigraph")
     with served(dataset) as server:
         dataset.update(DATA)
         source = read(server.query_url.replace("/sparql", "/docs"))
-        source._client._sleep = lambda wait_s: None
         with opened(tmp_path, sources=[source]) as service:
             with pytest.raises(SourceFailed, match="main"):
                 service.register(NEAR)
-            assert service.source_status()[0]["error"]
+            assert service.source_status("main")["error"]

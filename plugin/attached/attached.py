@@ -16,8 +16,9 @@ import json
 import shutil
 import tempfile
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -74,7 +75,8 @@ class Attached:
         self.graph, self._base, self._allowed = graph, base, allowed_urls
         self.functions = PythonFunctions(graph, functions, custom_eval)
         self.whole = WholeQueries(self.functions, allowed_urls)
-        self._address, self._folder = store, None if store is not None else tempfile.mkdtemp(prefix="rillet-attached-")
+        self._address = store
+        self._remove_temporary: Callable[[], object] = lambda: None
         self._service: Service | None = None
         self._opening = threading.Lock()
         self._prepared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Query] = OrderedDict()
@@ -96,7 +98,7 @@ class Attached:
         with self._opening:
             if self._service is None:
                 self._service = Service.open(
-                    self._address or f"lmdb:{self._folder}",
+                    self._address or self._temporary(),
                     base=self._base,
                     clock=SystemClock(),
                     engine="inline",
@@ -105,6 +107,12 @@ class Attached:
                 )
             return self._service
 
+    def _temporary(self) -> str:
+        """The address of a store in a folder that is removed at the end, also of a process that forgets to close."""
+        folder = tempfile.mkdtemp(prefix="rillet-attached-")
+        self._remove_temporary = weakref.finalize(self, _remove, folder)
+        return f"lmdb:{folder}"
+
     def close(self) -> None:
         """Ends the streams and queries. The dataset stays open: whoever opened it closes it."""
         self._taking_over.close()
@@ -112,8 +120,7 @@ class Attached:
             if self._service is not None:
                 self._service.close()
                 self._service = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_temporary()
 
     def __enter__(self) -> Attached:
         return self
@@ -259,7 +266,7 @@ class Attached:
 
     @property
     def _ours_is_empty(self) -> bool:
-        if self._service is None and self._folder is not None:
+        if self._service is None and self._address is None:
             return True
         snapshot = self.service.store.at()
         return not snapshot.count_all() and not len(snapshot.graphs())
@@ -306,6 +313,10 @@ class Attached:
                 self.whole.update(prepared, plain, more.get("initBindings"))
                 return
         Graph.update(plain, update, *args, **more)
+
+
+def _remove(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # others may have been quicker: /tmp is cleaned
 
 
 def attach(graph: Graph, **settings: Any) -> Attached:

@@ -26,7 +26,6 @@ from stream_ext.errors import BadArgument, TextError
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.language.syntax import parse_again
 
 if TYPE_CHECKING:
     from plugin.attachment import Attachment
@@ -83,9 +82,10 @@ class Sparql:
         service = self._attachment.service
         self._attachment.write()  # a query sees all changes before it
         with places_as_written(head, text):
-            unit = parse_again(head + text, service.base)
+            question = service.question(head + text)
             request = self._request
-            answer = service.query(head + text, at=request.at, dataset=self._dataset(), control=request.control)
+            answer = service.query(question, at=request.at, dataset=self._dataset(), control=request.control)
+        unit = question.unit
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if answer.boolean is not None:

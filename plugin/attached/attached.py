@@ -47,7 +47,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query as ParsedQuery
 from stream_ext.language.algebra.algebra import Register
 from stream_ext.language.printing import to_sparql
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.service.service import PushReceipt, Service, Wait
@@ -165,7 +165,7 @@ class Attached:
 
     def _check_no_functions(self, text: str) -> None:
         """BadArgument if the query names a function in Python: our engine would take it for data."""
-        unit = parse_again(text, self._base) if self.functions.are_any else None
+        unit = parse(text, self._base) if self.functions.are_any else None
         if isinstance(unit, Register | ParsedQuery):
             named = sorted(self.functions.named_in(self.whole.prepared(to_sparql(unit), {}).algebra))
             if named:

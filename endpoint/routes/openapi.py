@@ -165,7 +165,14 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
     "/sources": {"GET": Operation("List the attached stores", gives=(JSON,), tag="Sources")},
-    "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
+    "/sources/{source}": {
+        "GET": Operation("The status of an attached store", gives=(JSON,), also=(404,), tag="Sources")
+    },
+    "/sources/{source}/refresh": {
+        "POST": Operation(
+            "Compare what is held of an attached store with it", "wait", (), (JSON,), 202, (404, 502), "Sources", True
+        )
+    },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
     "/$/loads": {

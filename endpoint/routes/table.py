@@ -49,6 +49,7 @@ ROUTES = (
     Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
     Route("/sources", {"GET": sources.list_sources}),
     Route("/sources/{source}", {"GET": sources.status}),
+    Route("/sources/{source}/refresh", {"POST": sources.refresh}),
     Route("/$/ping", {"GET": operations.ping}),
     Route("/$/ready", {"GET": operations.ready}),
     Route("/$/queries", {"GET": operations.running}),

@@ -166,6 +166,13 @@ def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted)
     assert server.http.get("/sources/other").status_code == 404
 
 
+def test_what_is_held_is_refreshed_on_request(server: Live, source: Scripted) -> None:
+    refreshed = server.http.post("/sources/main/refresh", params={"wait": "evaluated"})
+    assert refreshed.status_code == 202
+    assert refreshed.json()["snapshot"] == int(refreshed.headers["rillet-snapshot"])
+    assert server.http.post("/sources/other/refresh").status_code == 404
+
+
 # ---- a source that fails ---------------------------------------------------------------------------------------
 
 

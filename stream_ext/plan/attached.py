@@ -76,6 +76,8 @@ _NOWHERE_IN_TEXT = Position(1, 1)
 _S, _P, _O = Variable("s"), Variable("p"), Variable("o")
 _ANYTHING = TriplePattern(Variable(".s"), Variable(".p"), Variable(".o"), _NOWHERE_IN_TEXT)
 _TYPE = Constant(b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
+#: About how many triples a source has for a pattern that our own store has triples for.
+_FEW = 100.0
 _GRAPH = ".graph"  # no variable of a text has a dot
 
 
@@ -103,7 +105,9 @@ class Attached:
         if inner is None:
             return (node,)
         unless = node if here else None
-        group = SourceGroup(node.variables, node.graph, unless, guess=_guess(pattern))
+        # What our own store has is mostly there alone.
+        guess = min(_guess(pattern), _FEW) if here else _guess(pattern)
+        group = SourceGroup(node.variables, node.graph, unless, guess=guess)
         remote = self._remote(inner, node.variables, group)
         return (node, remote) if here else (remote,)
 

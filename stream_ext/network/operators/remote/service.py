@@ -118,7 +118,7 @@ class ServiceOperator:
         if not left.count:
             return empty(len(self.variables))
         stored, (keys, of_row) = AnsweredRows(self._call.names), self._keys(left)
-        stored.take(self._answers(keys, moment)[0], moment.vocabulary)
+        stored.take(self._answers(keys, moment)[0], moment.vocabulary, is_last=True)
         return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
     def _step_registered(self, moment: Moment, left: ZSet) -> ZSet:

@@ -96,7 +96,10 @@ class _Answer:
             return found
         texts = [self._question.text(wanted[start:stop]) for start, stop in parts]
         if self._group.enough is not None and len(texts) == 1 and not self._shared:
-            found[places[0]] = self._enough(texts[0], self._group.enough)
+            enough = self._group.enough
+            # Of what both may find, some solutions are left out.
+            text = texts[0] if self._group.unless is not None else self._question.whole_text(enough)
+            found[places[0]] = self._enough(text, enough)
             return found
         each = gather_each(self._source, texts, self._moment.control, self._bytes_max)
         for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):

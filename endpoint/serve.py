@@ -241,19 +241,19 @@ class Server(uvicorn.Server):
             runner.run(self.serve(sockets=[listening]))
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
     """Returns when a signal has stopped the server; `say` is called with lines for people."""
     check_token(settings)
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
     with logging_to(sys.stderr, settings.log(), settings.secrets()):
-        _serve(settings, spark, workers, tls, say)
-    say("stopped")
+        _serve(settings, spark, workers, tls, announce)
+    announce("stopped")
 
 
 def _serve(
-    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], announce: Callable[[str], None]
 ) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
@@ -280,7 +280,7 @@ def _serve(
             def ready() -> None:
                 fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
-                say(banner(settings, address))
+                announce(banner(settings, address))
 
             # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()

@@ -92,7 +92,7 @@ class Store:
             self.head,
             lambda: list(self._history.vector(self._sn)),
             self._hold_lease,
-            self._settle,
+            self._resolve_outcome,
             self._take_in_runs,
         )
         self._upkeep = Upkeep(kv, clock, self._cell, self._edges, self._dictionary, host, folding)
@@ -316,7 +316,7 @@ class Store:
         with self._writing:
             self._upkeep.raise_failure()
             self._hold_lease()
-            self._settle()
+            self._resolve_outcome()
             now_ms, alive = self._clock.now_ms(), self._dictionary.transient
             generation = alive.next_generation(self._generation, now_ms, self._sn + 1)
             if generation is None:
@@ -340,7 +340,7 @@ class Store:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
                 raise StoreError("this batch was already committed, or a later batch was begun; begin a new one")
-            self._settle()
+            self._resolve_outcome()
             try:
                 self._undecided = self._publication(batch)
             except Exception as error:
@@ -416,10 +416,10 @@ class Store:
 
         return self._upkeep.load(loading, graph, publish, turn)
 
-    def settle(self) -> Sn:
+    def resolve_outcome(self) -> Sn:
         """Finds out whether a publish with an unknown outcome counts, and returns the head."""
         with self._writing:
-            self._settle()
+            self._resolve_outcome()
             return self._sn
 
     def fold(self) -> bool:
@@ -461,11 +461,11 @@ class Store:
                     "lease again and read what other processes wrote"
                 )
 
-    def _settle(self) -> None:
+    def _resolve_outcome(self) -> None:
         """Finds out whether an earlier batch counts, if its outcome is unknown."""
         if self._undecided is not None:
             self._publish(self._undecided)
-        self._cell.settle()
+        self._cell.repeat_installation()
         if self._cell.head.run_list != self._edges.list.number:
             with self._taking_in:  # an installation that was not answered was decided just now
                 self._catch_up()

@@ -45,6 +45,7 @@ _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
   rillet push taxis day.ndjson.gz --wait evaluated
   rillet push gps gps.tnt.gz --rate 60x                one minute of the recording each second
+  rillet push events log.trig --timestamp 5000         a log of RDF Messages: each message is an element
   rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
   tail -f live.ndjson | rillet push taxis --format ndjson --source roof
   echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
@@ -129,7 +130,7 @@ class _Sum:
         if not self.warned:  # shown once: the other receipts repeat it
             for warning in receipt.get("warnings", ()):
                 self.warned = True
-                _say(f"warning: {warning}")
+                _print_notice(f"warning: {warning}")
         self._show()
 
     def _show(self) -> None:
@@ -175,12 +176,12 @@ def push(arguments: argparse.Namespace) -> None:
         total.clear()
         print(file=sys.stderr)  # the terminal has written ^C into our line
         so_far = str(total) if total.accepted else "no push was acknowledged"
-        _say(f"stopped: {so_far}; a push that was being sent may be accepted, too")
+        _print_notice(f"stopped: {so_far}; a push that was being sent may be accepted, too")
         raise SystemExit(_INTERRUPTED) from None
     except BaseException:
         total.clear()
         if total.accepted:
-            _say(f"{total}, then an error:")
+            _print_notice(f"{total}, then an error:")
         raise
     total.clear()
     print(total)
@@ -272,13 +273,13 @@ class _Sender:
                 wait_s = self._wait_s(error, body)
                 if lost_at is None and not _is_busy(error):
                     lost_at = time.monotonic()
-                    _say(f"{_reason(error)}; trying again for {self._patience_s:g} s")
+                    _print_notice(f"{_reason(error)}; trying again for {self._patience_s:g} s")
                 if tries == _TRIES_MAX or (lost_at is not None and time.monotonic() - lost_at >= self._patience_s):
                     raise
                 time.sleep(wait_s)
                 continue
             if lost_at is not None:
-                _say("the server is answering again")
+                _print_notice("the server is answering again")
             if not receipt.get("repeated"):
                 return receipt
             if tries > 1:
@@ -331,7 +332,7 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, Refused) else f"the connection was lost ({error})"
 
 
-def _say(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 

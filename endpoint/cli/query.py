@@ -125,7 +125,7 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
 def _changed(arguments: argparse.Namespace, text: str) -> Any:
     """Runs an update; through the server that has the store open, if one has."""
     from endpoint.files import local
-    from endpoint.files.writer import by_whoever_writes
+    from endpoint.files.writer import with_writer
 
     def there(address: str) -> Any:
         print(f"a server has {arguments.store} open: sending the text to {address}", file=sys.stderr)
@@ -140,7 +140,7 @@ def _changed(arguments: argparse.Namespace, text: str) -> Any:
         local.update(arguments.store, text)
         return ""
 
-    return by_whoever_writes(here, there)
+    return with_writer(here, there)
 
 
 # ---- output for people -----------------------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def watch(arguments: argparse.Namespace) -> None:
         since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
         if live:
             print(f"{arguments.query}: no result yet{_why_nothing(client, known)}")
-        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
+        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_print_notice), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
             elif live:
@@ -286,7 +286,7 @@ def _why_nothing(client: Client, status: dict[str, Any]) -> str:
     )
 
 
-def _say(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 

@@ -211,6 +211,6 @@ def serve(arguments: argparse.Namespace) -> None:
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:
-        run(settings, say=lambda line: print(line, flush=True))
+        run(settings, announce=lambda line: print(line, flush=True))
     except Stopped:
         print("stopped before it was ready", flush=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import hbase_store
 from endpoint.files.reading import Source, digest_of, named, pieces_of, place_of
-from endpoint.files.writer import by_whoever_writes
+from endpoint.files.writer import with_writer
 from hbase_store import Loading, Store
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer.load_records import BadLine, Loaded, UnusualLineReader, graph_term, loaded
@@ -126,7 +126,7 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
         progress.write(f"a server has {url} open: loading through {address}\n")
         return of(address)
 
-    with closing(of(server) if server else by_whoever_writes(here, there)) as target:
+    with closing(of(server) if server else with_writer(here, there)) as target:
         yield target
 
 

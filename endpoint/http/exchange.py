@@ -20,6 +20,7 @@ from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.http.connections import BODY_FOLLOWS
 from endpoint.http.parameters import Parameters, parse_pairs
 from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
+from stream_ext.rdf.versions import is_of_messages
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -56,13 +57,20 @@ class Exchange:
 
     @property
     def media_type(self) -> str:
-        """The Content-Type without its parameters; a charset that is not UTF-8 is refused."""
+        """The Content-Type without its parameters; a charset that is not UTF-8 is refused, and so is a message log."""
         media_type, *parameters = self.headers.get("content-type", "").split(";")
         for parameter in parameters:
             name, _, value = (piece.strip().strip('"').lower() for piece in parameter.partition("="))
             if name == "charset" and value not in ("utf-8", "utf8", "us-ascii"):
                 raise UnsupportedMedia(f"charset={value} is not supported; send UTF-8")
+            if name == "version" and is_of_messages(value):
+                raise UnsupportedMedia("a message log is no graph and no query: POST it to a stream, /streams/NAME")
         return media_type.strip().lower()
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type as it was sent, with its parameters."""
+        return self.headers.get("content-type", "")
 
     async def body(self, limit: int | None = None) -> bytes:
         limits = self.state.limits

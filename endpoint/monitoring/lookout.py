@@ -72,7 +72,7 @@ class Lookout:
         runner = status["runner"], status["why"]
         if runner != self._runner:
             log.info(
-                "the runner of the queries has changed",
+                "registered queries run",
                 extra={"fields": {"on": status["runner"], "why": status["why"]}},
             )
             self._runner = runner

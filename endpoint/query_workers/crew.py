@@ -66,11 +66,11 @@ class WorkerQuery:
 
     def received(self, message: Began | Piece) -> None:
         if isinstance(message, Piece):
-            _settle(self._next, message)
+            _complete(self._next, message)
         else:
             # One piece is computed ahead, while the piece before it is sent.
             self._expect_more(message.last)
-            _settle(self.began, message)
+            _complete(self.began, message)
 
     def failed(self, error: Exception) -> None:
         for future in (self.began, self._next):
@@ -84,7 +84,7 @@ class WorkerQuery:
             self._worker.send(More(self._id))
 
 
-def _settle(future: asyncio.Future[Any], value: object) -> None:
+def _complete(future: asyncio.Future[Any], value: object) -> None:
     if not future.done():
         future.set_result(value)
 

@@ -165,12 +165,10 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
     "/sources": {"GET": Operation("List the attached stores", gives=(JSON,), tag="Sources")},
-    "/sources/{source}": {
-        "GET": Operation("The status of an attached store", gives=(JSON,), also=(404,), tag="Sources")
-    },
+    "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
     "/sources/{source}/refresh": {
         "POST": Operation(
-            "Compare what is held of an attached store with it", "wait", (), (JSON,), 202, (404, 502), "Sources", True
+            "Fetch what is held of an attached store anew", "wait", (), (JSON,), 202, (404, 502), "Sources", True
         )
     },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},

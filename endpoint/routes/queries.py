@@ -31,7 +31,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     exchange.check_may_write()
     service = exchange.state.service
 
-    def stand() -> tuple[int, dict[str, Any]]:
+    def register_query() -> tuple[int, dict[str, Any]]:
         definition, created, warnings = service.register(text, name)
         explained = service.explain(text)
         if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
@@ -45,7 +45,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
             **({"warnings": list(warnings)} if warnings else {}),
         }
 
-    status, registered = await exchange.state.workers.writers.run(stand)
+    status, registered = await exchange.state.workers.writers.run(register_query)
     location = (b"location", exchange.url("queries", registered["query"]).encode())
     await exchange.answer_json(status, registered, [location])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from endpoint.http.exchange import Exchange
 from endpoint.routes.awaiting import is_pending
 
@@ -19,12 +17,13 @@ async def status(exchange: Exchange, name: str) -> None:
 
 
 async def refresh(exchange: Exchange, name: str) -> None:
-    """Compares what is held of a source with it, now."""
+    """Fetches what is held of a source anew; the answer comes when that is published."""
     parameters = exchange.parameters()
     wait = parameters.wait()
     parameters.done("wait")
     exchange.check_may_write()
-    sn = await exchange.state.workers.writers.run(partial(exchange.state.service.refresh_source, name))
-    pending = await is_pending(exchange, wait, sn)
-    body = {"source": name, "snapshot": sn, **({"pending": True} if pending else {})}
-    await exchange.answer_json(202, body, snapshot=sn)
+    workers, service = exchange.state.workers, exchange.state.service
+    # It may take as long as the source does: no write of others waits for it.
+    snapshot = await workers.waiters.run(service.refresh_source, name)
+    pending = {"pending": True} if await is_pending(exchange, wait, snapshot) else {}
+    await exchange.answer_json(202, {"source": name, "snapshot": snapshot, **pending}, snapshot=snapshot)

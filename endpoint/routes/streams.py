@@ -66,7 +66,7 @@ async def push(exchange: Exchange, name: str) -> None:
     source, seq = _source(parameters)
     parameters.done(_PUSH_KNOWN)
     exchange.check_may_write()
-    media_type = exchange.media_type
+    media_type = exchange.content_type
     if not media_type:
         raise UnsupportedMedia("the Content-Type is missing: send the format of the push, text/turtle for example")
     data = await exchange.body()

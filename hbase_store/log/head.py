@@ -142,7 +142,7 @@ class HeadCell:
     def refresh(self) -> Head:
         return self.take_in(self.read())
 
-    def settle(self) -> None:
+    def repeat_installation(self) -> None:
         """Repeats an installation that was not answered, the very same, before the next head is written. It may still
         be under way, and would look like another writer's if it arrived later."""
         if self._installing is not None:
@@ -185,7 +185,7 @@ class HeadCell:
         which epochs wrote the numbers below `needed_from`, of which there are no rows.
 
         After StoreUnavailable it may count or not; `settle` decides."""
-        self.settle()
+        self.repeat_installation()
         old, head = self._known
         if self._epoch == 0 or head.epoch != self._epoch:
             raise self._fenced(head)

@@ -258,7 +258,8 @@ class Batch:
             self.slice_parts[move.stream] = in_slice
         if in_slab is not None:
             self._slab_parts[move.stream] = in_slab
-            self._operate(_STREAMED, in_slab.s, in_slab.p, in_slab.o, columns.graph[in_slab.element])
+            graphs = columns.graph[in_slab.element] if in_slab.g is None else in_slab.g
+            self._operate(_STREAMED, in_slab.s, in_slab.p, in_slab.o, graphs)
 
     def catalog(self, kind: str, number: int, body: bytes | None) -> None:
         self.catalog_changes.append(CatalogChange(kind, number, body))

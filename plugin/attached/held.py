@@ -100,17 +100,7 @@ def _nodes(held: HeldQuad) -> tuple[TriplePattern, Node | None, bool]:
 
 
 def _node(text: bytes) -> Node:
-    return BNode(text[2:].decode()) if text.startswith(b"_:") else to_node(text, _NO_LABELS)
-
-
-class _NoLabels(Labels):
-    """A source's blank nodes have its own labels."""
-
-    def label(self, number: int) -> str:
-        raise AssertionError(f"blank node {number} is one of our store")
-
-
-_NO_LABELS = _NoLabels()
+    return BNode(text[2:].decode()) if text.startswith(b"_:") else to_node(text, Labels())
 
 
 def to_held(quad: Quad) -> HeldQuad:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rdflib import Graph
+from rdflib.graph import DATASET_DEFAULT_GRAPH_ID
+from rdflib.plugins.stores.sparqlstore import SPARQLStore
 from rdflib.query import Result
 from rdflib.term import Identifier
 
@@ -34,6 +36,11 @@ def updated_by_store(graph: Graph, text: str, namespaces: Namespaces, bindings: 
     return True
 
 
-def _queried(graph: Graph) -> str:
-    """What rdflib calls the default graph of a query over this graph."""
-    return "__UNION__" if graph.default_union else default_graph(graph).identifier
+def _queried(graph: Graph) -> Any:
+    """What rdflib calls the default graph of a query over this graph.
+
+    rdflib's client of servers would take the default graph of a Dataset for a named one of the server."""
+    name = default_graph(graph).identifier
+    if isinstance(getattr(graph.store, "inner", graph.store), SPARQLStore) and name == DATASET_DEFAULT_GRAPH_ID:
+        return None
+    return "__UNION__" if graph.default_union else name

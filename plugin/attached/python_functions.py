@@ -49,6 +49,10 @@ class PythonFunctions:
         of_dataset = getattr(self.owner, "get_extension_function_iris", list)
         return list(dict.fromkeys([*by_key, *of_dataset(), *self._functions]))
 
+    @property
+    def are_any(self) -> bool:
+        return bool(self._functions) or self._custom_eval is not None or any(True for _ in self._decorated())
+
     def may_be_used_by(self, algebra: object) -> bool:
         """Whether a function could take part in the evaluation of this algebra; False: surely not."""
         if self._custom_eval is not None or any(not key.startswith((_KEY, *_OF_DATASET_EXT)) for key in CUSTOM_EVALS):

@@ -14,7 +14,6 @@ from rdflib.query import Result
 
 from plugin.attached.held import text_of
 from plugin.attached.quads import QuadReader
-from stream_ext.computed_once import computed_once
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
@@ -23,6 +22,7 @@ from stream_ext.remote.sparql_client import Solution
 
 #: The address by which SERVICE may name it.
 URL = "urn:rillet:attached"
+_REMOTE_S, _HERE_S = 60.0, 3600.0
 _SOLUTIONS = 1_000
 #: About what a solution takes besides its terms.
 _SOLUTION_BYTES = 200
@@ -37,23 +37,22 @@ class RdflibSource:
         ask: Ask,
         update: Callable[[str], None],
         still: Callable[[], AbstractContextManager[None]],
-        refresh_s: float,
+        refresh_s: float | None,
     ) -> None:
-        """`ask` answers a SELECT; `still`: nothing is written while it is held."""
-        self._reader, self._ask, self._update, self._still = reader, ask, update, still
-        self.settings = SourceSettings(MAIN, URL, refresh_s=refresh_s)
+        """`ask` answers a SELECT; `still`: nothing is written while it is held. `refresh_s`: None: the usual."""
+        self._ask, self._update, self._still = ask, update, still
+        is_remote = isinstance(reader.store, SPARQLStore)
+        usual_s = _REMOTE_S if is_remote else _HERE_S
+        self.settings = SourceSettings(MAIN, URL, refresh_s=usual_s if refresh_s is None else refresh_s)
+        self.traits = SourceTraits(
+            default="union" if reader.is_union else "own",
+            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
+            stable_blanks=not is_remote,
+        )
 
     @property
     def local(self) -> bool:
         return True
-
-    @computed_once
-    def traits(self) -> SourceTraits:
-        return SourceTraits(
-            default="union" if self._reader.is_union else "own",
-            canonical_numbers=True,  # rdflib reads a text so, whatever was stored
-            stable_blanks=not isinstance(self._reader.store, SPARQLStore),
-        )
 
     @property
     def health(self) -> SourceHealth:
@@ -86,4 +85,4 @@ class RdflibSource:
 
 
 def _solution(row: Mapping[Any, Any]) -> Solution:
-    return {str(variable): text_of(term) for variable, term in row.items()}
+    return {str(variable): text_of(term) for variable, term in row.items() if term is not None}

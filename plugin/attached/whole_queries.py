@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rdflib import Graph, Variable
-from rdflib.graph import ConjunctiveGraph
+from rdflib.graph import ConjunctiveGraph, Dataset
 from rdflib.plugins.sparql import prepareQuery, prepareUpdate
 from rdflib.plugins.sparql import update as operations
 from rdflib.plugins.sparql.evaluate import evalPart
@@ -50,6 +50,8 @@ _OPERATIONS: Mapping[str, Callable[[QueryContext, CompValue], None]] = {
     "DeleteWhere": operations.evalDeleteWhere,
     "Modify": operations.evalModify,
 }
+#: Those that ask what to change; the others name it.
+_WITH_PATTERN = ("DeleteWhere", "Modify")
 
 
 class OwnedContext(QueryContext):
@@ -80,7 +82,7 @@ class OwnedContext(QueryContext):
 class WholeQueries:
     def __init__(self, functions: PythonFunctions, allowed_urls: AllowedUrls = NOTHING) -> None:
         self.functions, self._allowed = functions, allowed_urls
-        self._making_graphs = threading.Lock()
+        self._making_graphs = threading.RLock()
 
     def prepared(self, text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Query:
         query = prepareQuery(text, initNs=dict(namespaces), base=base)
@@ -88,9 +90,14 @@ class WholeQueries:
         return query
 
     def prepared_update(self, text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Update:
-        update = prepareUpdate(text, initNs=dict(namespaces), base=base)
+        update = self.read_update(text, namespaces, base)
         self._check_fetches(update.algebra, text)
         return update
+
+    @staticmethod
+    def read_update(text: str, namespaces: Mapping[str, Any], base: str | None = None) -> Update:
+        """Without a check of what it would fetch: for programs, which may fetch what they like."""
+        return prepareUpdate(text, initNs=dict(namespaces), base=base)
 
     def query(
         self,
@@ -113,11 +120,15 @@ class WholeQueries:
             return SPARQLResult(found)
 
     def update(self, update: Update, dataset: Graph, bindings: Mapping[str, Identifier] | None = None) -> None:
-        """Reads and changes `dataset`, as rdflib's own evaluator of updates, operation by operation."""
+        """Reads and changes `dataset`, as rdflib's own evaluator of updates, operation by operation. But the default
+        graph of a Dataset is its default graph, where rdflib takes it for all graphs."""
         with self.alone():
             for operation in update.algebra:
                 context = OwnedContext(dataset, self.functions.owner, initial=_variables(bindings))
                 context.prologue = operation.prologue
+                reads_union = dataset.default_union and operation.name in _WITH_PATTERN
+                if isinstance(dataset, Dataset) and not reads_union:
+                    context.graph = dataset.default_graph
                 try:
                     _OPERATIONS[operation.name](context, operation)
                 except Exception:

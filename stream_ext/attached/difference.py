@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, group_rows, sort_dist
 from hbase_store.layout.terms import HELD_BASE, held
 from hbase_store.sorted.view import View, contains
 from stream_ext.attached.fetched import FetchedQuads, is_unknown
+from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
 
 
 @dataclass(slots=True)
@@ -40,13 +41,10 @@ def together(parts: Sequence[Difference]) -> Difference:
 
 def difference(snapshot: Snapshot, now: FetchedQuads, subjects: Ids | None = None) -> Difference:
     """`subjects`: all that is fetched are quads of these, ascending, and only their held quads are compared."""
-    unknown = np.zeros(len(now), np.bool_)
-    for column in now.columns:
-        unknown |= is_unknown(column)
+    unknown = _with_unknown(now)
     come = [tuple(column[unknown] for column in now.columns)]
     go: list[tuple[int, Columns]] = []
-    s, p, o, g = (column[~unknown] for column in now.columns)
-    fetched = dict(_by_predicate(s, p, o, g))
+    fetched = dict(of_predicates(now))
     for predicate in sorted(fetched.keys() | set(held_predicates(snapshot))):
         for named in (False, True):
             rows = _of_kind(fetched.get(predicate), named)
@@ -62,15 +60,28 @@ def difference(snapshot: Snapshot, now: FetchedQuads, subjects: Ids | None = Non
 def difference_of(snapshot: Snapshot, asked: FetchedQuads, now: FetchedQuads) -> Difference:
     """Of some quads that were `asked` for by name: those of them that are there `now`, and those that are not."""
     whole = difference(snapshot, now, NO_IDS)
-    s, p, o, g = asked.columns
-    for predicate, rows in _by_predicate(s, p, o, g):
+    fetched = dict(of_predicates(now))
+    for predicate, rows in of_predicates(asked):
         for named in (False, True):
-            some = _of_kind(rows, named)
-            fresh = _of_kind(dict(_by_predicate(*now.columns)).get(predicate), named)
+            some, fresh = _of_kind(rows, named), _of_kind(fetched.get(predicate), named)
             gone = snapshot.contains_rows(named, held(predicate), some) & ~contains(View(fresh), some)
             if gone.any():
                 whole.go.append((predicate, _with_graph(tuple(column[gone] for column in some), named)))
     return whole
+
+
+def of_predicates(quads: FetchedQuads) -> Iterator[tuple[int, Columns]]:
+    """The quads by predicate, without those of terms that the store does not have: these are not held."""
+    known = ~_with_unknown(quads)
+    s, p, o, g = (column[known] for column in quads.columns)
+    yield from _by_predicate(s, p, o, g)
+
+
+def _with_unknown(quads: FetchedQuads) -> Mask:
+    unknown = np.zeros(len(quads), np.bool_)
+    for column in quads.columns:
+        unknown |= is_unknown(column)
+    return unknown
 
 
 def held_predicates(snapshot: Snapshot) -> list[int]:
@@ -82,6 +93,25 @@ def held_count(snapshot: Snapshot) -> int:
     """How many quads are held."""
     found = ((place, p) for place in (0, NAMED) for p in snapshot.predicates(place, held=True).tolist())
     return sum(snapshot.count(held(p), place) for place, p in found)
+
+
+def count_of_held(snapshot: Snapshot, pattern: HeldPattern, ids: Callable[[Sequence[bytes]], Ids]) -> int:
+    """How many of the held quads match a pattern."""
+    terms = (*pattern.terms, b"" if pattern.graph == EVERY_GRAPH else pattern.graph)
+    s, p, o, g = (int(id) for id in ids(terms))
+    if any(term and not id for term, id in zip(terms, (s, p, o, g), strict=True)):
+        return 0
+    place = NAMED if pattern.graph == EVERY_GRAPH else g
+    predicates = [p] if p else snapshot.predicates(place, held=True).tolist()
+    return sum(_count(snapshot, held(predicate), place, s, o) for predicate in predicates)
+
+
+def _count(snapshot: Snapshot, predicate: int, place: int, s: int, o: int) -> int:
+    if not s and not o:
+        return snapshot.count(predicate, place)
+    _, *found = snapshot.neighbours(predicate, np.array([s or o], np.uint64), not s, place)
+    values = found[0]
+    return int(np.count_nonzero(values == o)) if s and o else len(values)
 
 
 def _by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[int, Columns]]:

@@ -16,12 +16,15 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from hbase_store import Store
 from stream_ext.attached.blank_nodes import is_blank
-from stream_ext.attached.difference import Difference, held_count
+from stream_ext.attached.choice import Choice
+from stream_ext.attached.difference import Difference, count_of_held, held_count
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
-from stream_ext.attached.needs import Needs
-from stream_ext.attached.patterns import are_covered, widest
+from stream_ext.attached.needs import Needs, Reserved
+from stream_ext.attached.patterns import Need, widest
 from stream_ext.attached.questions import Quad
 from stream_ext.attached.refresh import Refresh
 from stream_ext.attached.status import Status
@@ -45,17 +48,18 @@ _END_S = 5.0
 
 
 @dataclass(slots=True)
-class _Request:
-    """A refresh that somebody waits for: of everything, of new `patterns` only, or of some `quads`."""
+class _RefreshRequest:
+    """A refresh that somebody waits for: of everything, of what a query needs that is being registered (`reserved`), or
+    of some `quads`; or a `change` that is known, for which the source is not asked."""
 
-    patterns: frozenset[HeldPattern] = frozenset()
+    reserved: Reserved | None = None
     quads: Sequence[Quad] = ()
-    release: Callable[[], None] = lambda: None  # what was reserved for the patterns
+    change: tuple[Sequence[Quad], Sequence[Quad]] | None = None
     future: Future[int] = field(default_factory=Future)
 
     @property
     def is_whole(self) -> bool:
-        return not self.quads and not self.patterns
+        return not self.quads and self.reserved is None and self.change is None
 
 
 class Holding:
@@ -73,7 +77,7 @@ class Holding:
         self._catalog, self._publish = catalog, publish
         self._name = source.settings.name
         self._changed = threading.Condition()
-        self._requests: list[_Request] = []
+        self._requests: list[_RefreshRequest] = []
         self._needs = Needs()
         self._status = Status()
         self._latest = b""  # the last value of the predicate that says what changed
@@ -98,19 +102,19 @@ class Holding:
 
     def refresh(self) -> int:
         """Fetches everything now; returns a snapshot that has it. Raises SourceFailed."""
-        return self._ask(_Request()).result()
+        return self._ask(_RefreshRequest()).result()
 
-    def reserve(self, patterns: frozenset[HeldPattern]) -> Callable[[], None]:
-        """Waits until all that these patterns match is held. It stays so until the returned function is called, and
-        from then on if a registered query needs it."""
-        release = self._needs.reserve(patterns)
+    def reserve(self, needs: frozenset[Need]) -> Callable[[], None]:
+        """Waits until all that a query needs is held. It stays so until the returned function is called, and from then
+        on if a registered query needs it."""
+        reserved = self._needs.reserve(needs)
         try:
-            if not are_covered(patterns, self.patterns()):
-                self._ask(_Request(patterns=patterns, release=release)).result()
+            if not reserved.is_held_by(self.patterns()):
+                self._ask(_RefreshRequest(reserved)).result()
         except BaseException:
-            release()
+            reserved.release()
             raise
-        return release
+        return reserved.release
 
     def written(self, quads: Iterable[Quad]) -> None:
         """These quads of the source were just inserted or deleted: returns when what is held of them is right."""
@@ -121,7 +125,17 @@ class Holding:
         if not touched:
             return
         is_known = len(touched) <= _QUADS_MAX and not any(is_blank(term) for quad in touched for term in quad)
-        self._ask(_Request(quads=touched if is_known else ())).result()
+        self._ask(_RefreshRequest(quads=touched if is_known else ())).result()
+
+    def apply(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """Takes over a change of the source that is known exactly, as one snapshot. Blank nodes have labels that last;
+        quads that no pattern matches are not held. The source has changed before this is called."""
+        self._ask(_RefreshRequest(change=(inserted, deleted))).result()
+
+    def needed(self) -> list[HeldPattern]:
+        """Those that are held, and those that are being fetched: a change may come in between."""
+        reserved = self._needs.reserved()
+        return widest(reserved.union(self.patterns())) if reserved else self.patterns()
 
     def patterns(self) -> list[HeldPattern]:
         """Those that are held."""
@@ -142,7 +156,33 @@ class Holding:
             "error": self._status.error,
         }
 
-    def _ask(self, request: _Request) -> Future[int]:
+    def groups(self) -> list[dict[str, Any]]:
+        """Each pattern that is held, and how many quads."""
+        snapshot = self._store.at(self._store.head())
+        return [
+            {"pattern": pattern.shown(), "way": "held", "quads": count_of_held(snapshot, pattern, self._store.ids)}
+            for pattern in self.patterns()
+        ]
+
+    def explained(self, needs: frozenset[Need]) -> list[dict[str, Any]]:
+        """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source."""
+        snapshot, held = self._store.at(self._store.head()), self.patterns()
+        fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+        choice = Choice(self.source.settings, fetching, held)
+        found: dict[HeldPattern, dict[str, Any]] = {}
+        for need in sorted(needs, key=lambda need: need.own):
+            try:
+                pattern, count, may_hold = choice.of(need)
+            except CannotFetch as error:
+                found[need.own] = {"pattern": need.own.shown(), "way": "held", "quads": None, "error": str(error)}
+                continue
+            if count is None:
+                count = count_of_held(snapshot, pattern, self._store.ids)
+            way = "held" if may_hold else "refused"
+            found[pattern] = {"pattern": pattern.shown(), "way": way, "quads": count}
+        return list(found.values())
+
+    def _ask(self, request: _RefreshRequest) -> Future[int]:
         with self._changed:
             if self._closed:
                 raise self._is_closed()
@@ -166,7 +206,7 @@ class Holding:
                     if not request.future.done():
                         request.future.set_result(sn)
 
-    def _take(self) -> list[_Request] | None:
+    def _take(self) -> list[_RefreshRequest] | None:
         """Waits until a refresh is due or asked for; None at the end."""
         with self._changed:
             while not self._closed and not self._requests and self._clock.now_ms() < self._due_ms:
@@ -178,7 +218,7 @@ class Holding:
             request.future.set_exception(self._is_closed())
         return None
 
-    def _failed(self, error: Exception, requests: Sequence[_Request]) -> None:
+    def _failed(self, error: Exception, requests: Sequence[_RefreshRequest]) -> None:
         if self._closed:
             raised: Exception = self._is_closed()
         else:
@@ -186,7 +226,7 @@ class Holding:
         for request in requests:
             if not request.future.done():
                 # To ask for less helps, to ask later does not.
-                is_bad = bool(request.patterns) and isinstance(error, UnknownBlankNodes)
+                is_bad = request.reserved is not None and isinstance(error, UnknownBlankNodes)
                 request.future.set_exception(BadArgument(f"the query cannot be held: {error}") if is_bad else raised)
 
     def _reported(self, error: Exception) -> Exception:
@@ -202,32 +242,50 @@ class Holding:
             log.error("a source could not be held", exc_info=error, extra={"fields": fields})
         return error
 
-    def _answered(self, requests: list[_Request]) -> int:
+    def _answered(self, requests: list[_RefreshRequest]) -> int:
         """Does what is asked, at least; returns a snapshot that has it."""
         is_due = not requests or self._clock.now_ms() >= self._due_ms
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
-        record = self._catalog().main
-        refresh = Refresh(self._store.at(self._store.head()), fetching, record)
         try:
+            # Before anything is fetched, which has these changes, and perhaps later ones.
             for request in requests:
-                self._refuse_too_many(request, record, fetching)
+                self._take_over(request, fetching)
+            for request in requests:
+                if request.reserved is not None:
+                    self._choose(request, request.reserved, fetching)
             left = [request for request in requests if not request.future.done()]
-            if left or is_due:
-                return self._refreshed(refresh, left, is_due)
-            return int(self._store.head())
+            if not left and not is_due:
+                return int(self._store.head())
+            refresh = Refresh(self._store.at(self._store.head()), fetching, self._catalog().main)
+            return self._refreshed(refresh, left, is_due)
         finally:
             if is_due:
                 self._due_ms = self._clock.now_ms() + int(self.source.settings.refresh_s * 1000)
             self._status.round_trips += fetching.round_trips
 
-    def _refreshed(self, refresh: Refresh, requests: Sequence[_Request], is_due: bool) -> int:
+    def _take_over(self, request: _RefreshRequest, fetching: Fetching) -> None:
+        """A change that is known."""
+        if request.change is None:
+            return
+        record, sn = self._catalog().main, int(self._store.head())
+        try:
+            found = Refresh(self._store.at(sn), fetching, record).told(*request.change)
+        except UnknownBlankNodes:
+            request.change = None  # everything is fetched
+            return
+        if record is not None and not found.is_empty:
+            as_of = AsOf(record.as_of.start, self._clock.now_ms())
+            sn = self._published(found, msgspec.structs.replace(record, as_of=as_of))
+        request.future.set_result(sn)
+
+    def _refreshed(self, refresh: Refresh, requests: Sequence[_RefreshRequest], is_due: bool) -> int:
         record, begun_ms = refresh.record, self._clock.now_ms()
         some = [quad for request in requests for quad in request.quads]
         is_partial = record is not None and not is_due and not any(request.is_whole for request in requests)
         if is_partial and all(request.quads for request in requests):
             found = refresh.of_these(some)
             return int(self._store.head()) if found.is_empty else self._published(found, None)
-        patterns = self._needs.of(self._catalog().queries)
+        patterns = self._needs.of(self._catalog().queries, [] if record is None else record.patterns)
         latest = self._latest
         if is_partial and record is not None and not some:
             found = refresh.of_new(patterns)
@@ -250,7 +308,7 @@ class Holding:
 
     def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
         """Whether all has to be fetched, and not only the subjects that changed."""
-        if record is None or not are_covered(patterns, record.patterns):
+        if record is None or patterns != record.patterns:
             return True
         return self._clock.now_ms() - record.whole.start >= self.source.settings.full_s * 1000
 
@@ -262,16 +320,17 @@ class Holding:
 
         return int(self._publish(change).result())
 
-    def _refuse_too_many(self, request: _Request, record: SourceRecord | None, fetching: Fetching) -> None:
-        """Refuses a query that would need too much to be held."""
-        settings, held = self.source.settings, [] if record is None else record.patterns
-        for pattern in widest(request.patterns):
-            if settings.mode == "hold" or are_covered([pattern], held):
-                continue
-            count = fetching.count([pattern])
-            if settings.mode == "ask" or count > settings.held_max:
+    def _choose(self, request: _RefreshRequest, reserved: Reserved, fetching: Fetching) -> None:
+        """Chooses what is to be held for a query; refuses it if that is too much."""
+        settings = self.source.settings
+        choice = Choice(settings, fetching, self.patterns())
+        chosen = []
+        for need in reserved.needs:
+            pattern, count, may_hold = choice.of(need)
+            chosen.append(pattern)
+            if not may_hold:
                 most = 0 if settings.mode == "ask" else settings.held_max
-                request.release()
+                reserved.release()
                 request.future.set_exception(
                     BadArgument(
                         f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
@@ -279,3 +338,4 @@ class Holding:
                     )
                 )
                 return
+        reserved.choose(chosen)

@@ -18,6 +18,7 @@ from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
 from stream_ext.rdf.parsers import PARSERS, Wrong
 from stream_ext.rdf.reading import ReadingBudget, too_long_a_line
+from stream_ext.rdf.versions import is_of_messages
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"
@@ -65,14 +66,27 @@ def parse_rdf(data: bytes, media_type: str, base: str, reading: ReadingBudget | 
 
 def essence(media_type: str, known: tuple[str, ...]) -> str:
     """The media type without its parameters, if it is one of `known`."""
-    name, *parameters = (part.strip().lower() for part in media_type.split(";"))
+    name, parameters = parameters_of(media_type, known)
+    if is_of_messages(parameters.get("version", "")):
+        raise UnsupportedMedia(
+            "a message log is not supported here: it is pushed to a stream; send a version without -messages"
+        )
+    return name
+
+
+def parameters_of(media_type: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The media type, if it is one of `known`, and its parameters. What is no UTF-8 is refused."""
+    name, *written = (part.strip().lower() for part in media_type.split(";"))
     if name not in known:
         hint = _HINTS.get(name, "")
         raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not supported here; send one of {', '.join(known)}")
-    for parameter in parameters:
-        if parameter.startswith("charset=") and parameter[8:].strip("\"'") not in ("utf-8", "utf8", "us-ascii"):
-            raise UnsupportedMedia(f"{parameter} is not supported; send UTF-8")
-    return name
+    parameters = {}
+    for each in filter(None, written):
+        parameter, _, value = (part.strip().strip("\"'") for part in each.partition("="))
+        parameters[parameter] = value
+    if (charset := parameters.get("charset")) not in (None, "utf-8", "utf8", "us-ascii"):
+        raise UnsupportedMedia(f"charset={charset} is not supported; send UTF-8")
+    return name, parameters
 
 
 def read_rows(
@@ -107,11 +121,21 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
 
 
 def _as_n_quads(data: bytes, media_type: str, base: str, reading: ReadingBudget) -> Iterator[bytes]:
-    if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
+    if media_type == RDF_XML and declares(data):  # however short it is, it may expand
+        return _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
+    return as_n_quads(_pieces(data), len(data), media_type, base, reading)
+
+
+def as_n_quads(
+    pieces: Iterator[bytes], size: int, media_type: str, base: str, reading: ReadingBudget
+) -> Iterator[bytes]:
+    """The pieces of a document that was sent with so many bytes, in a form that is no lines, as lines of N-Quads."""
+    if size <= _SHORT_BYTES:
+        data = b"".join(pieces)
         reading.took(len(data))
         yield _parsed_here(data, _OTHERS[media_type], base)
     else:
-        yield from _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
+        yield from _parsed_in_process(_OTHERS[media_type], base, pieces, reading)
 
 
 def _in_characters(error: BadData, data: bytes) -> BadData:

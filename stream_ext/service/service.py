@@ -23,10 +23,11 @@ from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
 from stream_ext.attached.holding import Holding
-from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over, reading_of, windows_of
+from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -48,7 +49,7 @@ from stream_ext.oneshot.answers import (
     rows_of,
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
-from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
@@ -349,7 +350,8 @@ class Service:
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
         if stream.options.graph is not None:
             derived.check_writable(iri(stream.options.graph))
-        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+        graphs = elements.parsed.g[elements.absorbed]
+        for place in np.unique(graphs[graphs >= 0]).tolist():
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
@@ -538,7 +540,12 @@ class Service:
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         check = self._deadline("text")
-        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
+        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
+        query = query_in(text, self.base, check)
+        if self._holding is not None and query is not None and "refused" not in found:
+            needs = needs_of(RegisteredText.of(query, check))
+            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
+        return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -691,25 +698,40 @@ class Service:
         """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
         if self._holding is None:
             return lambda: None
-        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
 
     def sources_status(self) -> list[dict[str, Any]]:
         return [self._source_status(source) for source in self.sources]
 
     def source_status(self, name: str) -> dict[str, Any]:
-        return self._source_status(found_source(self.sources, name))
+        """With what is held of it, pattern by pattern."""
+        source = found_source(self.sources, name)
+        groups = {} if self._holding is None or source is not self.sources.main else {"groups": self._holding.groups()}
+        return self._source_status(source) | groups
 
     def _source_status(self, source: Source) -> dict[str, Any]:
         """How it answers; of the source main also what is held."""
         held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
         return status_of(source, held)
 
+    def held_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""
+        if self._holding is not None:
+            self._holding.apply(inserted, deleted)
+
+    def _held_of(self, name: str) -> Holding:
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        return self._holding
+
     def refresh_source(self, name: str, wait: Wait = "published") -> int:
         """Fetches what is held of a source anew; returns a snapshot that has it."""
         _check_wait(wait)
-        if self._holding is None or name != MAIN:
-            raise NotFound(f"of no source {name!r} anything is held here")
-        sn = self._holding.refresh()
+        sn = self._held_of(name).refresh()
         self._await(sn, wait)
         return sn
 

@@ -28,7 +28,7 @@ class Arrival:
     s: Ids
     p: Ids
     o: Ids
-    g: Ids  # of each triple's element
+    g: Ids  # the graph of each triple
     times: Times  # of each triple's element
     latest: int | None
     heartbeat: int | None
@@ -100,7 +100,7 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     elements = columns.element[part]
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
-        columns.s[part], columns.p[part], columns.o[part], columns.graph[elements], columns.time[elements],
+        columns.s[part], columns.p[part], columns.o[part], columns.graphs(part), columns.time[elements],
         *position,
     )  # fmt: skip
 

@@ -131,7 +131,7 @@ class Listener(Protocol):
         ...
 
 
-class _Nobody:
+class _NotStarted:
     """The listener until `start`."""
 
     def published(self, news: PublishedBatch) -> None:
@@ -168,7 +168,7 @@ class Injector:
     def __init__(self, store: Store, clock: Clock, pace: PublishingPace, waits: Waits) -> None:
         self._store, self._clock, self._pace, self._waits = store, clock, pace, waits
         self.numbers = NumberAllocator(store.kv)
-        self._listener: Listener = _Nobody()
+        self._listener: Listener = _NotStarted()
         self._changed = threading.Condition()
         self._queue: deque[_QueuedRequest] = deque()
         self._queued_bytes = 0
@@ -489,7 +489,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if self._retry(self._store.settle) == self.head:
+            if self._retry(self._store.resolve_outcome) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._reached = "committed"

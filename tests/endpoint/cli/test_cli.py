@@ -528,7 +528,7 @@ def test_a_mistake_is_one_clear_line(
 
 def test_how_far_queries_may_be_behind_is_a_setting_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ServeSettings] = []
-    monkeypatch.setattr("endpoint.serve.serve", lambda settings, say: given.append(settings))
+    monkeypatch.setattr("endpoint.serve.serve", lambda settings, announce: given.append(settings))
     assert rillet("serve", "--max-lag", "2.5s") == 0
     monkeypatch.setenv("RILLET_MAX_LAG", "1m")
     assert rillet("serve") == 0

@@ -68,6 +68,27 @@ def test_consecutive_lines_of_one_graph_are_an_element_of_nq() -> None:
     ]
 
 
+@pytest.mark.parametrize("format", ["nt", "nq"])
+def test_what_a_delimiter_ends_is_an_element_of_a_message_log(format: str) -> None:
+    graph = " <a:g>" if format == "nq" else ""
+    text = (
+        f'VERSION "1.2-messages"\n\n# a comment\n<a:s> <a:p> "1" .\n_:x <a:p> _:x{graph} .\n'
+        "MESSAGE # one\nMESSAGE\n<a:s> <a:p> <a:o> .\nMESSAGE\n"
+    )
+    assert cut(format, text) == [
+        {"data": f'<a:s> <a:p> "1" .\n_:x <a:p> _:x{graph} .'},
+        {"data": ""},
+        {"data": "<a:s> <a:p> <a:o> ."},
+    ]
+    assert cut(format, text.removesuffix("MESSAGE\n")) == cut(format, text)
+    stamped = f'VERSION "1.2-messages"\n<a:s> <{AT}> "5"{graph} .\n<a:t> <a:p> <a:o> .\nMESSAGE\n<a:s> <{AT}> "6" .\n'
+    assert [each["timestamp"] for each in cut(format, stamped, AT)] == ["5", "6"]
+    with pytest.raises(BadData, match=r"line 2.*before all statements"):
+        cut(format, '<a:s> <a:p> <a:o> .\nVERSION "1.2-messages"')
+    with pytest.raises(BadData, match=r"line 2, column 1.*begin the document with VERSION"):
+        cut(format, "<a:s> <a:p> <a:o> .\nMESSAGE")
+
+
 def test_times_may_come_from_a_predicate_in_any_format() -> None:
     stamp = '"1970-01-01T00:00:05Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
     triple = f"<a:s> <{AT}> {stamp} ."

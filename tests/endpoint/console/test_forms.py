@@ -175,7 +175,7 @@ def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) 
     assert waiting[5] == "never: waiting for taxis"
     page = get(fresh, "/streams/alarms")
     assert [button.shown for button in page.all("button")] == []
-    assert "Nobody else pushes to it" in page.all("main")[0].shown
+    assert "It accepts no pushes" in page.all("main")[0].shown
     fresh.push(1_700_000_000_000).raise_for_status()
     fresh.push(1_700_000_000_300).raise_for_status()
     assert get(fresh, "/streams/alarms").facts()["Time"] == "2023-11-14 22:13:20.300Z"

@@ -142,6 +142,15 @@ def test_an_update_is_not_taken_from_a_page_of_another_origin() -> None:
         assert TRIPLE not in app.graph
 
 
+def test_an_update_of_the_default_graph_is_one_of_this_graph_alone() -> None:
+    """rdflib's evaluator cannot insert into that of a Dataset, and clears all graphs with it."""
+    with served(filled(), enable_update=True) as (_, client):
+        for text in ("INSERT DATA { <http://ex/a> <http://ex/p> 1 }", "CLEAR DEFAULT"):
+            assert client.post("/", data={"update": text}).status_code == 204
+        assert values(client, "SELECT ?s { ?s ?p ?o }") == []
+        assert values(client, "SELECT ?s { GRAPH ?g { ?s ?p ?o } }") == [{"s": "http://ex/taxi7"}]
+
+
 def test_pages_of_others_may_read_only_if_cors_is_enabled() -> None:
     query = {"query": "ASK {}"}
     for settings, allowed in (({}, None), ({"cors_enabled": True}, "*")):

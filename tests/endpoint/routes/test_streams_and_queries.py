@@ -60,6 +60,27 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
     assert server.http.get("/streams/made").status_code == 404
 
 
+def test_a_message_log_is_pushed_and_refused_elsewhere(server: Live) -> None:
+    server.http.put("/streams/logged", json={"timeless": True}).raise_for_status()
+    log = b'VERSION "1.2-messages" <http://ex/m1> { <a:s> <a:p> 1 } <a:s> <a:p> 1 .\n'
+    log += b"MESSAGE <http://ex/m1> { <a:t> <a:p> 2 }"
+    trig = {"content-type": "application/trig; version=1.2-messages; charset=utf-8"}
+
+    def push(body: bytes, headers: dict[str, str]) -> httpx.Response:
+        return server.http.post("/streams/logged?timestamp=5", content=body, headers=headers)
+
+    assert push(log, trig).json()["accepted"] == push(log, {"content-type": "application/trig"}).json()["accepted"] == 2
+    assert push(b"MESSAGE\n" * 3, trig).json()["accepted"] == 3
+    graph = server.http.get("/data?graph=http://ex/m1", headers={"accept": "application/n-triples"}).text
+    assert sorted(line.split()[0] for line in graph.splitlines()) == ["<a:s>", "<a:t>"]
+    wrong = push(log.replace(b"\nMESSAGE", b"\n<a:x> MESSAGE"), trig)
+    assert (wrong.status_code, "line 2, column 7" in wrong.text) == (400, True)
+    for media_type in ("text/turtle; profile=x", "text/turtle; version=3", "application/ld+json; version=1.2-messages"):
+        assert push(log, {"content-type": media_type}).status_code == 415
+    assert server.http.post("/data?default", content=log, headers=trig).status_code == 415
+    assert server.http.post("/data", content=log, headers={"content-type": "application/trig"}).status_code == 400
+
+
 def test_json_that_nests_without_end_is_refused_wherever_it_is_read(server: Live) -> None:
     server.http.put("/streams/s").raise_for_status()
     nested = b'{"http://ex/p":' * 6_000 + b"1" + b"}" * 6_000

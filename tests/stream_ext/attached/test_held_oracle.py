@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from stream_ext.clock import ManualClock
+from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import SourceFailed
+from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.stream_ext.attached.pretended_source import PretendedSource
 from tests.stream_ext.opened import EX, open_service, push, said, triple
+from tests.stream_ext.runners.spark.doubles import PATIENCE_S
+from tests.stream_ext.runners.spark.stand_in import DRIVER
 
 QUERIES = [
     "SELECT ?t ?c { WINDOW :w { ?t :in ?z } ?z :partOf ?c }",
@@ -40,7 +43,9 @@ QUERIES = [
 class Both:
     """One service whose store has everything, and one with a source, of which the store has a part."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, spark: SparkSettings | None = None) -> None:
+        """`spark`: the queries over the source run there."""
+        self.spark = spark
         self.chance, self.folder = random.Random(seed), folder
         self.source = PretendedSource()
         self.clock = ManualClock(1_000_000)
@@ -50,7 +55,14 @@ class Both:
         self.time = 1_000
 
     def open_split(self) -> Service:
-        return open_service(self.folder / "split", self.clock, sources=[self.source])
+        if self.spark is None:
+            return open_service(self.folder / "split", self.clock, sources=[self.source])
+        service = open_service(
+            self.folder / "split", SystemClock(), sources=[self.source], engine="spark", spark=self.spark
+        )
+        assert service._engine.spark is not None
+        assert service._engine.spark.wait_for("up", PATIENCE_S)
+        return service
 
     def quad(self) -> str:
         s, o = (f"<{EX}{self.chance.choice(('z1', 'z2', 'z3', 'c1', 'c2'))}>" for _ in range(2))
@@ -147,6 +159,11 @@ def test_emissions_are_those_of_one_store_with_the_data_of_both(tmp_path: Path, 
     play(tmp_path, seed)
 
 
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_it_is_so_where_tasks_of_spark_step_the_queries(tmp_path: Path, seed: int) -> None:
+    play(tmp_path, seed, SparkSettings(epoch_s=0.2, warmup_epochs=1, driver_module=DRIVER))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(10))
 def test_it_is_so_for_hundreds_of_histories(tmp_path: Path, block: int) -> None:
@@ -154,8 +171,8 @@ def test_it_is_so_for_hundreds_of_histories(tmp_path: Path, block: int) -> None:
         play(tmp_path / str(seed), seed)
 
 
-def play(tmp_path: Path, seed: int) -> None:
-    both = Both(tmp_path, seed)
+def play(tmp_path: Path, seed: int, spark: SparkSettings | None = None) -> None:
+    both = Both(tmp_path, seed, spark)
     names = {}
     try:
         for _ in range(3):

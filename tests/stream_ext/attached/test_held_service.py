@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,112 @@ def test_a_store_whose_source_is_not_attached_goes_on_with_what_is_held(tmp_path
         assert rows(service) == [("a", "c1")]
     finally:
         service.close()
+
+
+def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES, f"<{EX}z1> <{EX}pays> <{EX}f> <{EX}g> .", held_max=2)
+    pattern = "?z :partOf :c1 GRAPH ?g { ?z :pays ?f } OPTIONAL { ?z ?any ?o }"
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near())
+        assert service.explain(near(pattern=pattern))["sources"] == [
+            {"source": "main", "pattern": "?s ?p ?o", "way": "held", "quads": 2},
+            {"source": "main", "pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2},
+            {"source": "main", "pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
+        ]
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}
+        ]
+        source.change("INSERT DATA { :z4 :near :z5 }")
+        assert service.explain(near(pattern=pattern))["sources"][0]["way"] == "refused"
+
+
+def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES).with_traits(stable_blanks=True)
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near(pattern="?z :partOf/:partOf ?c"))
+        push(service, "taxis", 1_500, triple("a", "z3", "in"))
+        asked, part_of = len(source.asked), b"<http://ex/partOf>"
+        node = (b"_:x", part_of, b"<http://ex/c3>", b"")
+        service.source_changed([(b"<http://ex/z3>", part_of, b"_:x", b""), node], [])
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert rows(service) == [("a", "c3")] and len(source.asked) == asked
+        service.source_changed([], [node])
+        push(service, "taxis", 3_500, triple("b", "z9", "in"))
+        assert rows(service) == []
+        service.source_changed([(b"<http://ex/z3>", b"<http://ex/pays>", b"<http://ex/f>", b"")], [])
+        assert service.source_status("main")["held"] == 3  # nobody needs it
+        service.refresh_source("main")
+        assert service.source_status("main")["held"] == 2  # what was told has not happened
+
+
+def test_what_a_dropped_query_needed_is_released_also_where_only_changes_are_fetched(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    stamp = '"2026-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    lines = (*CITIES, f"<{EX}z1> <{EX}pays> <{EX}f> .", f"<{EX}z1> <{EX}modified> {stamp} .")
+    source = PretendedSource(*lines, changed=f"{EX}modified", refresh_s=10.0)
+    with opened(tmp_path, clock, sources=[source]) as service:
+        service.register(near())
+        service.register(near("fares", "?z :pays ?c"))
+        clock.advance(10_000)
+        until(lambda: service.source_status("main")["lag_ms"] == 0, "it is refreshed")
+        assert service.source_status("main")["held"] == 3
+        service.drop_query("fares")
+        clock.advance(10_000)
+        until(lambda: service.source_status("main")["held"] == 2, "it is released")
+
+
+def test_many_registrations_wait_for_one_fetch_each_at_most(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES)
+    with opened(tmp_path, sources=[source]) as service:
+        texts = [near(f"q{i}", f"?z :partOf :c{i}", select="?t") for i in range(50)]
+        assert [created for _, created, _ in service.register_all(texts)] == [True] * 50
+        assert len(source.asked) <= 6
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}
+        ]
+
+
+def test_a_source_that_keeps_us_waiting_holds_up_nobody_else(tmp_path: Path) -> None:
+    source, asked, goes_on = PretendedSource(*CITIES), threading.Event(), threading.Event()
+
+    def drip(text: str, found: list[dict[str, bytes]]) -> list[dict[str, bytes]]:
+        asked.set()
+        goes_on.wait(30)
+        return found
+
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near())
+        source.spoil = drip
+        waiting = threading.Thread(target=service.refresh_source, args=("main",))
+        waiting.start()
+        assert asked.wait(30)
+        service.update(f"INSERT DATA {{ <{EX}a> <{EX}b> <{EX}c> }}")  # nobody else waits
+        push(service, "taxis", 1_500, triple("a", "z1", "in"))
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert rows(service) == [("a", "c1")]
+        goes_on.set()
+        waiting.join(30)
+
+
+def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
+    others = [f"<{EX}x{i}> <{EX}is> <{EX}other> ." for i in range(10_050)]
+    source = PretendedSource(*others, *(f"<{EX}z{i}> <{EX}is> <{EX}c{i % 20}> ." for i in range(40)))
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near("q0", "?z :is :c0", select="?t"))
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}is> <{EX}c0>", "way": "held", "quads": 2}
+        ]
+        for number in range(1, 16):
+            service.register(near(f"q{number}", f"?z :is :c{number}", select="?t"))
+        assert service.source_status("main")["held"] == 32
+        service.register(near("q16", "?z :is :c16", select="?t"))  # so many: they share what all of them may need
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}is> ?o", "way": "held", "quads": 10_090}
+        ]
+        push(service, "taxis", 1_500, *(triple("a", f"z{i}", "in") for i in range(20)))
+        push(service, "taxis", 2_500, triple("b", "z1", "in"))
+        assert rows(service, "q3") == rows(service, "q16") == [("a",)]
+        for number in range(16):
+            service.drop_query(f"q{number}")
+        service.refresh_source("main")
+        assert service.source_status("main")["held"] == 10_090

@@ -205,7 +205,7 @@ def test_a_query_that_is_registered_while_one_writes_misses_nothing() -> None:
         graph.add((EX[f"y{number}"], EX.partOf, EX.bern))
     with attach(graph) as attached:
         attached.stream("taxis")
-        source = attached.service._main
+        source = attached.service.sources.main
         assert source is not None
         select = source.select
 

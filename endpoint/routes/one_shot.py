@@ -30,6 +30,7 @@ from stream_ext.values.functions.custom import registered_functions
 if TYPE_CHECKING:
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.evaluate import Answer
+    from stream_ext.oneshot.question import Question as AskedQuestion
     from stream_ext.plan.dataset import Dataset
     from stream_ext.service.service import Service
 
@@ -41,14 +42,17 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    text: str
+    asked: AskedQuestion
     query: Query
     key: Key
     snapshot: int | None
     at: int | None
     timeout_s: float
     dataset: Dataset | None
-    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.asked.text
 
 
 #: Texts up to this length are parsed on the event loop: this takes less time than to pass them to a thread.
@@ -152,10 +156,10 @@ def _evaluated(
     """The answer; None, if it is asked for only if the query is light at a snapshot, and it is not."""
     service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
     if if_light_at is not None:
-        rows = service.rows_expected(request.text, if_light_at, at, dataset, control)
+        rows = service.rows_expected(request.asked, if_light_at, at, dataset, control)
         if rows > HEAVY_ROWS:
             return None
-    answer = service.query(request.text, snapshot, at, dataset, control, streams=True)
+    answer = service.query(request.asked, snapshot, at, dataset, control, streams=True)
     if answer.streamed is None:
         control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
@@ -193,7 +197,7 @@ async def _give(
     question: Question,
     evaluation: Evaluation | None = None,
 ) -> None:
-    reply = Reply(start.first, results.content_type(offer), _warned(request.warnings))
+    reply = Reply(start.first, results.content_type(offer), _warned(request.asked.warnings))
     if not start.whole:
         if evaluation is not None:
             evaluation.share(None)  # those that wait for it evaluate it themselves

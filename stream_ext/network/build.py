@@ -66,6 +66,7 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     GraphNames,
     GraphScope,
     Grouping,
@@ -75,7 +76,6 @@ from stream_ext.plan.logic import (
     PathSource,
     PatternScan,
     PerGraph,
-    Question,
     Remote,
     Select,
     Table,
@@ -588,7 +588,7 @@ class Builder:
             wire = self._with_answer(question, self._sees(test, ground), Keep.BOTH, wire)
         return wire
 
-    def _with_answer(self, question: Question, sees: Names, keep: Keep, wire: Wire) -> Wire:
+    def _with_answer(self, question: Existence, sees: Names, keep: Keep, wire: Wire) -> Wire:
         inside = mentioned(question.inner) & sees
         shared = tuple(v for v in wire.variables if v in inside)
         # A value that may be missing is carried under another name: the question may give the variable one.

@@ -18,7 +18,7 @@ from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.network.network import Encode, Network, Traced
+from stream_ext.network.network import Encode, Network, NetworkInputs, Traced
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
@@ -27,7 +27,7 @@ from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.passing import collected, passed_on, question_alone
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.question import Question
 from stream_ext.oneshot.source_graphs import description_of_source
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.lift import lift_select
@@ -114,7 +114,6 @@ class Asking:
     seed: bytes = b""
     control: Control = Control.FREE
     allowed_urls: AllowedUrls = NOTHING  # the URLs that LOAD and SERVICE may request
-    plans: Plans | None = None
     known: KnownValues | None = None
     sources: Sources = NO_SOURCES  # stores that are not ours
     streams: bool = False  # rows that are only passed on are not collected first
@@ -132,24 +131,27 @@ def evaluate(
     ranked: bytes | None = None,
     asking: Asking | None = None,
     graphs: Sequence[DerivedGraph] = (),
+    planned: Question | None = None,
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have read `sn`.
 
     `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
-    graphs that are not in the store."""
+    graphs that are not in the store. `planned`: the question of the query, whose plan may be used again."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
-    attached = attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
+    # What a registered query reads of the source main is held.
+    attached = None if asking.held else attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
     if attached is not None:
         return _of_both(store, query, moment, attached, windows, at, ranked, asking, graphs)
-    if at is None and asking.plans is not None and not graphs:
-        network = asking.plans.network(query, snapshot, store.permanent_ids, check)
+    if at is None and planned is not None and not graphs:
+        network = planned.network(snapshot, store.permanent_ids, check)
     else:
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *graph_windows)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check, held=asking.held)
+        inputs = NetworkInputs(snapshot, store.ids, by_name, check)
+        network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
@@ -187,7 +189,8 @@ def _of_both(
         return Answer(query.variables, columns, None, sn, None, count, moment.vocabulary)
     by_name = {window.name: window for window in (*windows, *graph_windows)}
     encode = _outward(moment.vocabulary)
-    network = Network(select, by_name, moment.snapshot, encode, orders=Orders(ranked), check=check)
+    inputs = NetworkInputs(moment.snapshot, encode, by_name, check)
+    network = Network.of_query(select, inputs, orders=Orders(ranked))
     _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, int(moment.snapshot.sn), windows, at)
@@ -242,7 +245,9 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking or Asking(), None)
     check = moment.control.check
-    rows, traces = Network(logic_of(query, check=check), {}, snapshot, store.ids, check=check).traced(moment)
+    rows, traces = Network.of_query(
+        logic_of(query, check=check), NetworkInputs(snapshot, store.ids, check=check)
+    ).traced(moment)
     return _answer(query, rows, moment), traces
 
 
@@ -255,7 +260,7 @@ def pattern_network(
 ) -> Network:
     """The network of a bare pattern, whose constants need not be in the store."""
     windows = {window.name: window for window in graph_windows}
-    return Network(select, windows, snapshot, _outward(vocabulary), check=check)
+    return Network.of_query(select, NetworkInputs(snapshot, _outward(vocabulary), windows, check))
 
 
 def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:

@@ -25,6 +25,7 @@ from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import LastEvaluation, QueryState, ScheduledWindow
@@ -42,6 +43,7 @@ class Rerun:
     store: Store
     allowed_urls: AllowedUrls
     control: Control = Control.FREE
+    sources: Sources = NO_SOURCES
 
     def json(self, body: EmissionBody) -> bytes:
         if self.query.limit is not None and not self.query.shape.order_by:
@@ -59,7 +61,7 @@ class Rerun:
             columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
         # ISTREAM and DSTREAM of an ASK emit only that it came, or went.
         boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
-        part = Part(
+        part = Part.of_one(
             self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
             QueryState(), True, created, body.gap,
         )  # fmt: skip
@@ -83,6 +85,7 @@ class Rerun:
             allowed_urls=self.allowed_urls,
             control=self.control,
             held=True,
+            sources=self.sources,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.

@@ -20,12 +20,12 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     Logic,
     Names,
     Optional,
     PathSource,
     PerGraph,
-    Question,
     Remote,
     Select,
     Test,
@@ -110,7 +110,7 @@ def _tests(tests: tuple[Test, ...], joined: Names, apart: Names) -> tuple[Test, 
         replace(
             test,
             questions=tuple(
-                Question(each.name, _guarded(each.inner, joined | test.sees, NO_NAMES)) for each in test.questions
+                Existence(each.name, _guarded(each.inner, joined | test.sees, NO_NAMES)) for each in test.questions
             ),
         )
         for test in tests

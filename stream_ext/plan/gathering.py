@@ -17,10 +17,10 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     Logic,
     Optional,
     PerGraph,
-    Question,
     Remote,
     Select,
     SourceGroup,
@@ -62,7 +62,7 @@ def _gathered(node: Logic) -> Logic:
 def _in_questions(test: Test) -> Test:
     if not test.questions:
         return test
-    return replace(test, questions=tuple(Question(each.name, _gathered(each.inner)) for each in test.questions))
+    return replace(test, questions=tuple(Existence(each.name, _gathered(each.inner)) for each in test.questions))
 
 
 def _all_in_questions(tests: tuple[Test, ...]) -> tuple[Test, ...]:

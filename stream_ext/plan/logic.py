@@ -180,7 +180,7 @@ class Table:
 
 @hashed_once
 @dataclass(frozen=True)
-class Question:
+class Existence:
     """EXISTS { inner }: its truth is what the variable `name` stands for in the condition around it."""
 
     name: str
@@ -195,7 +195,7 @@ class Test:
     condition: Expression
     sees: Names
     mentions: Names
-    questions: tuple[Question, ...] = ()
+    questions: tuple[Existence, ...] = ()
 
     @computed_once
     def needs(self) -> Names:

@@ -56,6 +56,7 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     GraphNames,
     GraphScope,
     Grouping,
@@ -65,7 +66,6 @@ from stream_ext.plan.logic import (
     PathSource,
     PatternScan,
     PerGraph,
-    Question,
     Remote,
     Select,
     Table,
@@ -347,12 +347,12 @@ class Normaliser:
     # ---- conditions ---------------------------------------------------------------------------------------------
 
     def test(self, expression: Expression, sees: AbstractSet[str], place: Place) -> Test:
-        questions: list[Question] = []
+        questions: list[Existence] = []
 
         def exists(part: Expression) -> Expression | None:
             if not isinstance(part, Exists):
                 return None
-            question = Question(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
+            question = Existence(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
             questions.append(question)
             answer = Variable(question.name)
             return Not(answer) if part.negated else answer

@@ -26,7 +26,7 @@ from stream_ext.attached.holding import Holding
 from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
+from stream_ext.catalog.registered import Registered, RegisteredText, reading_of
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -37,7 +37,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
-from stream_ext.network.operators.remote.service import check_services
+from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -50,9 +50,9 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.question import Question, Questions
 from stream_ext.oneshot.rerun import Rerun
-from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
@@ -105,7 +105,7 @@ from stream_ext.writer.injector import (
     refusal_of,
 )
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
-from stream_ext.writer.registration import Registered, Registration, read_registration
+from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
 from stream_ext.writer.updates import SourceRequest, Updated, change_of, updated
 from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
@@ -167,7 +167,7 @@ class Service:
         self.sources, self._watch = sources, SourceWatch(sources)
         self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
-        self._plans, self._known = Plans(), KnownValues(store.terms)
+        self._questions, self._known = Questions(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
@@ -188,7 +188,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
         )  # fmt: skip
         try:
             engine.start()
@@ -403,9 +403,18 @@ class Service:
     def head(self) -> int:
         return self._injector.head
 
+    def question(self, text: str, check: Callable[[], None] | None = None) -> Question:
+        """The text, parsed, for a request. `check` is called again and again while a long text is parsed, and may raise
+        to end it."""
+        self._check_text(text)
+        return self._questions.read(text, self.base, check or self._deadline("text"))
+
+    def _question(self, asked: str | Question, control: Control) -> Question:
+        return asked if isinstance(asked, Question) else self.question(asked, control.check)
+
     def update(
         self,
-        text: str,
+        asked: str | Question,
         wait: Wait = "published",
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
@@ -413,9 +422,9 @@ class Service:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
 
         `control` may end the request until it is published; then no operation is done."""
-        self._check_text(text)
         _check_wait(wait)
-        unit = read_runnable(text, self.base, dataset, control.check)
+        question = self._question(asked, control)
+        unit = question.over(dataset).supported()
         if isinstance(unit, Admin):
             raise BadArgument(
                 "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
@@ -424,9 +433,9 @@ class Service:
             raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
         if self._source_writing is not None:
             asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
-            return self._source_writing.update(unit, text, asking, derived)
+            return self._source_writing.update(unit, question.text, asking, derived)
         try:
-            change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
+            change = change_of(unit, question.text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
             raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
@@ -462,7 +471,7 @@ class Service:
 
     def query(
         self,
-        text: str,
+        asked: str | Question,
         snapshot: int | None = None,
         at: int | None = None,
         dataset: DatasetOverride | None = None,
@@ -471,12 +480,12 @@ class Service:
     ) -> Answer:
         """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
         answers and that are only passed on are read while they are decoded."""
-        self._check_text(text)
+        question = self._question(asked, control)
         asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
         try:
             sn = self._retained(snapshot)
             given = self._derived_graphs(sn, control).of_query
-            return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
+            return answer_once(self.store, question, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
@@ -498,14 +507,18 @@ class Service:
         return isinstance(read, Query) and any(read_by(self._injector.catalog, read))
 
     def rows_expected(
-        self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
+        self,
+        asked: str | Question,
+        snapshot: int,
+        at: int | None,
+        dataset: DatasetOverride | None,
+        control: Control = Control.FREE,
     ) -> float:
         """The expected work of a query, from its plan: the number of rows that its operators produce together.
 
         Planning may take long: `control` may end it."""
-        self._check_text(text)
-        asking = self._asking(control)
-        return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+        question = self._question(asked, control)
+        return rows_expected(self.store, question, self._retained(snapshot), at, dataset, self._asking(control))
 
     def _asking(self, control: Control) -> Asking:
         return Asking(
@@ -514,7 +527,6 @@ class Service:
             urandom(8),
             control,
             self.allowed_urls,
-            self._plans,
             self._known,
             self.sources,
         )
@@ -537,11 +549,11 @@ class Service:
             return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
-    def explain(self, text: str) -> dict[str, Any]:
-        self._check_text(text)
+    def explain(self, asked: str | Question) -> dict[str, Any]:
         check = self._deadline("text")
-        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check, self.sources)
-        query = query_in(text, self.base, check)
+        question = asked if isinstance(asked, Question) else self.question(asked, check)
+        found = explain(question) | operators_of(self.store, question, check, self.sources)
+        query = query_in(question)
         if self._holding is not None and query is not None and "refused" not in found:
             needs = needs_of(RegisteredText.of(query, check))
             found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
@@ -647,9 +659,8 @@ class Service:
 
     # ---- registered queries ------------------------------------------------------------------------------------
 
-    def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
-        self._check_text(text)
-        registration = self._read_registration(text, name)
+    def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
+        registration = self._read_registration(asked, name)
         release = self._reserved(registration)
         try:
             return _registered(self._injector.change(registration))
@@ -660,7 +671,6 @@ class Service:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
-            self._check_text(text)
             registration = self._read_registration(text, None)
             release = self._reserved(registration)
             waiting.append(self._injector.change(registration))
@@ -670,19 +680,24 @@ class Service:
         for future in waiting:
             yield _registered(future)
 
-    def register_live(self, text: str, name: str) -> None:
+    def register_live(self, asked: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
-        self._check_text(text)
-        registration = self._read_registration(text, name)
+        registration = self._read_registration(asked, name)
         release = self._reserved(registration)
         try:
             self._injector.change(replace(registration, live=True)).result()
         finally:
             release()
 
-    def _read_registration(self, text: str, name: str | None) -> Registration:
-        registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.allowed_urls, text)
+    def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
+        check = self._deadline("text")
+        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
+            self._check_text(asked)
+            asked = Question.read(asked, self.base, check)
+        registration = read_registration(asked, name, self.limits.queries, check)
+        check_services(query_parts(registration.query), self.allowed_urls, asked.text, self.sources)
+        if self.has_spark and asks_source(query_parts(registration.query), self.sources):
+            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
         return registration
 
     # ---- attached stores ---------------------------------------------------------------------------------------
@@ -803,7 +818,7 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again(), self.sources
         )
 
     def _again(self) -> Control:
@@ -839,9 +854,11 @@ class Service:
         if (body := self._engine.emissions.body(definition.number, number)) is None:
             raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
-        query = query_over(definition, catalog)
-        windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
+        registered = Registered.of(definition, catalog)
+        windows = registered.windows_from(None if state is None else state.t0)
+        return Rerun(
+            definition, registered.query, windows, self.store, self.allowed_urls, self._again(), self.sources
+        ).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""
@@ -915,8 +932,8 @@ def _called(release: Callable[[], None], done: Future[Any]) -> None:
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
-    registered = cast("Registered", future.result())
-    return registered.definition, registered.created, registered.warnings
+    outcome = cast("RegistrationOutcome", future.result())
+    return outcome.definition, outcome.created, outcome.warnings
 
 
 def _last_time(injector: Injector) -> int:

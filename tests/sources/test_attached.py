@@ -164,7 +164,7 @@ def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted)
     (listed,) = server.http.get("/sources").json()["sources"]
     assert (listed["source"], listed["url"], listed["state"], listed["error"]) == ("main", source.url, "ready", None)
     assert listed["round_trips"] > 1
-    assert server.http.get("/sources/main").json().keys() >= listed.keys()
+    assert server.http.get("/sources/main").json().keys() == listed.keys() | {"groups"}
     assert server.http.get("/sources/other").status_code == 404
 
 
@@ -314,3 +314,46 @@ def test_answers_in_xml_are_read(server: Live, source: Scripted) -> None:
     assert len(rows(server, "SELECT ?s ?n { ?s <http://ex/name> ?n }")) == 50
     found = rows(server, "SELECT ?o { <http://ex/odd> <http://ex/odd> ?o }")
     assert sorted(row["o"] for row in found) == ["1.5", 'tab\t, "quote" <&> é']
+
+
+def test_a_registered_query_holds_what_it_needs_and_follows_a_refresh(source: Scripted, tmp_path: Path) -> None:
+    text = """REGISTER RSTREAM homes AS SELECT ?p ?c FROM NAMED WINDOW <w> ON STREAM seen [RANGE PT10S STEP PT1S]
+        { WINDOW <w> { ?door <http://ex/saw> ?p } ?p <http://ex/livesIn> ?c }"""
+    with live(tmp_path / "store", sources=[endpoint(source)], token="secret") as server:
+        writing = {"authorization": "Bearer secret"}
+        sent = server.http.post(
+            "/queries", content=text, headers={"content-type": "application/sparql-query", **writing}
+        )
+        assert sent.status_code == 201, sent.text
+        (group,) = server.http.get("/sources/main").json()["groups"]
+        assert group == {"pattern": "?s <http://ex/livesIn> ?o", "way": "held", "quads": 50}
+
+        def seen(time: int) -> dict[str, Any]:
+            data, form = "<http://ex/d> <http://ex/saw> <http://ex/p4> .", {"content-type": "application/n-triples"}
+            server.http.post(f"/streams/seen?timestamp={time}", content=data, headers=form | writing).raise_for_status()
+            beat = f"/streams/seen/heartbeat?timestamp={time + 1_000}&wait=evaluated"
+            server.http.post(beat, headers=writing).raise_for_status()
+            lines = server.http.get("/queries/homes/results?since=0", headers={"accept": "application/x-ndjson"}).text
+            last = json.loads(lines.splitlines()[-1])
+            assert last["sources"]["main"]["as_of"].keys() == {"from", "to"}
+            return {row["c"]["value"]: row["p"]["value"] for row in last["results"]["bindings"]}
+
+        assert seen(1_000) == {"http://ex/c1": "http://ex/p4"}
+        source.store.update(
+            "DELETE DATA { <http://ex/p4> <http://ex/livesIn> <http://ex/c1> };"
+            "INSERT DATA { <http://ex/p4> <http://ex/livesIn> <http://ex/c9> }"
+        )
+        assert server.http.post("/sources/main/refresh").status_code == 401
+        refreshed = server.http.post("/sources/main/refresh?wait=evaluated", headers=writing)
+        assert refreshed.status_code == 202 and refreshed.json().keys() == {"source", "snapshot"}
+        assert seen(3_000) == {"http://ex/c9": "http://ex/p4"}
+        assert server.http.post("/sources/other/refresh", headers=writing).status_code == 404
+
+        def away(request: Any, query: str) -> bool:
+            request.send_error(503)
+            return True
+
+        source.spoil = away
+        answer = server.http.post("/sources/main/refresh", headers=writing)
+        assert answer.status_code == 503 and "503" in answer.text and answer.headers["retry-after"]
+        assert seen(5_000) == {"http://ex/c9": "http://ex/p4"}

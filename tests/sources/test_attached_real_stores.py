@@ -13,6 +13,7 @@ from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.evaluate import Asking
+from stream_ext.oneshot.question import Question
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from stream_ext.remote.sources import Sources
@@ -54,7 +55,7 @@ def over_virtuoso(virtuoso: Virtuoso, tmp_path: Path) -> Iterator[tuple[Ours, As
 
 def answered(own: Ours, asking: Asking, query: str) -> list[tuple[bytes | None, ...]]:
     text = f"PREFIX : <{EX}> {query}"
-    return sorted(rows_of(answer_once(own.store, text, EX, own.store.head(), None, asking=asking)))
+    return sorted(rows_of(answer_once(own.store, Question.read(text, EX), own.store.head(), None, asking=asking)))
 
 
 @pytest.mark.virtuoso

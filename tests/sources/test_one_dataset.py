@@ -24,6 +24,7 @@ from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.question import Question
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from stream_ext.remote.sources import Sources
@@ -47,7 +48,7 @@ class Both(Ours):
 
     def answer(self, asked: Asked) -> Answer:
         asking = Asking(EX, control=Control(20.0), sources=self._sources)
-        return answer_once(self.store, str(asked), EX, self.store.head(), None, asking=asking)
+        return answer_once(self.store, Question.read(str(asked), EX), self.store.head(), None, asking=asking)
 
     def ask(self, asked: Asked) -> Said:
         try:

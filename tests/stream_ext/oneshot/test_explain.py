@@ -10,6 +10,7 @@ import pytest
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.explain_text import explain_text
 from stream_ext.oneshot.explanation import explain
+from stream_ext.oneshot.question import Question
 
 FOLDER = Path(__file__).with_name("explained")
 BASE = "http://base/"
@@ -49,15 +50,17 @@ def test_the_plan_is_explained_as_it_is_on_file(name: str) -> None:
 
 
 def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> None:
-    explained = explain(TEXTS["csparql"], BASE)
+    explained = explain(Question.read(TEXTS["csparql"], BASE))
     assert (explained["unit"], explained["dialect"], explained["query"]) == ("registration", "C-SPARQL", "rooms")
     assert explained["policy"]["scope"] == {
         "value": "the windows merged with the graphs of FROM",
         "origin": "written",
     }
     assert explained["refused"]["name"] == "a TRIPLES (count) window"
-    assert "refused" not in explain(TEXTS["runs"], BASE)
+    assert "refused" not in explain(Question.read(TEXTS["runs"], BASE))
 
 
 def test_the_word_explain_changes_nothing_of_the_explanation() -> None:
-    assert explain("EXPLAIN EXPLAIN ASK { ?s ?p ?o }", BASE) == explain("                ASK { ?s ?p ?o }", BASE)
+    assert explain(Question.read("EXPLAIN EXPLAIN ASK { ?s ?p ?o }", BASE)) == explain(
+        Question.read("                ASK { ?s ?p ?o }", BASE)
+    )

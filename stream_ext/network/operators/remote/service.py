@@ -100,6 +100,21 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, 
                 raise NotAllowed(str(error), text, *part.position) from None
 
 
+def asks_source(roots: Iterable[Part], sources: Sources) -> bool:
+    """Whether a service may be one of these sources: it is named so, or is a variable."""
+    waiting = list(roots) if sources else []
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Written):
+            waiting += parts_of(part)
+        elif (
+            not isinstance(part.service, Constant)
+            or sources.meant(part.written, parse_term(part.service.text).value) is not None
+        ):
+            return True
+    return False
+
+
 class ServiceOperator:
     def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
         self._call, self._left = call, left

@@ -6,8 +6,6 @@ event: each row has, from its entry on, the time until which it is valid."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +14,8 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import Columns, Ids, ZSet, shared
-from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
+from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
 Times = npt.NDArray[np.int64]
 #: Bindings, the times of their elements, and until when they are in an instance.
@@ -31,7 +30,7 @@ class WindowScan:
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
-        self._waiting: list[_WaitingRows] = []
+        self._waiting = WaitingElements()
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
@@ -50,7 +49,7 @@ class WindowScan:
             self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
+        self._waiting.add(times, columns)
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -74,22 +73,9 @@ class WindowScan:
 
     def _due_at(self, time: int) -> list[Entering]:
         """The rows that enter the instance at `time`; rows that can be in no instance any more are dropped."""
-        entering, came = [], time - self.window.lead_ms  # elements of this time and before
-        waiting, self._waiting = self._waiting, []
-        for rows in waiting:
-            if rows.last <= came:
-                entering.append(self._in_instance(rows, time))
-            elif rows.first > came:
-                self._waiting.append(rows)
-            else:
-                due = rows.times <= came
-                self._wait(_rows_where(rows.columns, ~due), rows.times[~due])
-                times = rows.times[due]
-                rows = _WaitingRows(_rows_where(rows.columns, due), times, rows.first, int(times.max()))
-                entering.append(self._in_instance(rows, time))
-        return entering
+        return [self._in_instance(rows, time) for rows in self._waiting.up_to(time - self.window.lead_ms)]
 
-    def _in_instance(self, rows: _WaitingRows, time: int) -> Entering:
+    def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:
         """The rows that the instance at `time` contains, and until when they are in one."""
         if rows.first == rows.last:  # as a push often is
             until = self.window.last_of(rows.first)
@@ -99,16 +85,7 @@ class WindowScan:
         inside = untils >= time
         if inside.all():
             return rows.columns, rows.times, untils
-        return _rows_where(rows.columns, inside), rows.times[inside], untils[inside]
-
-
-class _WaitingRows(NamedTuple):
-    """Rows that are in no instance yet, with the times of their elements and the least and greatest of these."""
-
-    columns: Columns
-    times: Times
-    first: int
-    last: int
+        return rows_where(rows.columns, inside), rows.times[inside], untils[inside]
 
 
 def _own(column: Ids) -> Ids:
@@ -116,7 +93,3 @@ def _own(column: Ids) -> Ids:
     whole = column.base
     is_own = whole is None or (isinstance(whole, np.ndarray) and whole.nbytes <= 2 * column.nbytes)
     return column if is_own else column.copy()
-
-
-def _rows_where(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
-    return tuple(column[which] for column in columns)

@@ -50,10 +50,8 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
-from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.oneshot.rerun import Rerun
-from stream_ext.oneshot.source_graphs import graph_of_source
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
@@ -76,6 +74,7 @@ from stream_ext.service.status import (
     stream_figures,
     stream_status,
 )
+from stream_ext.service.whole_graphs import of_both
 from stream_ext.upkeep.late_elements import as_objects
 from stream_ext.upkeep.retention import Retain
 from stream_ext.values.known_values import KnownValues
@@ -123,9 +122,6 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
-
-
-_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,28 +579,9 @@ class Service:
     ) -> GraphAnswer:
         """What our own store has, and what the source main has beside it."""
         own = self._derived_graphs(self._retained(snapshot), control)
-        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
-        try:
-            found = read(own)
-        except NotFound:
-            if more is None:
-                raise
-            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
-        return found if more is None else replace(found, more=more)
-
-    def _of_source(
-        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
-    ) -> Iterator[Decoded] | None:
-        """None: it has nothing."""
-        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
-        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
-        if source is None or attached is None:
-            return None
-        if snapshot is not None:
-            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
-        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
-        first = next(rows, None)
-        return None if first is None else chain([first], rows)
+        if self.sources.main is None:
+            return read(own)
+        return of_both(own, scope, snapshot is not None, self.sources, control or Control.FREE, read)
 
     def replace_graph(
         self,

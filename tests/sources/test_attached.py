@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,13 @@ def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted)
     assert server.http.get("/sources/other").status_code == 404
 
 
+def test_what_is_held_is_refreshed_on_request(server: Live, source: Scripted) -> None:
+    refreshed = server.http.post("/sources/main/refresh", params={"wait": "evaluated"})
+    assert refreshed.status_code == 202
+    assert refreshed.json()["snapshot"] == int(refreshed.headers["rillet-snapshot"])
+    assert server.http.post("/sources/other/refresh").status_code == 404
+
+
 # ---- a source that fails ---------------------------------------------------------------------------------------
 
 
@@ -219,6 +228,48 @@ def test_an_error_behind_the_first_rows_breaks_the_connection(server: Live, sour
         server.http.get("/sparql", params={"query": "SELECT ?s { ?s <http://ex/name> ?n }"})
     source.spoil = lambda request, text: False
     assert len(rows(server, "SELECT ?s { ?s <http://ex/name> ?n }")) == 50
+
+
+ROW = b'{"s":{"type":"uri","value":"http://ex/a-rather-long-name-of-a-thing"},"row":{"type":"literal","value":"0"}},'
+
+
+def _streaming(pause_s: float, piece: bytes) -> Callable[[Any, str], bool]:
+    """An answer that does not end before the client leaves."""
+
+    def spoil(request: Any, text: str) -> bool:
+        request.send_response(200)
+        request.send_header("content-type", JSON)
+        request.send_header("connection", "close")
+        request.end_headers()
+        request.wfile.write(b'{"results":{"bindings":[')
+        ended = threading.Event()
+        with contextlib.suppress(OSError):
+            while not ended.wait(pause_s):
+                request.wfile.write(piece)
+        request.close_connection = True
+        return True
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "query", "words"),
+    [
+        (_streaming(0, ROW * 1000), "SELECT ?s { ?s <http://ex/name> ?n . ?s <http://ex/own> 1 }", "--fetch-bytes"),
+        (_streaming(0, b" " * 100_000), "SELECT ?s { ?s <http://ex/name> ?n }", "without a solution"),
+        (_streaming(0.05, b" "), "SELECT ?s { ?s <http://ex/name> ?n }", "took longer"),
+        (_streaming(0.05, ROW), "SELECT ?s { ?s <http://ex/name> ?n . ?s <http://ex/own> 1 }", "took longer"),
+    ],
+)
+def test_an_answer_without_an_end_is_an_error(
+    spoil: Callable[[Any, str], bool], query: str, words: str, server: Live, source: Scripted
+) -> None:
+    server.update("INSERT DATA { <http://ex/p1> <http://ex/own> 1 }")
+    source.spoil = lambda request, text: "name" in text and spoil(request, text)
+    limit = {"timeout": "2s"} if "longer" in words else {}
+    answer = server.http.get("/sparql", params={"query": query, **limit})
+    assert answer.status_code in (502, 503), answer.text
+    assert words in answer.text
 
 
 def test_a_source_that_was_away_is_asked_again(server: Live, source: Scripted) -> None:

@@ -67,6 +67,7 @@ from stream_ext.plan.shapes_sent import (
     has_zero_steps,
     is_connected,
     is_other_number,
+    is_small_integer,
     may_be_empty,
     needs_triple,
     predicates_of,
@@ -191,6 +192,8 @@ class Attached:
 
     def _sent(self, pattern: Pattern, scope: GraphScope) -> Pattern:
         """The pattern as the source is asked for it. Raises _Stays."""
+        if scope.graphs == () and scope.node is not None:
+            raise _Stays  # FROM NAMED does not name the graph
         inside = self._inside(pattern, scope)
         if scope.node is None:
             return inside
@@ -243,6 +246,8 @@ class Attached:
                 raise _Stays
         for path in pattern.paths:
             self._check_path(path, scope)
+        if pattern.paths and (scope.node is not None or scope.graphs is not None):
+            self._check_empty_paths(pattern, scope)
         if scope.node is not None or not (pattern.patterns or pattern.paths):
             return pattern
         if scope.graphs is None and not scope.everything:
@@ -289,6 +294,8 @@ class Attached:
         text = triple.object.text
         if self.traits.lowers_languages and (tag := text.rpartition(b'"')[2]).startswith(b"@") and tag != tag.lower():
             return True
+        if self.traits.widens_integers and is_small_integer(text):
+            return True
         return self.traits.canonical_numbers and is_other_number(text)
 
     # ---- paths
@@ -303,6 +310,16 @@ class Attached:
                 raise _Stays
             return
         if any(self.holds(_S, predicate, _O, scope) for predicate in predicates):
+            raise _Stays
+
+    @staticmethod
+    def _check_empty_paths(pattern: Bgp, scope: GraphScope) -> None:
+        """A term is where it is in no step, in each graph: under GRAPH, only where the graph has any triple, and some
+        engines want it to be a node of the graph."""
+        empty = [path for path in pattern.paths if may_be_empty(path.path)]
+        if empty and scope.node is None and not needs_triple(pattern):
+            raise _Stays
+        if any(isinstance(end, Constant) for path in empty for end in (path.subject, path.object)):
             raise _Stays
 
     # ---- expressions

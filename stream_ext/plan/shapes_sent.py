@@ -40,6 +40,10 @@ Binds = Callable[[Pattern], tuple[Names, Names]]
 
 #: Of what stands in no text.
 NOWHERE_IN_TEXT = Position(1, 1)
+_DERIVED = frozenset(
+    b"byte int long short unsignedByte unsignedInt unsignedLong unsignedShort nonNegativeInteger nonPositiveInteger "
+    b"positiveInteger negativeInteger".split()
+)
 _TYPE = Constant(b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
 
@@ -143,6 +147,12 @@ def is_other_number(text: bytes) -> bool:
     return datatype in (b"decimal>", b"double>", b"float>")
 
 
+def is_small_integer(text: bytes) -> bool:
+    """Whether its datatype is derived from xsd:integer."""
+    _, found, datatype = text.rpartition(b'"^^<http://www.w3.org/2001/XMLSchema#')
+    return bool(found) and datatype[:-1] in _DERIVED
+
+
 def predicates_of(path: Path) -> list[Constant] | None:
     """The predicates of its steps; None: any but some."""
     match path:
@@ -186,8 +196,10 @@ def has_zero_steps(path: Path) -> bool:
 
 
 def differs_by_engine(path: Path, repeated: bool = False) -> bool:
-    """Engines make a set of an alternative that is not repeated, or a bag."""
+    """Engines make a set of an alternative that is not repeated, or a bag. `!(p|^q)` is an alternative, too."""
     match path:
+        case PathNegated(forward, backward):
+            return bool(forward and backward) and not repeated
         case PathAlternative(parts):
             return not repeated or any(differs_by_engine(part, repeated) for part in parts)
         case PathRepeat(inner):

@@ -131,6 +131,7 @@ class Filled(Protocol):
 class Oxigraph:
     def __init__(self, source: Scripted) -> None:
         self._source, self.url, self.texts = source, source.url, source.texts
+        self.store = source.store
 
     def fill(self, quads: str, union: bool) -> bool:
         self._source.store.clear()

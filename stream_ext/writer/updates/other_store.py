@@ -18,6 +18,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Bgp, Form, Graph, Join, Pattern, Query, TriplePattern, Union, Values
 from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.language.printing import to_sparql
+from stream_ext.network.operators.remote.remote_question import sendable
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.source import Source
 from stream_ext.remote.sparql_client import Solution
@@ -59,7 +60,7 @@ class SourceAside:
                 if any(term is not None and term.startswith(b"_:q") for term in quad):
                     raise self._held(quad, "a blank node of it")
             asked = [quad for quad in batch if not any(term is not None and term.startswith(b"_:") for term in quad)]
-            if asked and (found := self._first(_one_of(asked))) is not None:
+            if asked and (found := self._first(_one_of_sendable(asked))) is not None:
                 raise self._held((found["s"], found["p"], found["o"], found.get("g")))
 
     def check_graph(self, graph: Constant | None) -> None:
@@ -136,6 +137,13 @@ def shown(quad: TermQuad) -> str:
     return triple if g is None else f"{triple} in {g.decode()}"
 
 
+def _one_of_sendable(quads: Sequence[TermQuad]) -> Pattern:
+    try:
+        return _one_of(quads)
+    except CannotFetch as error:
+        raise SourceFailed(str(error)) from None
+
+
 def _one_of(quads: Sequence[TermQuad]) -> Pattern:
     default = [quad[:3] for quad in quads if quad[3] is None]
     named = [quad for quad in quads if quad[3] is not None]
@@ -148,4 +156,4 @@ def _one_of(quads: Sequence[TermQuad]) -> Pattern:
 
 
 def _table(names: tuple[str, ...], rows: Sequence[Sequence[bytes | None]]) -> Values:
-    return Values(names, tuple(tuple(Constant(term or b"") for term in row) for row in rows), _HERE)
+    return Values(names, tuple(tuple(Constant(sendable(term or b"")) for term in row) for row in rows), _HERE)

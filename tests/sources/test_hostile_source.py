@@ -220,3 +220,35 @@ def test_an_update_is_answered_by_a_body_without_an_end(source: Scripted, tmp_pa
         answer = server.http.post("/update", data={"update": "INSERT DATA { <http://ex/a> <http://ex/b> 1 }"})
         assert answer.status_code == 204, answer.text
         assert left.wait(5), "the server still reads"
+
+
+INSIDE = "{ SERVICE <http://127.0.0.1:9/inside> { ?s ?p ?o } }"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        f"SERVICE <bio> {INSIDE}",
+        f"SERVICE SILENT <bio> {INSIDE}",
+        f"SERVICE <main> {{ ?s ?p ?o OPTIONAL {INSIDE} }}",
+        f"SERVICE <main> {{ ?s ?p ?o FILTER EXISTS {INSIDE} }}",
+        f"SERVICE <main> {{ SELECT ?s {INSIDE} }}",
+        f"BIND(IRI('http://ex.org/sources/bio') AS ?u) SERVICE ?u {INSIDE}",
+        f"SERVICE <bio> {INSIDE.replace('SERVICE', 'SERVICE SILENT')}",
+    ],
+)
+def test_a_source_is_not_made_to_request_others(pattern: str, source: Scripted, tmp_path: Path) -> None:
+    settings = SourceSettings("main", source.url, update_url=source.url)
+    attached = [SparqlEndpointSource(settings, 10.0), endpoint(source, "bio")]
+    with live(tmp_path / "store", sources=attached) as server:
+        until(lambda: all(each.health.probed for each in attached), "the sources are probed")
+        source.texts.clear()
+        asked = server.http.get("/sparql", params={"query": f"SELECT * {{ {pattern} }}"})
+        update = f"INSERT {{ <http://ex/a> <http://ex/b> ?s }} WHERE {{ {pattern} }}"
+        updated = server.http.post("/update", data={"update": update})
+        registered = server.register(
+            "REGISTER RSTREAM q AS SELECT * FROM NAMED WINDOW <w> ON STREAM seen [RANGE PT10S STEP PT1S] "
+            f"{{ WINDOW <w> {{ ?door <http://ex/saw> ?s }} {pattern} }}"
+        )
+        assert not any("inside" in text for text in source.texts + source.updates)
+        assert (asked.status_code, updated.status_code, registered.status_code) == (403, 403, 403), updated.text

@@ -32,6 +32,7 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.terms import BlankLabel, Constant, TemplateNode, Variable
 from stream_ext.language.printing.terms import portable
 from stream_ext.network.operators.remote.remote_question import sendable
+from stream_ext.network.operators.remote.service import check_services
 from stream_ext.network.operators.remote.source_join import OF_SOURCE
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
@@ -78,6 +79,8 @@ class _Operations:
         self._quads: list[TermQuad] = []
 
     def request(self) -> SourceRequest:
+        patterns = [operation.pattern for operation in self._operations if isinstance(operation, Modify)]
+        check_services(patterns, self._asking.allowed_urls, self._text, self._asking.sources)
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with placed_operation(number, len(self._operations), operation, self._text):

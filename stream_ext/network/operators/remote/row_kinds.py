@@ -98,10 +98,9 @@ def row_kinds(pattern: Pattern) -> RowKinds:
 def row_kinds_of(query: Query) -> RowKinds:
     """Of groups, that they are counted."""
     if query.shape.group_by or query.shape.place("aggregate") is not None:
-        made = {each.variable: each.expression for each in query.shape.expressions}
-        return RowKinds(
-            frozenset(name for name, by in made.items() if isinstance(by, Aggregate) and by.name == "COUNT")
-        )
+        made = [(each.variable, each.expression) for each in query.shape.expressions]
+        counts = [name for name, by in made if name is not None and isinstance(by, Aggregate) and by.name == "COUNT"]
+        return RowKinds(frozenset(counts))
     return row_kinds(query.pattern).among(query.variables)
 
 

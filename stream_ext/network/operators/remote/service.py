@@ -84,12 +84,15 @@ def placed(text: str) -> Iterator[None]:
 
 
 def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, sources: Sources = NO_SOURCES) -> None:
-    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be.
+    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be,
+    but not asked to request others: what a source can reach, its clients here may not.
 
-    SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
+    SERVICE inside of SERVICE of other endpoints is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
     while waiting:
         part = waiting.pop()
+        if isinstance(part, Written) and asks_source([part], sources):
+            _check_none_inside(part, text)
         if not isinstance(part, Written):
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
@@ -99,6 +102,16 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, 
                 allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
+
+
+def _check_none_inside(asked: Written, text: str) -> None:
+    waiting = list(parts_of(asked))
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Written):
+            words = "SERVICE inside of SERVICE is not sent to a source, which would request it: write it beside the other"
+            raise NotAllowed(words, text, *part.position) from None
+        waiting += parts_of(part)
 
 
 def asks_source(roots: Iterable[Part], sources: Sources) -> bool:

@@ -71,6 +71,7 @@ from stream_ext.plan.shapes_sent import (
     may_be_empty,
     needs_triple,
     predicates_of,
+    with_its_start,
     with_named_nodes,
     within,
 )
@@ -216,6 +217,8 @@ class Attached:
                 sent = None if condition is None else self._condition(condition, scope)
                 return LeftJoin(*inner, sent, position)
             case Minus(left, right, position):
+                if isinstance(scope.node, Variable):
+                    raise _Stays  # some engines take the name of the graph for a variable that both sides share
                 return Minus(self._inside(left, scope), self._inside(right, scope), position)
             case Filter(condition, inner):
                 return Filter(self._condition(condition, scope), self._inside(inner, scope))
@@ -246,19 +249,30 @@ class Attached:
                 raise _Stays
         for path in pattern.paths:
             self._check_path(path, scope)
-        if pattern.paths and (scope.node is not None or scope.graphs is not None):
-            self._check_empty_paths(pattern, scope)
+        if scope.node is None and scope.graphs is None and not scope.everything:
+            return self._of_default(pattern)
+        self._check_empty_paths(pattern, scope)
         if scope.node is not None or not (pattern.patterns or pattern.paths):
             return pattern
-        if scope.graphs is None and not scope.everything:
-            if self.traits.default == "empty":
-                raise _Stays
-            return self._once(pattern) if self.traits.repeats else pattern
         if scope.graphs is not None and len(scope.graphs) == 1 and scope.graphs != (DEFAULT_GRAPH,):
             return Graph(scope.graphs[0], pattern)
         if pattern.paths:
             raise _Stays  # it may lead from one graph to another
         return _all_of(self.triples(triple, scope) for triple in pattern.patterns)
+
+    def _of_default(self, pattern: Bgp) -> Pattern:
+        """Some engines find a term from where it is in no step only if the graph has it, so it is written beside."""
+        if not (pattern.patterns or pattern.paths):
+            return pattern
+        if self.traits.default == "empty":
+            raise _Stays
+        beside = [(path, found) for path in pattern.paths if (found := with_its_start(path)) is not None]
+        rest = Bgp(pattern.patterns, tuple(path for path in pattern.paths if all(path is not p for p, _ in beside)))
+        self._check_empty_paths(rest, GraphScope())
+        sent: Pattern | None = None
+        if rest.patterns or rest.paths:
+            sent = self._once(rest) if self.traits.repeats else rest
+        return _all_of([*([sent] if sent is not None else []), *(found for _, found in beside)])
 
     def _once(self, pattern: Bgp) -> Pattern:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""
@@ -314,10 +328,10 @@ class Attached:
 
     @staticmethod
     def _check_empty_paths(pattern: Bgp, scope: GraphScope) -> None:
-        """A term is where it is in no step, in each graph: under GRAPH, only where the graph has any triple, and some
-        engines want it to be a node of the graph."""
+        """From where it is a term leads to itself in no step, in each graph: under GRAPH, only where the graph has any
+        triple, and some engines want it to be a node of the graph."""
         empty = [path for path in pattern.paths if may_be_empty(path.path)]
-        if empty and scope.node is None and not needs_triple(pattern):
+        if empty and scope.graphs is not None and not needs_triple(pattern):
             raise _Stays
         if any(isinstance(end, Constant) for path in empty for end in (path.subject, path.object)):
             raise _Stays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from stream_ext.language.algebra.algebra import (
@@ -14,6 +15,7 @@ from stream_ext.language.algebra.algebra import (
     Join,
     LeftJoin,
     Minus,
+    PathPattern,
     Pattern,
     Query,
     SubSelect,
@@ -180,6 +182,21 @@ def may_be_empty(path: Path) -> bool:
             return any(map(may_be_empty, parts))
         case _:
             return False
+
+
+def with_its_start(pattern: PathPattern) -> SubSelect | None:
+    """`:a :p* ?x` as `:a :p+ ?x` and :a itself; None: it is no such path."""
+    ends = (pattern.subject, pattern.object)
+    variable = next((end for end in ends if isinstance(end, Variable)), None)
+    start = next((end for end in ends if isinstance(end, Constant)), None)
+    if variable is None or start is None or not isinstance(pattern.path, PathRepeat) or not may_be_empty(pattern.path):
+        return None
+    inner, times = pattern.path.inner, pattern.path.times
+    if may_be_empty(inner):
+        return None
+    steps = inner if times is Repeat.ZERO_OR_ONE else PathRepeat(inner, Repeat.ONE_OR_MORE)
+    itself = Values((variable.name,), ((start,),), NOWHERE_IN_TEXT)
+    return distinct(Union((Bgp((), (replace(pattern, path=steps),)), itself), NOWHERE_IN_TEXT))
 
 
 def has_zero_steps(path: Path) -> bool:

@@ -40,6 +40,7 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.formulas import (
     Exists,
     Expression,
+    FunctionCall,
     PathRepeat,
 )
 from stream_ext.language.algebra.replace_parts import rebuilt
@@ -225,7 +226,7 @@ class Attached:
             case Extend(inner, variable, expression, position):
                 return Extend(self._inside(inner, scope), variable, self._value(expression), position)
             case Values():
-                return pattern
+                return self._table(pattern)
             case Graph(node, inner, position):
                 return self._graph(node, inner, position)
             case SubSelect(query, position):
@@ -303,14 +304,25 @@ class Attached:
 
     def _never_matches(self, triple: TriplePattern) -> bool:
         """Whether the source cannot have such a term: it writes numbers, or languages, in another way."""
-        if not isinstance(triple.object, Constant):
-            return False
-        text = triple.object.text
+        return isinstance(triple.object, Constant) and self._is_written_otherwise(triple.object)
+
+    def _is_written_otherwise(self, constant: Constant) -> bool:
+        text = constant.text
         if self.traits.lowers_languages and (tag := text.rpartition(b'"')[2]).startswith(b"@") and tag != tag.lower():
             return True
         if self.traits.widens_integers and is_small_integer(text):
             return True
         return self.traits.canonical_numbers and is_other_number(text)
+
+    def _table(self, values: Values) -> Values:
+        """A term that it would write in another way joins with other terms there than here."""
+        for row in values.rows:
+            self._check_written(row)
+        return values
+
+    def _check_written(self, parts: Iterable[object]) -> None:
+        if any(isinstance(part, Constant) and self._is_written_otherwise(part) for part in parts):
+            raise _Stays
 
     # ---- paths
 
@@ -339,6 +351,9 @@ class Attached:
     # ---- expressions
 
     def _condition(self, condition: Expression, scope: GraphScope) -> Expression:
+        for part in walk(condition):
+            if isinstance(part, FunctionCall) and part.name == "SAMETERM":
+                self._check_written(part.arguments)
         sent: dict[int, Pattern] = {}
 
         def sendable(pattern: Pattern) -> bool:
@@ -359,6 +374,7 @@ class Attached:
     def _value(self, expression: Expression) -> Expression:
         if not is_value_alike(expression):
             raise _Stays
+        self._check_written([expression])
         return expression
 
     @staticmethod
@@ -380,6 +396,8 @@ class Attached:
             self._value(each.expression)
         for ordering in shape.order_by:
             self._value(ordering.expression)
+        if shape.values is not None:
+            self._table(shape.values)
         having = tuple(self._condition(each, scope) for each in shape.having)
         rest = Shape(
             reduced=False, expressions=shape.expressions, group_by=shape.group_by, having=having,

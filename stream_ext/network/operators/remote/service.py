@@ -109,7 +109,9 @@ def _check_none_inside(asked: Written, text: str) -> None:
     while waiting:
         part = waiting.pop()
         if isinstance(part, Written):
-            words = "SERVICE inside of SERVICE is not sent to a source, which would request it: write it beside the other"
+            words = (
+                "SERVICE inside of SERVICE is not sent to a source, which would request it: write it beside the other"
+            )
             raise NotAllowed(words, text, *part.position) from None
         waiting += parts_of(part)
 

@@ -17,7 +17,7 @@ from endpoint.cli.server_commands import client_of
 
 if TYPE_CHECKING:
     from endpoint.demo.benchmark import Benchmark
-    from endpoint.demo.playing import Asked, Progress
+    from endpoint.demo.playing import Asked, PlayProgress
 
 _NAMES = ("lsbench", "citybench", "srbench")
 _EXAMPLES = """\
@@ -55,7 +55,7 @@ def add(commands: Commands) -> None:
 
 def demo(arguments: argparse.Namespace) -> None:
     from endpoint.demo.benchmark import DIALECTS
-    from endpoint.demo.playing import Player, Progress, pace_of, play, prepare
+    from endpoint.demo.playing import Player, PlayProgress, pace_of, play, prepare
 
     benchmark = _benchmark(arguments.benchmark)
     wanted = tuple(each for each in DIALECTS if arguments.dialect is None or each.lower() in arguments.dialect)
@@ -74,7 +74,7 @@ def demo(arguments: argparse.Namespace) -> None:
             queries = prepare(client, benchmark, recording, wanted)
             screen = _Screen(benchmark, url, queries)
             pace = pace_of(*(arguments.rate or (usual, True)))
-            progress = Progress(queries)
+            progress = PlayProgress(queries)
             player = Player(client, benchmark, recording.elements, pace, progress, time.monotonic, time.sleep)
             try:
                 play(client, player, arguments.duration, screen.show, time.monotonic, _EVERY_S)
@@ -117,7 +117,7 @@ class _Screen:
         for asked in refused:
             _print(f"not registered: {asked.question.name} in {asked.dialect}: {asked.refused}")
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PlayProgress) -> None:
         if self._live:
             lines = terminal.table(_COLUMNS, [self._cells(asked) for asked in progress.queries if not asked.refused])
             head = [f"{self._benchmark.source}   console: {self._url}/console/", _summary(progress), ""]
@@ -130,7 +130,7 @@ class _Screen:
                 self._shown[asked.name] = asked.latest["emission"]
                 _print("\t".join(self._cells(asked)))
 
-    def end(self, progress: Progress) -> None:
+    def end(self, progress: PlayProgress) -> None:
         _print(f"ended: {_summary(progress)}")
         for asked in progress.queries:
             if asked.state == "failed":
@@ -159,7 +159,7 @@ class _Screen:
 _COLUMNS = ("query", "dialect", "emissions", "rows", "lag", "last row", "asks for")
 
 
-def _summary(progress: Progress) -> str:
+def _summary(progress: PlayProgress) -> str:
     lag_ms = max((asked.lag_ms for asked in progress.queries), default=0)
     rates = {"elements": 0.0, "emissions": 0.0} | progress.rates
     late = f", {progress.late} late" if progress.late else ""

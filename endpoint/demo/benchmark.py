@@ -16,7 +16,7 @@ DIALECTS: Final = (C_SPARQL, RSP_QL, CQELS_QL)
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class RecordedElement:
     """Triples in N-Triples with their time, for the stream of this name."""
 
     time: int
@@ -35,7 +35,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BenchmarkQuery:
     """A query of a benchmark. `stored` is the pattern over the stored graphs, `ends` is GROUP BY and what follows."""
 
     name: str
@@ -63,7 +63,7 @@ class Recording:
     """What is stored before the replay, and the elements in the order of their times; a generator never ends."""
 
     stored: tuple[StoredGraph, ...]
-    elements: Iterator[Element]
+    elements: Iterator[RecordedElement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +72,19 @@ class Benchmark:
     source: str  #: who published it
     prefixes: Mapping[str, str]
     streams: Mapping[str, str]  #: name and IRI
-    questions: tuple[Question, ...]
+    questions: tuple[BenchmarkQuery, ...]
     generate: Callable[[int], Recording]  #: from a seed
     read: Callable[[Path], Recording]  #: from a folder
     speed: float  #: how many times as fast generated data is played as its times say
     read_speed: float  #: and a recording
 
-    def text(self, question: Question, dialect: str) -> str:
+    def text(self, question: BenchmarkQuery, dialect: str) -> str:
         write = {C_SPARQL: self._c_sparql, RSP_QL: self._rsp_ql, CQELS_QL: self._cqels_ql}[dialect]
         body = "\n".join([*write(question, query_name(self, question, dialect)), *_some(question.ends)])
         used = [f"PREFIX {name}: <{iri}>" for name, iri in self.prefixes.items() if f"{name}:" in body]
         return "\n".join([*used, body]) + "\n"
 
-    def _c_sparql(self, question: Question, name: str) -> list[str]:
+    def _c_sparql(self, question: BenchmarkQuery, name: str) -> list[str]:
         windows = [f"FROM STREAM <{self.streams[w.stream]}> [RANGE {w.range} STEP {w.step}]" for w in question.windows]
         patterns = [f"  {{ {w.pattern} }}" for w in question.windows]
         return [
@@ -99,7 +99,7 @@ class Benchmark:
             "}",
         ]
 
-    def _rsp_ql(self, question: Question, name: str) -> list[str]:
+    def _rsp_ql(self, question: BenchmarkQuery, name: str) -> list[str]:
         windows = [
             f"FROM NAMED WINDOW <urn:w{i}> ON <{self.streams[w.stream]}> [RANGE {_iso(w.range)} STEP {_iso(w.step)}]"
             for i, w in enumerate(question.windows, 1)
@@ -117,7 +117,7 @@ class Benchmark:
             "}",
         ]
 
-    def _cqels_ql(self, question: Question, name: str) -> list[str]:
+    def _cqels_ql(self, question: BenchmarkQuery, name: str) -> list[str]:
         """Without a step: CQELS-QL answers when an element arrives."""
         patterns = [
             f"  STREAM <{self.streams[w.stream]}> [RANGE {w.range}] {{ {w.pattern} }}" for w in question.windows
@@ -134,7 +134,7 @@ class Benchmark:
         ]
 
 
-def query_name(benchmark: Benchmark, question: Question, dialect: str) -> str:
+def query_name(benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> str:
     return f"{benchmark.name}_{question.name}_{dialect.replace('-', '').lower()}"
 
 
@@ -142,12 +142,12 @@ def stream_name(benchmark: Benchmark, stream: str) -> str:
     return f"{benchmark.name}_{stream}"
 
 
-def by_time(recordings: Iterable[Iterator[Element]]) -> Iterator[Element]:
+def by_time(recordings: Iterable[Iterator[RecordedElement]]) -> Iterator[RecordedElement]:
     """The elements of several recordings, each in the order of its times, as one."""
     return heapq.merge(*recordings, key=lambda element: element.time)
 
 
-def _graphs(question: Question) -> list[str]:
+def _graphs(question: BenchmarkQuery) -> list[str]:
     return [f"FROM <{graph}>" for graph in question.graphs]
 
 
@@ -155,7 +155,7 @@ def _some(part: str) -> list[str]:
     return [f"  {part}"] if part else []
 
 
-def _filter(question: Question) -> list[str]:
+def _filter(question: BenchmarkQuery) -> list[str]:
     return [f"  FILTER ({question.filter})"] if question.filter else []
 
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from endpoint.demo.benchmark import Benchmark, Element, Question, Recording, StoredGraph, Window
+from endpoint.demo.benchmark import Benchmark, BenchmarkQuery, RecordedElement, Recording, StoredGraph, Window
 from endpoint.demo.recorded import recording
 
 _SES = "http://www.insight-centre.org/dataset/SampleEventService#"
@@ -55,7 +55,7 @@ def _seen(sensor: str, number: int = 1) -> Window:
 
 
 _QUESTIONS = (
-    Question(
+    BenchmarkQuery(
         "Q1",
         "the congestion on two roads",
         "SELECT ?value1 ?value2",
@@ -63,7 +63,7 @@ _QUESTIONS = (
         "?property1 a ct:CongestionLevel . ?property2 a ct:CongestionLevel .",
         graphs=(_REPOSITORY,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q2",
         "the congestion on a road and the weather",
         "SELECT ?value1 ?value2 ?value3",
@@ -71,7 +71,7 @@ _QUESTIONS = (
         "?property1 a ct:Temperature . ?property2 a ct:Humidity . ?property3 a ct:CongestionLevel .",
         graphs=(_REPOSITORY,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q3",
         "the mean congestion on the way",
         "SELECT ((?value1 + ?value2) / 2 AS ?congestion)",
@@ -79,7 +79,7 @@ _QUESTIONS = (
         "?property1 a ct:CongestionLevel . ?property2 a ct:CongestionLevel .",
         graphs=(_REPOSITORY,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q4",
         "events near the user",
         "SELECT ?title ?lat2 ?lon2",
@@ -96,7 +96,7 @@ _QUESTIONS = (
         _NEAR,
         graphs=(_CULTURE,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q5",
         "the congestion near events",
         "SELECT ?title ?value1",
@@ -105,7 +105,7 @@ _QUESTIONS = (
         _NEAR,
         graphs=(_CULTURE, _REPOSITORY),
     ),
-    Question(
+    BenchmarkQuery(
         "Q6",
         "free parking near the user",
         "SELECT ?value1 ?lat2 ?lon2 ?lat3 ?lon3",
@@ -116,7 +116,7 @@ _QUESTIONS = (
         f"?property1 a ct:ParkingVacancy ; {_PLACE}",
         graphs=(_REPOSITORY,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q7",
         "a car park that is full",
         "SELECT ?value1 ?value2",
@@ -125,7 +125,7 @@ _QUESTIONS = (
         "?value1 < 1 || ?value2 < 1",
         graphs=(_REPOSITORY,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q8",
         "parking near events in libraries",
         "SELECT ?title ?value1 ?value2",
@@ -134,13 +134,13 @@ _QUESTIONS = (
         "?value1 > 0 || ?value2 > 0",
         graphs=(_LIBRARIES, _REPOSITORY),
     ),
-    Question(
+    BenchmarkQuery(
         "Q10",
         "the air at two places",
         "SELECT ?property1 ?property2 (?value1 + ?value2 AS ?sum)",
         (_seen("air1", 1), _seen("air2", 2)),
     ),
-    Question(
+    BenchmarkQuery(
         "Q12",
         "a road that was congested at several observations",
         "SELECT ?sensor (COUNT(?observation) AS ?observations)",
@@ -224,14 +224,14 @@ class _City:
         latitude, longitude = _CENTRE
         return latitude + self._chance.uniform(-0.5, 0.5), longitude + self._chance.uniform(-0.5, 0.5)
 
-    def __iter__(self) -> Iterator[Element]:
+    def __iter__(self) -> Iterator[RecordedElement]:
         second = 0
         while True:
             time = _BEGIN_MS + second * _EVERY_MS
             for stream, every in _SECONDS.items():
                 if second % every == 0:
                     lines = self._located(time) if stream == "user" else self._observed(stream, time)
-                    yield Element(time, stream, "\n".join(lines))
+                    yield RecordedElement(time, stream, "\n".join(lines))
             second += 1
 
     def _observed(self, stream: str, time: int) -> list[str]:

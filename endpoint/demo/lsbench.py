@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from endpoint.demo.benchmark import Benchmark, Element, Question, Recording, StoredGraph, Window
+from endpoint.demo.benchmark import Benchmark, BenchmarkQuery, RecordedElement, Recording, StoredGraph, Window
 from endpoint.demo.recorded import recording
 
 _SIB = "http://www.ins.cwi.nl/sib/"
@@ -42,13 +42,13 @@ _GRAPH = _SIB + "graph"
 _READ_FROM_MS = 1_265_003_000_000
 _SHORT = ("1s", "100ms")
 _QUESTIONS = (
-    Question(
+    BenchmarkQuery(
         "L1",
         "what a user does",
         "SELECT ?p ?o",
         (Window("posts", *_SHORT, "sibu:u984 ?p ?o"),),
     ),
-    Question(
+    BenchmarkQuery(
         "L2",
         "the posts of a person",
         "SELECT ?post",
@@ -56,7 +56,7 @@ _QUESTIONS = (
         "?user sioc:account_of sibp:p984 .",
         graphs=(_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "L3",
         "the posts of a person's friends",
         "SELECT ?friend ?post",
@@ -64,7 +64,7 @@ _QUESTIONS = (
         "?user sioc:account_of sibp:p984 ; foaf:knows ?friend .",
         graphs=(_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "L4",
         "two posts of one user with the same tag",
         "SELECT ?post1 ?post2 ?tag",
@@ -78,7 +78,7 @@ _QUESTIONS = (
         ),
         filter="?post1 != ?post2",
     ),
-    Question(
+    BenchmarkQuery(
         "L5",
         "friends of those in a photo like it",
         "SELECT ?friend1 ?friend2 ?photo",
@@ -89,7 +89,7 @@ _QUESTIONS = (
         "?friend1 foaf:knows ?friend2 .",
         graphs=(_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "L6",
         "friends like posts of a channel that somebody follows",
         "SELECT ?user ?friend ?post ?channel",
@@ -100,7 +100,7 @@ _QUESTIONS = (
         "?user foaf:knows ?friend ; sioc:subscriber_of ?channel .",
         graphs=(_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q10",
         "the number of posts of each tag",
         "SELECT ?tag (COUNT(?post) AS ?posts)",
@@ -150,7 +150,7 @@ class _Actions:
         self._posts: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # post and channel
         self._photos: deque[tuple[int, int]] = deque(maxlen=_RECENT)  # photo and who is in it
 
-    def __iter__(self) -> Iterator[Element]:
+    def __iter__(self) -> Iterator[RecordedElement]:
         act = {
             "posts": self._post,
             "likedposts": self._like_post,
@@ -161,7 +161,7 @@ class _Actions:
         while True:
             stream = self._chance.choice(_MIX)
             triples = act[stream]()
-            yield Element(_BEGIN_MS + self._count * _EVERY_MS, stream, "\n".join(triples))
+            yield RecordedElement(_BEGIN_MS + self._count * _EVERY_MS, stream, "\n".join(triples))
             self._count += 1
 
     def _user(self) -> int:

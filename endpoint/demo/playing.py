@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from endpoint.client import Refused
-from endpoint.demo.benchmark import CQELS_QL, Benchmark, Element, Question, Recording, query_name, stream_name
+from endpoint.demo.benchmark import (
+    CQELS_QL,
+    Benchmark,
+    BenchmarkQuery,
+    RecordedElement,
+    Recording,
+    query_name,
+    stream_name,
+)
 from endpoint.files.replay import AsItWas, Pace, PerSecond
 from endpoint.files.replay import Element as Line
 
@@ -33,7 +41,7 @@ _READ_EMISSIONS = 200
 class Asked:
     """A query of the benchmark in one dialect, and what the server has answered so far."""
 
-    question: Question
+    question: BenchmarkQuery
     dialect: str
     name: str
     refused: str | None = None  #: why the server does not run it
@@ -46,7 +54,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Progress:
+class PlayProgress:
     """What was played."""
 
     queries: list[Asked]
@@ -96,7 +104,7 @@ def _clear(client: Client, benchmark: Benchmark) -> None:
             client.drop_stream(stream)
 
 
-def _register(client: Client, benchmark: Benchmark, question: Question, dialect: str) -> Asked:
+def _register(client: Client, benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> Asked:
     asked = Asked(question, dialect, query_name(benchmark, question, dialect))
     try:
         client.register(benchmark.text(question, dialect))
@@ -116,7 +124,7 @@ class _Delivery:
 
     stream: str
     time: int
-    elements: Sequence[Element] = ()
+    elements: Sequence[RecordedElement] = ()
 
 
 class Player:
@@ -126,9 +134,9 @@ class Player:
         self,
         client: Client,
         benchmark: Benchmark,
-        elements: Iterator[Element],
+        elements: Iterator[RecordedElement],
         pace: Pace,
-        progress: Progress,
+        progress: PlayProgress,
         now: Callable[[], float],
         sleep: Callable[[float], None],
     ) -> None:
@@ -136,7 +144,7 @@ class Player:
         self._elements, self._now, self._sleep = elements, now, sleep
         self._streams = {name: stream_name(benchmark, name) for name in benchmark.streams}
         self._began_s = now()
-        self._next: tuple[float, Element] | None = None
+        self._next: tuple[float, RecordedElement] | None = None
         self._count = 0
         self._deliveries: deque[_Delivery] = deque()
         self._again_at_s = self._began_s  # a busy server has asked to wait until then
@@ -163,7 +171,7 @@ class Player:
         """Without the time for which a busy server was waited for: what is due does not pile up meanwhile."""
         return self._now() - self._began_s - self.progress.waited_s
 
-    def _due(self) -> Iterator[Element]:
+    def _due(self) -> Iterator[RecordedElement]:
         by_s = self._passed_s()
         for _ in range(_PUSH_ELEMENTS):
             if self._next is None and (element := next(self._elements, None)) is not None:
@@ -174,11 +182,11 @@ class Player:
             yield self._next[1]
             self._next = None
 
-    def _deliveries_of(self, due: Sequence[Element]) -> list[_Delivery]:
+    def _deliveries_of(self, due: Sequence[RecordedElement]) -> list[_Delivery]:
         """A push for each stream of which elements are due; then all streams come to the time of the last one."""
         if not due:
             return []
-        by_stream: dict[str, list[Element]] = {}
+        by_stream: dict[str, list[RecordedElement]] = {}
         for element in due:
             by_stream.setdefault(self._streams[element.stream], []).append(element)
         time = due[-1].time
@@ -215,7 +223,7 @@ class Player:
             self._client.heartbeat(delivery.stream, delivery.time)
 
 
-def look(client: Client, progress: Progress) -> None:
+def look(client: Client, progress: PlayProgress) -> None:
     """Asks the server what the queries have answered."""
     for asked in progress.queries:
         if asked.refused is not None:
@@ -236,7 +244,7 @@ def play(
     client: Client,
     player: Player,
     seconds: float | None,
-    shown: Callable[[Progress], None],
+    shown: Callable[[PlayProgress], None],
     now: Callable[[], float],
     every_s: float = 1.0,
 ) -> None:

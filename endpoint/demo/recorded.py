@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import dropwhile
 from pathlib import Path
 
-from endpoint.demo.benchmark import Element, Recording, StoredGraph, by_time
+from endpoint.demo.benchmark import RecordedElement, Recording, StoredGraph, by_time
 from stream_ext.errors import BadArgument, BadData
 
 _MEDIA_TYPES = {".nt": "application/n-triples", ".n3": "text/turtle", ".ttl": "text/turtle"}
@@ -36,7 +36,7 @@ def _graph(graph: str, path: Path) -> StoredGraph:
     return StoredGraph(graph, data, _MEDIA_TYPES[Path(name).suffix])
 
 
-def _elements(path: Path, stream: str) -> Iterator[Element]:
+def _elements(path: Path, stream: str) -> Iterator[RecordedElement]:
     time, triples = None, list[str]()
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
@@ -44,9 +44,9 @@ def _elements(path: Path, stream: str) -> Iterator[Element]:
             if not tab or not written.lstrip("-").isdigit():
                 raise BadData(f"{path}: a line must be TIME TAB TRIPLE", number, 1)
             if int(written) != time and time is not None:
-                yield Element(time, stream, "\n".join(triples))
+                yield RecordedElement(time, stream, "\n".join(triples))
                 triples = []
             time = int(written)
             triples.append(triple)
     if time is not None:
-        yield Element(time, stream, "\n".join(triples))
+        yield RecordedElement(time, stream, "\n".join(triples))

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from endpoint.demo.benchmark import Benchmark, Element, Question, Recording, StoredGraph, Window
+from endpoint.demo.benchmark import Benchmark, BenchmarkQuery, RecordedElement, Recording, StoredGraph, Window
 from endpoint.demo.recorded import recording
 
 _SSW = "http://knoesis.wright.edu/ssw/"
@@ -38,7 +38,7 @@ def _force() -> str:
 
 
 _QUESTIONS = (
-    Question(
+    BenchmarkQuery(
         "Q1",
         "the rainfall of the last hour, with its unit",
         "SELECT DISTINCT ?sensor ?value ?uom",
@@ -47,7 +47,7 @@ _QUESTIONS = (
             ?result om-owl:floatValue ?value ; om-owl:uom ?uom"""
         ),
     ),
-    Question(
+    BenchmarkQuery(
         "Q2",
         "the rainfall of the last hour, also without a unit",
         "SELECT DISTINCT ?sensor ?value ?uom",
@@ -56,7 +56,7 @@ _QUESTIONS = (
             ?result om-owl:floatValue ?value OPTIONAL { ?result om-owl:uom ?uom }"""
         ),
     ),
-    Question(
+    BenchmarkQuery(
         "Q3",
         "hurricanes: stations with a mean wind speed of 74 miles an hour",
         "SELECT ?sensor (AVG(?value) AS ?windSpeed)",
@@ -66,7 +66,7 @@ _QUESTIONS = (
         ),
         ends="GROUP BY ?sensor HAVING (AVG(?value) >= 74)",
     ),
-    Question(
+    BenchmarkQuery(
         "Q4",
         "the mean wind speed where it is warmer than 32 degrees",
         "SELECT ?sensor (AVG(?windSpeed) AS ?meanWindSpeed) (AVG(?temperature) AS ?meanTemperature)",
@@ -78,7 +78,7 @@ _QUESTIONS = (
         filter="?temperature > 32",
         ends="GROUP BY ?sensor",
     ),
-    Question(
+    BenchmarkQuery(
         "Q5",
         "blizzards: snow, frost and wind at one station",
         "SELECT ?sensor",
@@ -89,7 +89,7 @@ _QUESTIONS = (
         ),
         ends="GROUP BY ?sensor HAVING (AVG(?temperature) < 32 && MIN(?windSpeed) > 40)",
     ),
-    Question(
+    BenchmarkQuery(
         "Q6",
         "stations with bad sight, heavy rain or snow",
         "SELECT DISTINCT ?sensor",
@@ -100,7 +100,7 @@ _QUESTIONS = (
             FILTER (?value > 30) }} UNION {{ ?o om-owl:procedure ?sensor ; a weather:SnowfallObservation }}"""
         ),
     ),
-    Question(
+    BenchmarkQuery(
         "Q8",
         "the lowest and the highest temperature of a day near a place",
         "SELECT ?sensor (MIN(?temperature) AS ?lowest) (MAX(?temperature) AS ?highest)",
@@ -114,7 +114,7 @@ _QUESTIONS = (
         "GROUP BY ?sensor",
         (_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q9",
         "the wind force by Beaufort, and its direction, near a place",
         f"SELECT ?sensor ({_force()} AS ?windForce) (AVG(?windDirection) AS ?meanWindDirection)",
@@ -128,7 +128,7 @@ _QUESTIONS = (
         "GROUP BY ?sensor",
         (_GRAPH,),
     ),
-    Question(
+    BenchmarkQuery(
         "Q10",
         "where it has snowed on this day",
         "SELECT DISTINCT ?lat ?long ?alt",
@@ -176,12 +176,12 @@ class _Stations:
     def _place(self) -> tuple[float, float, float]:
         return self._chance.uniform(34, 48), self._chance.uniform(-115, -75), float(self._chance.randrange(8_000))
 
-    def __iter__(self) -> Iterator[Element]:
+    def __iter__(self) -> Iterator[RecordedElement]:
         count = 0
         while True:
             turn, station = divmod(count, _STATIONS)
             time = _BEGIN_MS + turn * _EVERY_MS + station * (_EVERY_MS // _STATIONS)
-            yield Element(time, "observations", "\n".join(self._observed(station, time)))
+            yield RecordedElement(time, "observations", "\n".join(self._observed(station, time)))
             count += 1
 
     def _observed(self, station: int, time: int) -> list[str]:

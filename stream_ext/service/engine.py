@@ -30,7 +30,7 @@ from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.upkeep.alarms import Alarms
-from stream_ext.upkeep.catch_up import CatchUp
+from stream_ext.upkeep.catch_up import CatchUpLimit
 from stream_ext.upkeep.evaluation_lag import Lag
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.upkeep.lateness import Lateness
@@ -92,7 +92,7 @@ class Engine:
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
-        self._catch_up = CatchUp(
+        self._catch_up = CatchUpLimit(
             clock, self.alarms, self.merge.catching_up, lambda: self._queries,
             lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
         )  # fmt: skip

@@ -17,10 +17,19 @@ import pytest
 from endpoint.cli import terminal
 from endpoint.cli.command_line import main
 from endpoint.client import Client, Refused
-from endpoint.demo.benchmark import C_SPARQL, CQELS_QL, DIALECTS, RSP_QL, Benchmark, Element, Recording, query_name
+from endpoint.demo.benchmark import (
+    C_SPARQL,
+    CQELS_QL,
+    DIALECTS,
+    RSP_QL,
+    Benchmark,
+    RecordedElement,
+    Recording,
+    query_name,
+)
 from endpoint.demo.citybench import CITYBENCH
 from endpoint.demo.lsbench import LSBENCH
-from endpoint.demo.playing import Asked, Player, Progress, pace_of, play, prepare
+from endpoint.demo.playing import Asked, Player, PlayProgress, pace_of, play, prepare
 from endpoint.demo.srbench import SRBENCH
 from endpoint.files.replay import Pace
 from stream_ext.errors import BadArgument, BadData
@@ -44,8 +53,8 @@ class Time:
         self.seconds += max(seconds, 0.001)
 
 
-def player_of(client: Any, benchmark: Benchmark, elements: Iterator[Element], pace: Pace, time: Time) -> Player:
-    return Player(client, benchmark, elements, pace, Progress([]), time.now, time.sleep)
+def player_of(client: Any, benchmark: Benchmark, elements: Iterator[RecordedElement], pace: Pace, time: Time) -> Player:
+    return Player(client, benchmark, elements, pace, PlayProgress([]), time.now, time.sleep)
 
 
 # ---- the queries
@@ -76,7 +85,7 @@ def test_the_dialects_of_a_query_answer_what_pyoxigraph_answers(benchmark: Bench
 
 
 def oracle(
-    benchmark: Benchmark, asked: Asked, recording: Recording, elements: list[Element], emission: dict[str, Any]
+    benchmark: Benchmark, asked: Asked, recording: Recording, elements: list[RecordedElement], emission: dict[str, Any]
 ) -> Counter[frozenset[tuple[str, str]]]:
     """The question over the stored graphs that it names and the content of its windows, which no pattern confuses."""
     store = ox.Store()
@@ -163,7 +172,7 @@ TWO = Benchmark("b", "", {}, {"x": "a:x", "y": "a:y"}, (), nothing, nothing, 1, 
 
 def test_elements_are_sent_when_they_are_due_and_the_streams_stay_together() -> None:
     times = [("x", 1000), ("x", 1010), ("y", 1020), ("x", 1500), ("y", 3000)]
-    elements = (Element(time, stream, f"<a:s> <a:p> {time} .") for stream, time in times)
+    elements = (RecordedElement(time, stream, f"<a:s> <a:p> {time} .") for stream, time in times)
     server, time, seen = Server(), Time(), []
     player = player_of(server, TWO, elements, pace_of(10, True), time)
     while not player.progress.ended:
@@ -189,7 +198,7 @@ def test_elements_are_sent_when_they_are_due_and_the_streams_stay_together() -> 
 
 @pytest.mark.parametrize("busy", range(1, 6))
 def test_what_a_busy_server_refuses_is_sent_again_and_once(busy: int) -> None:
-    elements = (Element(time, "x", "<a:s> <a:p> <a:o> .") for time in (1, 2, 3))
+    elements = (RecordedElement(time, "x", "<a:s> <a:p> <a:o> .") for time in (1, 2, 3))
     server, time = Server(busy), Time()
     player = player_of(server, TWO, elements, pace_of(1, False), time)
     while not player.progress.ended:
@@ -205,7 +214,7 @@ def test_a_demonstration_ends_after_its_time_also_at_a_busy_server() -> None:
             raise Refused(429, "busy", retry_after_s=60.0)
 
     server, time, shown = Busy(), Time(), []
-    player = player_of(server, TWO, (Element(n, "x", "") for n in range(10**9)), pace_of(100, False), time)
+    player = player_of(server, TWO, (RecordedElement(n, "x", "") for n in range(10**9)), pace_of(100, False), time)
     play(server, player, 5.0, lambda progress: shown.append(progress.elements), time.now)  # type: ignore[arg-type]  # it has what is asked
     assert 5 <= time.seconds < 5.3
     assert len(shown) >= 5

@@ -127,6 +127,13 @@ def test_a_cut_within_each_graph_is_made_here(server: Live, source: Scripted) ->
     assert rows(server, query) == [{"g": "http://ex/g1", "s": "http://ex/a"}]
 
 
+def test_a_filter_inside_of_exists_sees_what_is_around_it(server: Live) -> None:
+    server.update("INSERT DATA { <http://ex/p1> <http://ex/wants> <http://ex/c1>, <http://ex/c2> }")
+    inner = "?p <http://ex/livesIn> ?z FILTER(?z = ?c)"
+    query = f"SELECT ?c {{ ?p <http://ex/wants> ?c FILTER EXISTS {{ {inner} }} }}"
+    assert rows(server, query) == [{"c": "http://ex/c1"}]
+
+
 def test_a_resource_is_described_by_both(server: Live, source: Scripted) -> None:
     source.add(
         '<http://ex/a> <http://ex/at> _:x .\n_:x <http://ex/street> _:y .\n_:y <http://ex/no> "1" .\n'

@@ -355,7 +355,9 @@ class Normaliser:
         def exists(part: Expression) -> Expression | None:
             if not isinstance(part, Exists):
                 return None
+            self._questions += 1
             question = Existence(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
+            self._questions -= 1
             questions.append(question)
             answer = Variable(question.name)
             return Not(answer) if part.negated else answer

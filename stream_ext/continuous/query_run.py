@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -20,6 +20,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.language.algebra.walk import has_services
+from stream_ext.language.algebra.windows import Dialect
 from stream_ext.network.network import registered_network
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
@@ -29,11 +30,20 @@ from stream_ext.plan.result_columns import columns_of
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.rows.zset import Columns, Weights, repeated
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.arrivals import Arrival, history
+from stream_ext.windows.arrivals import Arrival, history, last_times
 from stream_ext.windows.grids import Run
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids, Part, WindowBounds
-from stream_ext.windows.schedule import Due, LastEvaluation, QueryState, Schedule, ScheduledWindow, Timing, Within
+from stream_ext.windows.schedule import (
+    Due,
+    LastEvaluation,
+    QueryState,
+    Schedule,
+    ScheduledWindow,
+    Timing,
+    Within,
+    arrives_by_element,
+)
 
 #: The position before all pushes of a snapshot.
 _NOTHING = Within(0, 0)
@@ -74,8 +84,10 @@ def result_of(query: Query, emitted: tuple[Columns, Weights], control: Control =
     columns, weights = emitted
     if query.form is Form.ASK:  # one empty row or none; ISTREAM and DSTREAM emit only that it came, or went
         boolean = bool(len(weights))
-        return [], boolean, boolean or query.r2s in (None, R2S.RSTREAM)
-    return list(repeated_within(columns, weights, control)), None, True
+        reports_false = query.emits is R2S.RSTREAM and query.dialect is not Dialect.CQELS
+        return [], boolean, boolean or reports_false
+    emits = bool(len(weights)) or query.dialect is not Dialect.CQELS  # where an empty answer is not reported
+    return list(repeated_within(columns, weights, control)), None, emits
 
 
 def vocabulary_of(store: Store) -> Vocabulary:
@@ -83,14 +95,20 @@ def vocabulary_of(store: Store) -> Vocabulary:
 
 
 def retained(
-    store: Store, windows: Sequence[ScheduledWindow], reference: int | None, sn: int, control: Control
+    store: Store,
+    windows: Sequence[ScheduledWindow],
+    reference: int | None,
+    sn: int,
+    control: Control,
+    before: tuple[int, int] | None = None,
 ) -> list[Arrival]:
-    """The arrivals that the windows at the time `reference`, or later, can contain; in order of acknowledgement."""
+    """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
+    acknowledgement. `before`: the push before which the windows are needed first."""
     found: list[Arrival] = []
     control.begin(0)
     size = 0
-    for stream, oldest in reach(windows, reference).items():
-        for arrival in history(store, stream, sn, oldest):
+    for stream, needed in reach(windows, reference, before).items():
+        for arrival in history(store, stream, sn, needed):
             found.append(arrival)
             size += arrival.nbytes
             control.alive(size)
@@ -131,7 +149,7 @@ class QueryRun:
         width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(width))
         self._empty_result = result_of(query, (nothing, np.empty(0, np.int64)))
-        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM
+        self.repeats = query.emits is R2S.RSTREAM
         self._last_result: Result = self._empty_result  # of the last evaluation
         self._vocabulary, self._created_max = vocabulary_of(store), TERMS_CREATED_MAX
         self._orders = Orders()
@@ -160,7 +178,7 @@ class QueryRun:
         """Without results: rebuilds the windows of the last evaluation, repeats it, then adds what arrived up to
         `sn`."""
         self._state, self.evaluated, self._gap = state, state.evaluated, state.gap
-        self._schedule = Schedule(self._timing, state, self._store.vts(sn))
+        self._schedule = Schedule(self._timing, state, self._store.vts(sn), partial(last_times, self._store, sn))
         behind_at = sn - (self._timing.ends_at is not None)
         self._going, self._behind = None, None if state.within is None else state.behind(behind_at, state.within)
         self._at_closes = self._at_arrivals = None
@@ -195,28 +213,31 @@ class QueryRun:
             else:
                 after.append((triggered, arrival))
 
+        begin = (last.sn, last.push) if last is not None else None if first is None else (first.sn, first.push)
         for arrival in retained(
-            self._store, self._schedule.windows, reference, sn + (within is not None), self._control
+            self._store, self._schedule.windows, reference, sn + (within is not None), self._control, begin
         ):
             place = arrival.sn, arrival.push
             if (first is not None and place >= (first.sn, first.push)) or (underway is not None and place > underway):
                 break
-            before = is_past or last is None or place <= (last.sn, last.push)
-            if within is None or place != underway:
-                for triggered in self._triggered_networks:
-                    arrive(triggered, arrival, before)
-                continue
+            # What came after the last evaluation, or after the query began, is new at the next one.
+            before = is_past or (arrival.sn <= self._state.began if last is None else place <= (last.sn, last.push))
             if self._at_closes is not None:
                 arrive(self._at_closes, arrival, before)
-            if self._at_arrivals is not None and within.arrived_at is not None:
+            up_to = within.arrived_at if within is not None and place == underway else None
+            if self._at_arrivals is not None and (up_to is not None or place != underway):
                 # In two steps: the elements of the last evaluation, then those without an evaluation.
                 at = last.arrived_at if last is not None and place == (last.sn, last.push) else None
+                by_element = arrives_by_element(self._schedule.windows, arrival.stream)
                 if at is not None:
-                    self._at_arrivals.arrive(arrival.between(None, at))
+                    self._at_arrivals.arrive(arrival.between(None, at, by_element))
                     before = False
-                arrive(self._at_arrivals, arrival.between(at, within.arrived_at), before)
+                arrive(self._at_arrivals, arrival.between(at, up_to, by_element), before)
         if last is not None:
-            self._evaluate(self._triggered_network(last.arrived), then, last.time, last.k)
+            self._evaluate(self._triggered_network(last.arrived), then, last.time, last.k, repeats=True)
+        else:
+            for triggered in self._triggered_networks:
+                triggered.settle()
         for triggered, arrival in after:
             triggered.arrive(arrival)
 
@@ -227,11 +248,12 @@ class QueryRun:
         self._control.begin(0)
         make = partial(
             registered_network, self._query, self.number, snapshot=at, encode=self._store.ids, orders=orders,
-            bags=not single, check=self._control.check,
+            bags=not single, returns=self._query.emits_new and self._query.is_cut_by_appearance,
+            check=self._control.check,
         )  # fmt: skip
         self._at_closes = TriggeredNetwork(make, schedule.windows) if schedule.timing.has_beats else None
         self._at_arrivals = TriggeredNetwork(make, schedule.for_arrivals) if schedule.timing.arrivals else None
-        network, r2s = self._triggered_networks[0].network, self._query.r2s or R2S.RSTREAM
+        network, r2s = self._triggered_networks[0].network, self._query.emits
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
         self._last = None
@@ -391,19 +413,18 @@ class QueryRun:
             return
         if self._at_closes is not None and not is_there:
             self._at_closes.arrive(arrival)
-        # An evaluation at an arrival sees, of the elements of its push, those of its time and before.
-        times = [] if self._at_arrivals is None else np.unique(arrival.element_times).tolist()
-        waiting = [time for time in times if arrived_at is None or time > arrived_at]
+        # An evaluation at an arrival sees, of the elements of its push, those that have arrived by then.
+        by_element = arrives_by_element(self._schedule.windows, arrival.stream)
         for each in due:
-            while waiting and each.arrived is not None and waiting[0] <= each.arrived:
-                self._triggered_network(True).arrive(arrival.at_time(waiting.pop(0)))
             if each.arrived is None:
                 self._close(sn, arrival.push, each, steps)
             else:
+                self._triggered_network(True).arrive(arrival.between(arrived_at, each.arrived, by_element))
+                arrived_at = each.arrived
                 self._evaluate_due(sn, arrival.push, each, steps)
             yield
-        for time in waiting:
-            self._triggered_network(True).arrive(arrival.at_time(time))
+        if self._at_arrivals is not None:
+            self._at_arrivals.arrive(arrival.between(arrived_at, None, by_element))
 
     def _begun(self, sn: int, arrival: Arrival, due: Iterator[Due]) -> Iterator[Due]:
         """Builds the networks if an evaluation is due; returns what is due."""
@@ -445,7 +466,11 @@ class QueryRun:
         else:
             steps.add(due, push, is_empty, result)
 
-    def _evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
+    def _evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int, repeats: bool = False) -> Result:
+        if self._query.emits_new and not repeats:
+            orders = self._orders.stand()
+            triggered.leave_out_new(replace(self._moment(triggered, sn, time, k), without_new=True))
+            self._orders.return_to(orders)
         moment = self._moment(triggered, sn, time, k)
         found, self._last = triggered.evaluate(moment), triggered
         emitted = found if self._composed is None else self._composed.emitted(moment, found)
@@ -487,8 +512,9 @@ class QueryRun:
     def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
         bounds = []
         windows = self._schedule.for_arrivals if arrived else self._schedule.windows
-        for window, label in zip(windows, self._labels, strict=True):
-            start, end = window.extent_at(time)
+        triggered = self._triggered_network(arrived)
+        for place, (window, label) in enumerate(zip(windows, self._labels, strict=True)):
+            start, end = window.extent_at(time, triggered.oldest(place, time) if window.is_endless else None)
             bounds.append(WindowBounds(label, start, end, window.bounds.value))
         return bounds
 

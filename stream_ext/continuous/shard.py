@@ -358,7 +358,9 @@ class Shard:
     def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
         """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
         timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
-        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
+        begins = msgspec.structs.replace(
+            initial_state(timing, self.store.vts(self.sn), self.sn, state), t0=state.t0, gap=True
+        )
         planned = self.read(definition, None, self.catalog)
         if planned is None:
             return []

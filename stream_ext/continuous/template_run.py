@@ -66,7 +66,7 @@ class TemplateRun:
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self._width))
         self.empty_result = result_of(query, (nothing, np.empty(0, np.int64)))
-        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM
+        self.repeats = query.emits is R2S.RSTREAM
         self._going: Iterator[None] | None = None  # the evaluations that are left of the snapshot it is in
         self._push: int | None = None  # in the middle of a snapshot: the push up to which all are evaluated
         self._columns: Sequence[Ids] = ()  # the rows of the last evaluation, of all queries

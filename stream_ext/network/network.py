@@ -33,7 +33,8 @@ from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
-from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived
+from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
+from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Stage
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
@@ -97,7 +98,7 @@ def registered_network(
     ordered and cut. `returns`: not every step is an evaluation; `check` is called again and again during the
     planning."""
     template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
-    r2s = query.r2s or R2S.RSTREAM
+    r2s = query.emits
     select = logic_of(query, check=check)
     return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
 
@@ -148,7 +149,8 @@ class Network:
         else:
             wire, cut = builder.query(select)
         self.stages: Sequence[Stage] = builder.plan.stages
-        self.scans = builder.plan.scans
+        self.scans, self.counted = builder.plan.scans, builder.plan.counted
+        self._windows = windows
         self._last = wire.stage
         self.cut = cut
         # If the solutions of a CONSTRUCT are cut, its triples are made at the end, of those that are left.
@@ -167,11 +169,27 @@ class Network:
 
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
+        numbers = {
+            name: counted.arrive(arrival.element_times, arrival.times, arrival.element)
+            for name, counted in self.counted.items()
+            if self._windows[name].stream == arrival.stream
+        }
         for scan in self.scans:
-            if scan.window.stream == arrival.stream:
-                self._came += _ROW * len(arrival.s)
+            if scan.window.stream != arrival.stream:
+                continue
+            self._came += _ROW * len(arrival.s)
+            if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
+            else:
+                triples = (arrival.s, arrival.p, arrival.o, arrival.g)
+                extra = occurrences(arrival) if scan.has_occurrences else ()
+                scan.arrive(triples, arrival.times, numbers[scan.window.name], extra)
+
+    def settle(self) -> None:
+        """What has arrived is not new any more (`Moment.without_new`)."""
+        for scan in self.scans:
+            scan.settle()
 
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much has come that it may matter for the

@@ -35,7 +35,7 @@ from stream_ext.values.vocabulary import Vocabulary, stored_blank
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.schedule import ScheduledWindow, arrives_by_element
 
 #: Smaller answers are not charged before they are built.
 _MANY = 8192
@@ -79,7 +79,8 @@ class DerivedGraph:
     def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
         s, p, o = self.columns(moment.vocabulary)
         times = np.full(len(s), moment.time - 1)
-        return Arrival(0, 0, window.stream, times[:1], s, p, o, np.zeros(len(s), np.uint64), times, None, None, False)
+        graphs, element = np.zeros(len(s), np.uint64), np.zeros(len(s), np.int32)
+        return Arrival(0, 0, window.stream, times[:1], s, p, o, graphs, times, element, None, None, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +252,11 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
-    for stream, oldest in reach(windows, at.time).items():
-        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=not at.as_retained):
+    before = None if at.sn is None or at.push is None else (at.sn, at.push)
+    for stream, needed in reach(windows, at.time, before).items():
+        by_element = arrives_by_element(windows, stream)
+        for arrival in history(store, stream, sn if at.sn is None else at.sn, needed, whole=not at.as_retained):
             if at.push is None or (arrival.sn, arrival.push) < (at.sn, at.push):
                 network.arrive(arrival)
             elif (arrival.sn, arrival.push) == (at.sn, at.push):
-                network.arrive(arrival if at.arrived_at is None else arrival.up_to(at.arrived_at))
+                network.arrive(arrival if at.arrived_at is None else arrival.between(None, at.arrived_at, by_element))

@@ -160,7 +160,7 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
         if query.is_evaluated and not failed:
             return Intent(result=int)
         timing = timing_of(query_over(query, view.catalog), view.catalog, t0)
-        state = msgspec.structs.replace(initial_state(timing, view.positions), t0=t0, gap=True)
+        state = msgspec.structs.replace(initial_state(timing, view.positions, view.head, query.state), t0=t0, gap=True)
         resumed = msgspec.structs.replace(query, paused=False, failure=None, since=view.head + 1, state=state)
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])
 

@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pyoxigraph as ox
@@ -249,13 +250,22 @@ def _triple(chance: random.Random) -> Triple:
     return (_node(chance), f"<{EX}p>", _node(chance))
 
 
+class Played(Protocol):
+    """What a player needs of a scene."""
+
+    lateness: dict[int, int]
+
+    @property
+    def text(self) -> str: ...
+
+
 # ---- the engine's side -------------------------------------------------------------------------------------
 
 
 class Player:
     """Plays a scene into a store, as the injector would."""
 
-    def __init__(self, store: Store, scene: Scene) -> None:
+    def __init__(self, store: Store, scene: Played) -> None:
         self.store, self.scene = store, scene
         self.times: dict[int, int | None] = {1: None, 2: None}
         self.firsts: dict[int, int | None] = {1: None, 2: None}
@@ -263,6 +273,7 @@ class Player:
         self.beats: dict[int, int | None] = {1: None, 2: None}
         self.latest: dict[int, int | None] = {1: None, 2: None}
         self.batches = {1: 0, 2: 0}
+        self.totals: dict[int, int] = {}
 
     def register(self, before: Sequence[Change | list[Push]] = ()) -> int:
         """The streams, what comes `before` the query, and the query."""
@@ -282,9 +293,9 @@ class Player:
         timing = timing_of(query, Catalog(streams, {}))
         batch = self.store.begin()
         batch.encode(constants_of(query))
-        state = initial_state(timing, self.store.vts(self.store.head()))
+        state = initial_state(timing, self.store.vts(self.store.head()), int(self.store.head()))
         numbers = [window.stream for window in timing.windows]
-        definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, self.scene.r2s, [], numbers, 0, state)
+        definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, query.emits.value, [], numbers, 0, state)
         batch.catalog("query", 1, CatalogStep("query", 1, definition).body())
         return self.store.commit(batch)
 
@@ -326,6 +337,8 @@ class Player:
             {},
             latest=self.latest[stream],
             openings=list(self.openings[stream]),
+            elements_total=self._total(stream, len(times)),
+            triples_total=self._total(-stream, len(texts)),
         )
         s, p, o = (batch.encode([t[i].encode() for t in texts]) for i in range(3))
         columns = StreamColumns(
@@ -333,6 +346,10 @@ class Player:
             np.array(elements, np.int32), s, p, o,
         )  # fmt: skip
         batch.stream(move, columns, np.zeros(len(s), np.bool_))
+
+    def _total(self, what: int, more: int) -> int:
+        self.totals[what] = self.totals.get(what, 0) + more
+        return self.totals[what]
 
     def _move(self, push: Push) -> None:
         stream = push.stream

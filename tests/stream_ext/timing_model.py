@@ -47,6 +47,7 @@ class Model:
     begins: dict[int, int] = field(default_factory=dict)  # of each window, the element from which it counts
     idle: set[int] = field(default_factory=set)
     elements: list[Element] = field(default_factory=list)
+    coming: list[Element] = field(default_factory=list)  # of the push that is arriving: closes contain them already
     t0: int | None = None
     after: int | None = None
     last: int | None = None
@@ -76,7 +77,7 @@ class Model:
         contents = tuple(
             frozenset(
                 e.number
-                for e in self.elements
+                for e in (self.elements if by_arrival else self.elements + self.coming)
                 if e.stream == window.stream and self.holds(window, e.time, time, by_arrival)
             )
             for window in self.windows
@@ -219,8 +220,8 @@ class Model:
         return (beat is not None and time < beat) or (latest is not None and time < latest - window.lateness)
 
     # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
-    # windows once per timestamp of a push, in time order"; "An arrival that can be in no window of the query causes no
-    # evaluation"
+    # windows once per timestamp of a push, in time order (timestamps of one push that come to the same t are one
+    # evaluation, over all of them)"; "An arrival that can be in no window of the query causes no evaluation"
     def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[Said]]:
         if elements and self.t0 is None:
             self.t0 = min(e.time for e in elements) // 1000 * 1000
@@ -231,12 +232,17 @@ class Model:
         late = [self.is_late(stream, e.time) for e in elements]
         out: list[Said] = []
         if self.arrivals:
-            for time in sorted(set(times)):
+            waiting, self.coming = sorted(set(times)), list(elements)
+            while waiting:
                 # in order of time; with ] "elements of one timestamp stay together": the close comes behind them
-                out += self.due_up_to(time - any(w.bounds[1] == "]" for w in self.windows))
-                self.elements += [e for e in elements if e.time == time]
-                at = time if self.last is None else max(time, self.last)
-                if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows):
+                out += self.due_up_to(waiting[0] - any(w.bounds[1] == "]" for w in self.windows))
+                at = waiting[0] if self.last is None else max(waiting[0], self.last)
+                same = [time for time in waiting if time <= at]
+                waiting = [time for time in waiting if time > at]
+                out += self.due_up_to(same[-1] - any(w.bounds[1] == "]" for w in self.windows))
+                self.elements += [e for e in elements if e.time in same]
+                self.coming = [e for e in elements if e.time in waiting]
+                if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows for time in same):
                     self.last = at
                     self.evaluated.append((at, True))
                     out.append(self.said(at, True))

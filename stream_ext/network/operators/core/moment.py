@@ -63,6 +63,8 @@ class Moment:
     backoff: Backoff | None = None  # of a registered query: which of these endpoints failed lately
     service_answers: ServiceAnswers | None = None  # shared by the networks of a query that has several
     requests_again: bool = True  # whether old remote answers are requested again
+    #: Windows leave out what has arrived since the last evaluation; but it displaces what it displaces.
+    without_new: bool = False
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:

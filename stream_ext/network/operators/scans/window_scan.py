@@ -1,8 +1,8 @@
 """Window scan: one triple pattern over the content of one window, as changes from evaluation to evaluation.
 
 Arrivals wait until the first evaluation whose instance contains them. A window is an RDF graph, a set: a triple that
-has arrived several times counts once, for as long as its latest arrival is in the window. Leaving the window is no
-event: each row has, from its entry on, the time until which it is valid."""
+has arrived several times counts once, for as long as its latest arrival is in the window; in CQELS-QL it is a bag of
+arrivals. Leaving the window is no event: each row has, from its entry on, the time until which it is valid."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ Entering = tuple[Columns, Times, Times]
 
 class WindowScan:
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
-        """`as_bag`: rows may occur several times; a later operator makes a set of them."""
+        """`as_bag`: rows may occur several times, as in a window that is a bag; or a later operator makes a set of
+        them."""
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting: list[_WaitingRows] = []
+        self._new: list[_WaitingRows] = []  # what has arrived since the last evaluation
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
@@ -50,7 +52,12 @@ class WindowScan:
             self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._waiting.append(_WaitingRows(columns, times, *least_and_greatest(times)))
+        self._new.append(_waiting_rows(columns, times))
+
+    def settle(self) -> None:
+        """What has arrived is not new any more (`Moment.without_new`)."""
+        self._waiting += self._new
+        self._new = []
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -69,11 +76,14 @@ class WindowScan:
     def _due(self, moment: Moment) -> list[Entering]:
         """As `_due_at`; terms that the query created before the stream brought them have the ids of the query."""
         inward = moment.vocabulary.inward
-        due = self._due_at(moment.time)
+        due = self._due_at(moment)
         return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
 
-    def _due_at(self, time: int) -> list[Entering]:
-        """The rows that enter the instance at `time`; rows that can be in no instance any more are dropped."""
+    def _due_at(self, moment: Moment) -> list[Entering]:
+        """The rows that enter the instance; rows that can be in no instance any more are dropped."""
+        time = moment.time
+        if not moment.without_new:
+            self.settle()
         entering, came = [], time - self.window.lead_ms  # elements of this time and before
         waiting, self._waiting = self._waiting, []
         for rows in waiting:
@@ -83,7 +93,7 @@ class WindowScan:
                 self._waiting.append(rows)
             else:
                 due = rows.times <= came
-                self._wait(_rows_where(rows.columns, ~due), rows.times[~due])
+                self._waiting.append(_waiting_rows(_rows_where(rows.columns, ~due), rows.times[~due]))
                 times = rows.times[due]
                 rows = _WaitingRows(_rows_where(rows.columns, due), times, rows.first, int(times.max()))
                 entering.append(self._in_instance(rows, time))
@@ -109,6 +119,10 @@ class _WaitingRows(NamedTuple):
     times: Times
     first: int
     last: int
+
+
+def _waiting_rows(columns: Columns, times: Times) -> _WaitingRows:
+    return _WaitingRows(columns, times, *least_and_greatest(times))
 
 
 def _own(column: Ids) -> Ids:

@@ -597,7 +597,7 @@ class Schedule:
             starts, untils = window.valid_from(times), window.valid_until(times)
             belongs |= self._evaluated_ever(starts, untils)
             late |= self._reported(starts, untils)
-            awaited |= self._awaited(starts, untils)
+            awaited |= window.is_endless or self._awaited(starts, untils)
             if self.timing.arrivals:
                 arriving = window.for_arrivals()
                 starts, untils = arriving.valid_from(times), arriving.valid_until(times)

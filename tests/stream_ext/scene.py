@@ -46,10 +46,14 @@ class Window:
     until_ms: int = 0
     bounds: str = "[)"
     lateness_ms: int | None = None  # None: the stream's
+    kind: str = "RANGE"  # or ALL, ELEMENTS, TRIPLES
+    count: int = 0
 
     @property
     def extent(self) -> str:
         """As the language writes it."""
+        if self.kind != "RANGE":
+            return f"{self.kind} {self.count}" if self.count else self.kind
         length = f"RANGE {self.range_ms}ms"
         if self.until_ms:
             length = f"FROM NOW - {self.range_ms}ms TO NOW - {self.until_ms}ms"
@@ -203,6 +207,10 @@ def random_scene(seed: int) -> Scene:
         )
         for i in range(1, count + 1)
     ]
+    if count == 2 and chance.random() < 0.3:  # beside one that closes, one that causes no evaluation
+        kind = chance.choice(["ALL", "ELEMENTS", "TRIPLES"])
+        most = 0 if kind == "ALL" else chance.choice([1, 2, 3, 5])
+        windows[1] = Window("w2", windows[1].stream, 0, 0, kind=kind, count=most)
     lateness = {1: chance.choice([0, 0, 8]), 2: 0}
     scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM", "DSTREAM"]), lateness)
     scene.report = chance.choice(REPORTS)
@@ -414,6 +422,8 @@ class Oracle:
                     w.until_ms,
                     w.bounds,
                     scene.lateness[w.stream] if w.lateness_ms is None else w.lateness_ms,
+                    w.kind,
+                    w.count,
                 )
                 for w in scene.windows
             ],
@@ -422,6 +432,7 @@ class Oracle:
             arrivals="CONTENT_CHANGE" in triggers,
         )
         self.triples: list[tuple[Triple, ...]] = []
+        self.times: list[int] = []  # of elements
         self.store: set[tuple[Triple, str | None]] = set()
         self.before: Bag | bool = False if scene.select == "ASK" else Counter()
 
@@ -452,13 +463,19 @@ class Oracle:
     def _elements(self, push: Push) -> list[Element]:
         elements = []
         for time, triples in push.elements:
-            elements.append(Element(push.stream, time, len(self.triples)))
+            elements.append(Element(push.stream, time, len(self.triples), len(triples)))
             self.triples.append(triples)
+            self.times.append(time)
         return elements
 
     def answer(self, said: Said) -> Bag | bool:
         """The whole answer over what the windows held."""
         contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
+        for place, left_out in enumerate(said.skipped):
+            oldest, *_ = sorted(said.contents[place], key=lambda number: (self.times[number], number)) or [None]
+            others = {t for number in said.contents[place] if number != oldest for t in self.triples[number]}
+            if oldest is not None:
+                contents[place] = others | set(self.triples[oldest][left_out:])
         return self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
 
     def evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:

@@ -219,7 +219,9 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
         sn=3,
         epoch=2,
         published_ms=1000,
-        moves=[StreamMove(6, 1, 5, None, 4, [PushMark(0, 5, 7, 4, True)], {"a": 7}, 2, 1, True, 7, True, [(0, 4)], 5, 9)],
+        moves=[
+            StreamMove(6, 1, 5, None, 4, [PushMark(0, 5, 7, 4, True)], {"a": 7}, 2, 1, True, 7, True, [(0, 4)], 5, 9)
+        ],
         catalog=[CatalogChange("query", 1, b"x"), CatalogChange("stream", 6, None)],
         slab_pieces=1,
         slab_bytes=99,

@@ -35,7 +35,6 @@ def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool, end: Bo
     stream = catalog.stream(key_of(clause))
     check_time_predicate(clause, stream.options.time)
     past = clause.extent is Extent.HISTORY
-    is_timed = clause.extent in (Extent.RANGE, Extent.SPAN, Extent.HISTORY)
     count = None
     if clause.extent in (Extent.TRIPLES, Extent.ELEMENTS):
         count = Count(clause.count, clause.extent is Extent.ELEMENTS, clause.count_step)
@@ -48,7 +47,7 @@ def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool, end: Bo
         t0_ms=0 if not policy.step_ms.value else None if isinstance(t0, FirstClose) else t0,
         lateness_ms=stream.options.lateness_ms if lateness_ms is None else lateness_ms,
         until_ms=clause.until_ms,
-        bounds=policy.bounds.value if is_timed else Bounds.CLOSED if clause.extent is Extent.NOW else end,
+        bounds=policy.bounds.value if clause.extent.is_timed else Bounds.CLOSED if clause.extent is Extent.NOW else end,
         start_ms=clause.start_ms if past else None,
         end_ms=clause.end_ms if past else None,
         by_arrival=by_arrival,

@@ -227,8 +227,6 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
 
 # ---- windows -------------------------------------------------------------------------------------------------
 
-#: Windows that are no length of time, or have no closes: what of a policy means nothing for them.
-_WITHOUT_BOUNDS = frozenset({Extent.NOW, Extent.ALL, Extent.TRIPLES, Extent.ELEMENTS})
 #: What is written of windows, and run.
 _RUN = frozenset(
     {
@@ -251,7 +249,7 @@ _RUN = frozenset(
 
 
 def _window(window: WindowClause) -> Iterator[Refusal]:
-    if window.extent in _WITHOUT_BOUNDS and (bounds := window.place("BOUNDS")) is not None:
+    if not window.extent.is_timed and (bounds := window.place("BOUNDS")) is not None:
         yield bounds, f"BOUNDS of a window that is no length of time ({window.extent})"
     if not window.step_ms and (origin := window.place("T0")) is not None:
         yield origin, "T0 of a window without a step"

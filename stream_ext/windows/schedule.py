@@ -467,7 +467,10 @@ class Schedule:
         return not stream_state.idle and not (window.by_variable and not stream_state.openings)
 
     def waits_for(self) -> list[int]:
-        """The streams that the next evaluation waits for: those behind the others, or without any time."""
+        """The streams that the next evaluation waits for: those behind the others, or without any time. An arrival
+        waits for none."""
+        if not self.timing.has_beats:
+            return []
         awake = {window.stream for window in self.windows if self._is_waited_for(window)}
         times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]

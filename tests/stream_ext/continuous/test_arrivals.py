@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hbase_store
 from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.arrival_scene import ArrivalOracle, Told, random_arrival_scene
 from tests.stream_ext.continuous.test_oracle import Recorder
+from tests.stream_ext.continuous.test_pieces import Pieces, compare, take
 from tests.stream_ext.low_capacities import low_capacities
 from tests.stream_ext.scene import BASE, Player, engine_emissions
 
@@ -52,6 +56,19 @@ def test_the_cut_of_pushes_into_snapshots_changes_nothing(block: int, tmp_path: 
         assert [each[1:] for each in told] == [each[1:] for each in other], f"seed {seed}"
 
 
+@pytest.mark.parametrize("block", range(2))
+def test_pieces_of_a_snapshot_say_the_same_wherever_they_are_cut_and_built_anew(block: int, tmp_path: Path) -> None:
+    cut = sum(in_pieces(seed, tmp_path / str(seed)) for seed in range(6000 + block * 15, 6000 + block * 15 + 15))
+    assert cut > 100
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(50))
+def test_thousands_of_scenes_are_the_same_in_pieces(block: int, tmp_path: Path) -> None:
+    for seed in range(200_000 + block * 50, 200_000 + block * 50 + 50):
+        in_pieces(seed, tmp_path / str(seed))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("block", range(50))
@@ -88,3 +105,29 @@ def play(seed: int, folder: Path, restarts: bool = False, before: int = 0, regro
         told += expected
     store.close()
     return told
+
+
+def in_pieces(seed: int, folder: Path) -> int:
+    """As at once; how often it was cut."""
+    chance = random.Random(f"pieces {seed}")
+    scene = random_arrival_scene(seed)
+    if chance.random() < 0.2:  # what is another at each evaluation
+        scene.select, scene.pattern = "SELECT ?a ?r", "@1{ ?a :p ?b } BIND(RAND() AS ?r)"
+    elif chance.random() < 0.2 and scene.select.startswith("SELECT"):  # what depends on all evaluations before
+        scene.pattern += " } LIMIT 2 #"
+    store = hbase_store.open(f"lmdb:{folder}")
+    player = Player(store, scene)
+    sn = player.register()
+    calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+    calm.build({}, sn - 1)
+    pieces = Pieces(store, chance, sn - 1, TurnLimits(chance.randrange(1, 3), None, chance.randrange(1, 3), None))
+    for step in [None, *scene.steps]:
+        if step is not None:
+            sn = player.play(step)
+        take(store, calm.step(sn), states, said)
+        assert not calm.faults, calm.faults
+        pieces.step(sn)
+    pieces.finish()
+    compare(pieces.said, said, f"seed {seed}: {scene.text}")
+    store.close()
+    return pieces.cut

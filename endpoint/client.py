@@ -181,7 +181,7 @@ class Client:
             try:
                 for number, data in self._listen(query, since):
                     if lost_at is not None:
-                        on_change("the connection is back")
+                        on_change("the connection is restored")
                         lost_at = None
                     if data is None:
                         continue
@@ -192,7 +192,7 @@ class Client:
                 error = lost
             if lost_at is None:
                 lost_at = time.monotonic()
-                on_change(f"the connection is lost ({error}); trying again for {patience_s:g} s")
+                on_change(f"the connection was lost ({error}); trying again for {patience_s:g} s")
             if time.monotonic() - lost_at >= patience_s:
                 raise error
             time.sleep(min(_RETRY_S, patience_s))

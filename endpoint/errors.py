@@ -42,13 +42,14 @@ class TooSlow(errors.RilletError):
 class MethodNotAllowed(errors.RilletError):
     def __init__(self, method: str, path: str, allowed: tuple[str, ...]) -> None:
         self.allowed = allowed
-        super().__init__(f"{method} is not for {path}: it takes {', '.join(allowed)}")
+        super().__init__(f"{path} does not support {method}; it supports {', '.join(allowed)}")
 
 
 class WorkerEnded(errors.RilletError):
     def __init__(self, how: str) -> None:
         super().__init__(
-            f"the process that answered this query ended ({how}); another takes its place: ask again, or ask for less"
+            f"the process that evaluated this query has ended ({how}); another one takes its place: send "
+            "the query again, or ask for less"
         )
 
 
@@ -77,6 +78,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UnsupportedMedia, 415),
     (errors.Overload, 429),
+    (errors.SourceFailed, 503),
     (errors.NotWriter, 503),
     (errors.OutcomeUnknown, 503),
     (errors.DeadlineExceeded, 503),
@@ -125,7 +127,7 @@ def describe(error: Exception) -> Problem:
     status = status_of(error)
     known = any(isinstance(error, kind) for kind, _ in STATUS)
     if not known:
-        log.error("a request failed by a fault of this server", exc_info=error)
+        log.error("a request failed because of a fault of this server", exc_info=error)
     return Problem(
         type=f"urn:rillet:error:{_dashed(type(error).__name__) if known else 'internal'}",
         title=http.HTTPStatus(status).phrase,
@@ -147,7 +149,8 @@ def headers_of(error: Exception, status: int, unread: bool) -> list[tuple[bytes,
     """The headers of an error. `unread`: a part of the body was not read, so the connection cannot serve another
     request."""
     headers = []
-    if isinstance(error, (errors.Overload, errors.NotWriter, WorkerProblem)) and error.retry_after_s:
+    later = (errors.Overload, errors.SourceFailed, errors.NotWriter, WorkerProblem)
+    if isinstance(error, later) and error.retry_after_s:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     if isinstance(error, Unauthorized):
         headers.append((b"www-authenticate", b'Bearer realm="rillet"'))

@@ -66,7 +66,7 @@ def choose(accept: str, offers: Sequence[Offer]) -> Offer:
             if each.quality > 0 and each.matches(offer.media_type) and _allowed(offer, ranges):
                 return offer
     have = ", ".join(dict.fromkeys(offer.media_type for offer in offers))
-    raise NotAcceptable(f"Accept: {accept} names nothing that is written here; there is {have}")
+    raise NotAcceptable(f"Accept: {accept} names no media type that is available here; available: {have}")
 
 
 def prefers_html(accept: str, offers: Sequence[Offer]) -> bool:

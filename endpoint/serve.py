@@ -102,8 +102,8 @@ class ServeSettings:
         """The limits of requests. Raises BadArgument if a query could not use its own limit."""
         if self.queries_bytes is not None and self.queries_bytes < self.query_bytes:
             raise BadArgument(
-                f"--queries-bytes {self.queries_bytes}: it is for all queries together, and one alone may have "
-                f"{self.query_bytes} (--query-bytes): give at least as much, or less to each"
+                f"--queries-bytes {self.queries_bytes}: this is for all queries together, and each query may "
+                f"use {self.query_bytes} (--query-bytes): raise this limit, or lower that of each query"
             )
         return HttpLimits(
             query_s=self.query_timeout_s,
@@ -128,7 +128,9 @@ class ServeSettings:
         """The number of query workers; raises BadArgument if they could not read the store."""
         embedded = self.store.startswith("lmdb:")
         if self.query_workers and not embedded:
-            raise BadArgument(f"--query-workers {self.query_workers}: they read an embedded store, not {self.store}")
+            raise BadArgument(
+                f"--query-workers {self.query_workers}: query workers can read an embedded store only, not {self.store}"
+            )
         return int(embedded) if self.query_workers is None else self.query_workers
 
     def access(self, base: str) -> Access:
@@ -147,7 +149,7 @@ class ServeSettings:
             raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
         for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
             if not Path(name).exists():
-                raise BadArgument(f"{name}: there is no such file ({flag})")
+                raise BadArgument(f"{name}: this file does not exist ({flag})")
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
         except OSError as error:
@@ -227,19 +229,19 @@ class Server(uvicorn.Server):
             runner.run(self.serve(sockets=[listening]))
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None]) -> None:
+def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
     """Returns when a signal has stopped the server; `say` is called with lines for people."""
     check_token(settings)
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
     with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
-        _serve(settings, spark, workers, tls, say)
-    say("stopped")
+        _serve(settings, spark, workers, tls, announce)
+    announce("stopped")
 
 
 def _serve(
-    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], say: Callable[[str], None]
+    settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], announce: Callable[[str], None]
 ) -> None:
     with listen(settings.host, settings.port) as listening, _Signals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
@@ -264,7 +266,7 @@ def _serve(
             def ready() -> None:
                 fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
-                say(banner(settings, address))
+                announce(banner(settings, address))
 
             # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()
@@ -272,21 +274,23 @@ def _serve(
             server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)
-            log.info("the server stops")
+            log.info("the server is stopping")
 
 
 def check_token(settings: ServeSettings) -> None:
     if not ((settings.token or "") + (settings.read_token or "")).isascii():
-        raise BadArgument("a token is written in ASCII: it travels in a header")
+        raise BadArgument("a token must be ASCII, because it is sent in a header")
     if not is_loopback(settings.host) and not settings.token:
         raise BadArgument(
-            f"--host {settings.host} can be reached by others, and they could write: "
-            "give a token with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
+            f"--host {settings.host} is reachable from other machines, which could write: set a token "
+            "with --token TOKEN or RILLET_TOKEN, or listen on 127.0.0.1"
         )
     if settings.read_token and not settings.token:
-        raise BadArgument("--read-token closes reading, and writing would be open: give a --token, too")
+        raise BadArgument("--read-token protects reading, but writing would be open to all: give a --token, too")
     if settings.read_token and settings.read_token == settings.token:
-        raise BadArgument("--read-token and --token are the same: whoever may read could write")
+        raise BadArgument(
+            "--read-token and --token are the same, so every reader could write: give two different tokens"
+        )
 
 
 def make_room_for(connections: int) -> None:

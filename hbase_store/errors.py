@@ -67,7 +67,7 @@ class WriterElsewhere(StoreError):
         if address:
             advice = f"send writes to {address}, or stop that process"
         else:
-            advice = "it is no server: wait until it ends, or stop it"
+            advice = "that process is not a server: wait until it ends, or stop it"
         super().__init__(f"{who} is the writer of {where}; {advice}")
 
     def __reduce__(self) -> tuple[type[WriterElsewhere], tuple[str, int, str]]:

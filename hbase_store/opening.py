@@ -42,7 +42,7 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
         from hbase_store.backends.hbase import HBaseKeyValue
 
         return HBaseKeyValue(*_place(url), read_only=read_only)
-    raise BadStoreUrl(f"{url!r} is no store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
+    raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
 
 
 def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:

@@ -26,6 +26,8 @@ from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, Stream
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.layout.slab import Slab, pack_slice
 from hbase_store.layout.stream_columns import RecentStreams, StreamColumns, merge
+from hbase_store.layout.terms import HELD_BASE
+from hbase_store.layout.terms import held as held_predicate
 from hbase_store.layout.transient_rows import TransientRow, texts_of
 from hbase_store.log.emissions import EmissionLog
 from hbase_store.log.head import Head, HeadCell
@@ -90,7 +92,7 @@ class Store:
             self.head,
             lambda: list(self._history.vector(self._sn)),
             self._hold_lease,
-            self._settle,
+            self._resolve_outcome,
             self._take_in_runs,
         )
         self._upkeep = Upkeep(kv, clock, self._cell, self._edges, self._dictionary, host, folding)
@@ -171,7 +173,7 @@ class Store:
         if place is None:
             return None  # a heartbeat, perhaps: that is known however old it is
         if sn < self.horizon(stream):
-            raise SnapshotGone(f"what came in stream {stream} in snapshot {sn} is not retained any more")
+            raise SnapshotGone(f"the elements of stream {stream} in snapshot {sn} are no longer retained")
         columns = self._recent.get(sn, stream)
         if columns is None:
             (columns,) = self._read_streams(stream, [(row, place)])
@@ -201,7 +203,7 @@ class Store:
         except Corrupt:
             if gone := [row.sn for row, _ in places if row.sn < self.horizon(stream)]:
                 raise SnapshotGone(
-                    f"what came in stream {stream} in snapshot {gone[0]} is not retained any more"
+                    f"the elements of stream {stream} in snapshot {gone[0]} are no longer retained"
                 ) from None
             raise
 
@@ -214,11 +216,18 @@ class Store:
         known = self._edges.list.horizons.get(stream, 0)
         return Sn(known if self._history.position(stream) is not None else max(known, self._edges.list.floor))
 
-    def net_changes(self, sn: int, predicates: Iterable[int] | None = None) -> Rows:
-        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all."""
+    def net_changes(self, sn: int, predicates: Iterable[int] | None = None, held: bool = False) -> Rows:
+        """What a snapshot really inserted and deleted, compared with the one before. `predicates`: None for all.
+        `held`: also of the held edges of these predicates, whose predicates have the tag then."""
         number = self._existing(sn)
         wanted = None if predicates is None else set(predicates)
-        written = [each for each in self._edges.changes(self.row(number)) if wanted is None or each[1] in wanted]
+        if wanted is not None and held:
+            wanted |= set(map(held_predicate, wanted))
+        written = self._edges.changes(self.row(number))
+        if wanted is not None:
+            written = [each for each in written if each[1] in wanted]
+        elif not held:
+            written = [each for each in written if each[1] < HELD_BASE]
         if not written:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)
@@ -307,7 +316,7 @@ class Store:
         with self._writing:
             self._upkeep.raise_failure()
             self._hold_lease()
-            self._settle()
+            self._resolve_outcome()
             now_ms, alive = self._clock.now_ms(), self._dictionary.transient
             generation = alive.next_generation(self._generation, now_ms, self._sn + 1)
             if generation is None:
@@ -330,13 +339,13 @@ class Store:
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:
-                raise StoreError("this batch was committed, or another was begun after it; begin a new one")
-            self._settle()
+                raise StoreError("this batch was already committed, or a later batch was begun; begin a new one")
+            self._resolve_outcome()
             try:
                 self._undecided = self._publication(batch)
             except Exception as error:
                 self._forget_batch()
-                raise Unwritable(f"this batch cannot be written, and nothing of it was: {error}") from error
+                raise Unwritable(f"this batch cannot be written, and nothing of it was written: {error}") from error
             return self._publish(self._undecided)
 
     def _publication(self, batch: Batch) -> _BatchCommit:
@@ -407,10 +416,10 @@ class Store:
 
         return self._upkeep.load(loading, graph, publish, turn)
 
-    def settle(self) -> Sn:
+    def resolve_outcome(self) -> Sn:
         """Finds out whether a publish with an unknown outcome counts, and returns the head."""
         with self._writing:
-            self._settle()
+            self._resolve_outcome()
             return self._sn
 
     def fold(self) -> bool:
@@ -448,15 +457,15 @@ class Store:
             elif self._cell.is_lost or not (self._lease.owned or self._lease.regain()):
                 self.resign()
                 raise Fenced(
-                    f"this process is not the writer of {self.url} any more; it writes nothing before what others "
-                    "wrote is read and the lease is taken again"
+                    f"this process is no longer the writer of {self.url}; it writes again after it has taken the "
+                    "lease again and read what other processes wrote"
                 )
 
-    def _settle(self) -> None:
+    def _resolve_outcome(self) -> None:
         """Finds out whether an earlier batch counts, if its outcome is unknown."""
         if self._undecided is not None:
             self._publish(self._undecided)
-        self._cell.settle()
+        self._cell.repeat_installation()
         if self._cell.head.run_list != self._edges.list.number:
             with self._taking_in:  # an installation that was not answered was decided just now
                 self._catch_up()

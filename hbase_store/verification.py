@@ -16,8 +16,9 @@ from hbase_store.layout.sealed import is_whole
 from hbase_store.log.head import HeadCell
 
 _AFTER_CRASH = (
-    "the machine went down while this store was written with --durability process, and it is damaged: {}. "
-    "Restore it from a backup, or load the data anew; --durability power keeps what was acknowledged"
+    "the machine went down while this store was written with --durability process, and it is damaged: "
+    "{}. Restore it from a backup, or load the data again; with --durability power, acknowledged data "
+    "survives"
 )
 
 
@@ -37,7 +38,7 @@ def verify(kv: KeyValue) -> int:
                 count += 1
         for number, expected in _listed_blocks(kv):
             if (found := blocks.get(number, 0)) != expected:
-                raise Corrupt(f"run {number} has {found} blocks of {expected}")
+                raise Corrupt(f"run {number} has {found} of its {expected} blocks")
     except StoreError as error:
         raise Corrupt(_AFTER_CRASH.format(error)) from error
     return count

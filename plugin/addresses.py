@@ -32,9 +32,9 @@ def destroy(url: str) -> None:
     if shared.is_open(url):
         raise BadArgument(f"{url} is open in this process; close it first")
     if is_server(url):
-        raise BadArgument(f"{url}: a server's store is not destroyed from here; graph.update('DROP ALL') empties it")
+        raise BadArgument(f"{url}: a client cannot destroy the store of a server; graph.update('DROP ALL') empties it")
     if not url.startswith("lmdb:"):
-        raise BadArgument(f"{url}: only an embedded store (lmdb:PATH) is destroyed from here; drop the tables in HBase")
+        raise BadArgument(f"{url}: destroy() works for embedded stores (lmdb:PATH) only; drop the tables in HBase")
     folder = Path(url.removeprefix("lmdb:"))
     if not (folder / _FILES[0]).exists():
         raise BadArgument(f"there is no store in {folder}")

@@ -251,5 +251,5 @@ def _distinct_triples(blocks: Sequence[Quads]) -> int:
 
 
 def blank_number(id: int) -> int:
-    assert id >> TAG_SHIFT == BLANK, f"{id} is no blank node"
+    assert id >> TAG_SHIFT == BLANK, f"{id} is not a blank node"
     return int(inline_text(id)[3:])

@@ -59,7 +59,7 @@ class Server:
         if pong.text.strip() != "pong":
             self._http.close()
             raise BadArgument(
-                f"what answers at {address} is no Rillet server; for another SPARQL endpoint take rdflib's own client: "
+                f"the server at {address} is not a Rillet server; for another SPARQL endpoint use rdflib's own client: "
                 'Graph("SPARQLUpdateStore"), opened with (query URL, update URL)'
             )
 
@@ -76,14 +76,14 @@ class Server:
 
     def _check(self, quad: Quad, inserted: bool) -> None:
         if isinstance(quad[3], BNode):
-            raise BadArgument(f"{quad[3].n3()}: a graph of a server is named by an IRI")
+            raise BadArgument(f"{quad[3].n3()}: the name of a graph on a server must be an IRI")
         for node in quad:
             if not isinstance(node, BNode):
                 continue
             if not inserted or node in self._sent or _ITS_LABEL.fullmatch(node):
                 raise BadArgument(
-                    f"{node.n3()}: no request can say which blank node of the server is meant, once it is there. Add "
-                    "all that concerns it in one go, and change it by a pattern (graph.update(...))"
+                    f"{node.n3()}: a request cannot refer to a blank node that is already on the server. Add all "
+                    "triples of the node in one request, and change them by a pattern (graph.update(...))"
                 )
 
     def remove(self, pattern: TriplePattern, graph: Node | None, everywhere: bool) -> None:
@@ -118,7 +118,9 @@ class Server:
             if verb == "INSERT":
                 lines = [b" ".join(_nt(node) for node in quad if node is not None) + b" .\n" for quad in items]
                 if len(items) > 1 and sum(map(len, lines)) > _BODY_BYTES and any(map(_has_blank, items)):
-                    raise BadArgument("too much with blank nodes for one request: commit after each of its parts")
+                    raise BadArgument(
+                        "the triples with blank nodes do not fit into one request: commit after each part"
+                    )
                 for piece in _pieces(lines, _BODY_BYTES):
                     self._post("/data", b"".join(piece), "application/n-quads")
             else:
@@ -203,13 +205,11 @@ class Server:
         head, text = request.head_and_text()
         if request.union:
             raise BadArgument(
-                "default_union=True is not for a server: ask with GRAPH ?g { ... }, or name graphs by FROM"
+                "default_union=True does not work with a server: use GRAPH ?g { ... }, or name graphs by FROM"
             )
         nodes = [*request.bindings.values(), *([request.graph] if request.graph is not None else [])]
         if any(isinstance(node, BNode) for node in nodes):
-            raise BadArgument(
-                "a blank node cannot be said to a server: bind names or literals, and name graphs by IRIs"
-            )
+            raise BadArgument("a blank node cannot be sent to a server: bind IRIs or literals, and name graphs by IRIs")
         bindings = {str(Variable(name)): Constant(to_bytes(node)) for name, node in request.bindings.items()}
         with places_as_written(head, text):
             unit = parse_again(head + text, self._base)
@@ -271,7 +271,7 @@ class Server:
         if answer.is_error:
             hint = " (give it as http://:TOKEN@host:port, or in RILLET_TOKEN)" if answer.status_code == 401 else ""
             kind = RilletError if answer.is_server_error else BadArgument
-            raise kind(f"{self._base} answers {answer.status_code}: {answer.text.strip()}{hint}")
+            raise kind(f"{self._base} answered {answer.status_code}: {answer.text.strip()}{hint}")
         return answer
 
 
@@ -283,7 +283,7 @@ def _address(url: str) -> tuple[str, str | None]:
     except ValueError:
         host, port = None, None
     if not host:
-        raise BadArgument(f"{url!r} is no address of a server: write http://localhost:8000")
+        raise BadArgument(f"{url!r} is not the address of a server: write http://localhost:8000")
     path = parts.path.rstrip("/").removesuffix("/sparql")
     name = f"[{host}]" if ":" in host else host
     address = f"{parts.scheme}://{name}{'' if port is None else f':{port}'}{path}"

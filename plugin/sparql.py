@@ -98,7 +98,7 @@ class Sparql:
         into = self._request.graph
         self._attachment.write()
         if isinstance(into, BNode) and self._attachment.number_of(into) is None:
-            raise BadArgument(f"the graph {into.n3()} holds no triple yet; add one to it, then update it")
+            raise BadArgument(f"the graph {into.n3()} has no triples yet; add one, then update the graph")
         with places_as_written(head, text):
             self._attachment.service.update(head + text, dataset=self._dataset())
         self._attachment.commit()

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import product
+from types import FrameType
 from typing import Any
 
 from rdflib import BNode, Graph, URIRef
@@ -38,6 +39,9 @@ Choice = Node | None | list[Node]
 #: rdflib's name for the union of all graphs.
 _UNION = "__UNION__"
 
+#: The module that passes calls on to the store of an attached dataset.
+_WATCHED = "plugin.attached.watched_store"
+
 #: A label that `BNode()` generates. Parsers and programs that name a graph use other labels.
 _GENERATED_LABEL = re.compile(r"N[0-9a-f]{32}")
 
@@ -63,9 +67,9 @@ class RilletStore(Store):
     def open(self, configuration: str | tuple[str, str] | Service, create: bool = False) -> int:
         """A store that does not exist is created, whatever `create` is: rdflib's own default is False."""
         if self._backend is not None:
-            raise BadArgument("this store is open already; close it first")
+            raise BadArgument("this store is already open; close it first")
         if isinstance(configuration, tuple):
-            raise BadArgument(f"{configuration!r}: a store is opened by one address, a path or lmdb:PATH")
+            raise BadArgument(f"{configuration!r}: a store is opened by one address: a path, or lmdb:PATH")
         if isinstance(configuration, str) and is_server(configuration):
             self._backend = Server(configuration)
         elif isinstance(configuration, str):
@@ -114,7 +118,7 @@ class RilletStore(Store):
 
     def add(self, triple: Triple, context: Graph, quoted: bool = False) -> None:
         if quoted:
-            raise BadArgument("a quoted statement cannot be kept: this store knows RDF, not N3")
+            raise BadArgument("a quoted statement cannot be stored: this store supports RDF, not N3")
         check_triple(*triple)
         self._open.change([(*triple, self._graph_of(context))], True)
         super().add(triple, context, quoted)
@@ -124,7 +128,7 @@ class RilletStore(Store):
         quads = list(quads)
         for *triple, context in quads:
             if context is None:
-                raise BadArgument(f"{triple!r} comes without a graph to add it to")
+                raise BadArgument(f"{triple!r} has no graph to which it could be added")
             check_triple(*triple)
         self._open.change([(s, p, o, self._graph_of(context)) for s, p, o, context in quads], True)
         for s, p, o, context in quads:
@@ -282,7 +286,7 @@ class RilletStore(Store):
         **others: Any,
     ) -> SparqlRequest:
         if others:
-            raise BadArgument(f"{', '.join(others)}: not known to this store")
+            raise BadArgument(f"{', '.join(others)}: this store does not know them")
         union = graph == _UNION
         name = None if union or graph is None else self._graph_of(Graph(store=self, identifier=graph))
         return SparqlRequest(text, namespaces, bindings, name, union, base)
@@ -304,8 +308,10 @@ def _n_quads_reader() -> Graph | None:
 
     The parser begins with `remove_graph` of the default graph, which it expects to be new and empty. This would
     delete the triples of the store, and only the caller distinguishes it from a program that wants to delete them."""
-    dataset = sys._getframe(2)  # behind this function and the store's
-    caller = dataset.f_back
+    dataset: FrameType | None = sys._getframe(2)  # behind this function and the store's
+    while dataset is not None and dataset.f_globals.get("__name__") == _WATCHED:
+        dataset = dataset.f_back
+    caller = None if dataset is None else dataset.f_back
     if caller is None or caller.f_globals.get("__name__") != "rdflib.plugins.parsers.nquads":
         return None
     sink = caller.f_locals.get("sink")

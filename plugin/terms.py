@@ -69,7 +69,7 @@ def to_bytes(node: Node) -> bytes:
         # The case of a language tag has no meaning, for rdflib either; the store has it in lower case.
         language = None if node.language is None else node.language.lower()
         return literal(str(node), language, None if node.datatype is None else str(node.datatype))
-    raise BadArgument(f"{node!r} is no RDF term: an IRI, a literal or a blank node is expected")
+    raise BadArgument(f"{node!r} is not an RDF term: an IRI, a literal or a blank node is expected")
 
 
 def to_node(text: bytes, labels: Labels) -> Node:
@@ -90,8 +90,8 @@ _datatype = lru_cache(maxsize=256)(URIRef)
 def check_triple(subject: Node, predicate: Node, object: Node) -> None:
     """Rejects what RDF does not allow in this position; rdflib itself accepts more."""
     if not isinstance(subject, URIRef | BNode):
-        raise BadArgument(f"{subject!r} cannot be a subject: RDF wants an IRI or a blank node there")
+        raise BadArgument(f"{subject!r} cannot be a subject: a subject is an IRI or a blank node")
     if not isinstance(predicate, URIRef):
-        raise BadArgument(f"{predicate!r} cannot be a predicate: RDF wants an IRI there")
+        raise BadArgument(f"{predicate!r} cannot be a predicate: a predicate is an IRI")
     if not isinstance(object, URIRef | BNode | Literal):
-        raise BadArgument(f"{object!r} cannot be an object: RDF wants an IRI, a blank node or a literal there")
+        raise BadArgument(f"{object!r} cannot be an object: an object is an IRI, a blank node or a literal")

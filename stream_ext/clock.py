@@ -97,9 +97,16 @@ class SteadyClock:
     def _report(self, now_ms: int, wall_ms: int) -> None:
         fields = {"time": now_ms, "clock": wall_ms, "behind_ms": now_ms - wall_ms}
         if now_ms - wall_ms > BEHIND_MS_MAX:
-            why = f"the clock says {date_of_ms(wall_ms)}, and the store has come to {date_of_ms(now_ms)}"
-            self._waits.begin("clock", f"{why}; time goes on from there meanwhile: set the clock, if it is wrong")
-            log.warning("the clock is behind the time of the store; time goes on from there", extra={"fields": fields})
+            why = f"the clock says {date_of_ms(wall_ms)}, but the time of the store is {date_of_ms(now_ms)}"
+            self._waits.begin(
+                "clock",
+                f"{why}; time continues from the store's time until the clock has caught up; set the clock if "
+                "it is wrong",
+            )
+            log.warning(
+                "the clock is behind the time of the store; time continues from the store's time",
+                extra={"fields": fields},
+            )
         else:
             self._waits.end("clock")
             log.info("the clock has caught up with the time of the store", extra={"fields": fields})

@@ -17,6 +17,7 @@ RilletError
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
+├── SourceFailed       an attached store did not answer what this needs; nothing of the request was done
 ├── NotWriter          this process does not write to its store now; nothing of the request was done
 ├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
 ├── DeadlineExceeded   it took longer than was allowed
@@ -105,6 +106,14 @@ class NotAcceptable(RilletError):
 
 
 class Overload(RilletError):
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class SourceFailed(RilletError):
+    """`retry_after_s`: 0 if it will not be otherwise later."""
+
     def __init__(self, message: str, retry_after_s: int) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message)

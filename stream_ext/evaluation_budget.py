@@ -73,8 +73,8 @@ class Control:
             raise QueryCancelled(f"the {self._what} was cancelled")
         if self._deadline is not None and self._clock() > self._deadline:
             raise DeadlineExceeded(
-                f"the {self._what} took longer than the {self._timeout_s:g} s that it was given: "
-                f"ask for less (a LIMIT, a narrower pattern), or give it more time ({self._settings[0]})"
+                f"the {self._what} took longer than its time limit of {self._timeout_s:g} s: ask for less (a "
+                f"LIMIT, a narrower pattern), or give it more time ({self._settings[0]})"
             )
 
     def left_s(self, most_s: float) -> float:
@@ -109,9 +109,9 @@ class Control:
         bytes = self._used + rows * (columns or 1) * _CELL
         if bytes > self._granted and not self._grant(bytes):
             raise QueryTooLarge(
-                f"the {self._what} would make {rows} solutions at once, more than fit into the "
-                f"{_mib(self._bytes_max)} that it was given{self._already_used()}: join its parts by more variables, "
-                f"ask for less, or give it more ({self._settings[1]})"
+                f"the {self._what} would make {rows} solutions at once, more than fit into its memory limit "
+                f"of {_mib(self._bytes_max)}{self._already_used()}: join its parts by more variables, ask for "
+                f"less, or raise the limit ({self._settings[1]})"
             )
         self.check()
 
@@ -133,8 +133,8 @@ class Control:
         self._used += bytes
         if self._used > self._granted and not self._grant(self._used):
             raise QueryTooLarge(
-                f"the {self._what} needs more than the {_mib(self._bytes_max)} that it was given: ask for less, or "
-                f"give it more ({self._settings[1]})"
+                f"the {self._what} needs more than its memory limit of {_mib(self._bytes_max)}: ask for less, "
+                f"or raise the limit ({self._settings[1]})"
             )
 
     def keep(self, bytes: int) -> None:
@@ -169,8 +169,8 @@ class Control:
         """Raises QueryTooLarge for a term of that size, in bytes or (not more than these) characters."""
         if size > self.term_bytes:
             raise QueryTooLarge(
-                f"the {self._what} would make a term of {size} bytes; those that expressions make may have "
-                f"{self.term_bytes} (--term-bytes): make it of shorter parts"
+                f"the {self._what} would create a term of {size} bytes; expressions may create terms of at "
+                f"most {self.term_bytes} (--term-bytes): build it from shorter parts"
             )
 
     def text(self, text: str) -> str:
@@ -180,7 +180,7 @@ class Control:
         return text
 
     def _already_used(self) -> str:
-        return f", beside {_mib(self._used)} that it has already" if self._used >> 20 else ""
+        return f", of which it already uses {_mib(self._used)}" if self._used >> 20 else ""
 
 
 def _in_steps(bytes: int) -> int:

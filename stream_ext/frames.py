@@ -16,7 +16,7 @@ class Closed(ConnectionError):
 
 def framed(body: bytes) -> bytes:
     if len(body) > FRAME_BYTES_MAX:
-        raise ValueError(f"a message of {len(body)} bytes: one may have {FRAME_BYTES_MAX}")
+        raise ValueError(f"a message of {len(body)} bytes: the limit is {FRAME_BYTES_MAX}")
     return LENGTH.pack(len(body)) + body
 
 
@@ -34,6 +34,6 @@ def exactly(connection: socket.socket, size: int) -> bytearray:
     while view:
         count = connection.recv_into(view)
         if not count:
-            raise Closed("the other half has gone")
+            raise Closed("the other process closed the connection")
         view = view[count:]
     return body

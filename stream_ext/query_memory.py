@@ -58,8 +58,9 @@ class QueryMemory:
             self._counters[self._place] -= bytes
             self.refused += 1
         raise Overload(
-            f"this query needs more memory than others leave: all together may have {self.bytes_max >> 20} MiB "
-            "(--queries-bytes); ask again when some of them have ended, or ask for less",
+            "this query needs more memory than the other queries leave: all queries together may use "
+            f"{self.bytes_max >> 20} MiB (--queries-bytes); send it again when some of them have ended, "
+            "or ask for less",
             _RETRY_AFTER_S,
         )
 

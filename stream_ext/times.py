@@ -174,8 +174,8 @@ def parse_time(text: str) -> int:
     moment = datetime_of(text)
     if moment is None:
         raise BadArgument(
-            f"{text[:80]!r} is no time: write milliseconds since the epoch (1700000000000) "
-            "or an xsd:dateTime (2024-01-31T12:00:00Z)"
+            f"{text[:80]!r} is not a time: write milliseconds since the epoch (1700000000000) or an "
+            "xsd:dateTime (2024-01-31T12:00:00Z)"
         )
     return checked_time(int(moment.seconds * 1000 // 1))
 

@@ -97,8 +97,8 @@ def _check_order(parser: Parser, argv: list[str]) -> None:
     (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
     flags = {flag: name for name, command in action.choices.items() for flag in command._option_string_actions}
     near = first if first in flags else next(iter(difflib.get_close_matches(first, flags, n=1)), None)
-    hint = "" if near is None else f": {near} belongs behind its command (rillet {flags[near]} {near} ...)"
-    parser.error(f"unknown before the command: {first}{hint}")
+    hint = "" if near is None else f": {near} must follow the command (rillet {flags[near]} {near} ...)"
+    parser.error(f"unknown option before the command: {first}{hint}")
 
 
 def _message(error: Exception) -> str:
@@ -109,7 +109,7 @@ def _message(error: Exception) -> str:
         return str(error)
     if isinstance(error, OSError):
         return f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
-    return f"a fault of rillet: {type(error).__name__}: {error}\n(RILLET_DEBUG=1 shows where)"
+    return f"internal error of rillet: {type(error).__name__}: {error}\n(RILLET_DEBUG=1 shows the traceback)"
 
 
 def _is_usage(error: Exception) -> bool:

@@ -78,7 +78,7 @@ def _starts(java: Path, version: str) -> tuple[bool, str]:
             env=environment(os.environ),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return False, f"{version}, which does not start: {error}"
+        return False, f"{version}, but it does not start: {error}"
     if done.returncode:
         return False, f"{version}, which does not start: {' '.join(done.stderr.split())[:200]}"
     return True, version
@@ -108,7 +108,7 @@ def _store(url: str) -> Check:
             why = _unwritable(path) if url.startswith("lmdb:") else None
             if why is not None:
                 return Check(
-                    "store", False, f"{found}, but nothing can be written there: {why}", f"make {path} writable"
+                    "store", False, f"{found}, but this user cannot write there: {why}", f"make {path} writable"
                 )
             return Check("store", True, found)
     except BadStoreUrl as error:
@@ -126,9 +126,9 @@ def _place(url: str, folder: Path) -> Check:
         ):
             store.commit(store.begin())
     except (OSError, StoreError) as error:
-        advice = f"{folder} must be writable, with room; another place: --store lmdb:PATH"
-        return Check("store", False, f"{url} is not there yet, and cannot be made ({error})", advice)
-    return Check("store", True, f"{url} is not there yet, and can be made")
+        advice = f"{folder} must be writable and have free space; or choose another place: --store lmdb:PATH"
+        return Check("store", False, f"{url} does not exist yet, and cannot be created ({error})", advice)
+    return Check("store", True, f"{url} does not exist yet, and can be created")
 
 
 def _unwritable(folder: Path) -> str | None:
@@ -145,7 +145,7 @@ def _unwritable(folder: Path) -> str | None:
 def _writer(path: Path, store: Store) -> str:
     holder = _holder_of_file(path / "writer.lock") if store.url.startswith("lmdb:") else _holder_of_cell(store)
     if holder is None:
-        return ", and nobody writes to it"
+        return ", and no process writes to it"
     return f"; process {holder.pid} writes to it" + (f" (the server at {holder.address})" if holder.address else "")
 
 
@@ -178,7 +178,7 @@ def _port(port: int) -> Check:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            who = "a Rillet server answers there" if _is_rillet(port) else error.strerror or "it is taken"
+            who = "a Rillet server answers there" if _is_rillet(port) else error.strerror or "the port is in use"
             return Check("port", "Rillet" in who, f"{port}: {who}", "choose another: rillet serve --port N")
     return Check("port", True, f"{port} is free")
 
@@ -197,7 +197,7 @@ def _shared_memory() -> Check:
     why = _unwritable(_SHM)
     if why is not None:
         return Check(
-            "/dev/shm", False, f"nothing can be written there: {why}", "mount a tmpfs (docker: --shm-size 256m)"
+            "/dev/shm", False, f"this user cannot write there: {why}", "mount a tmpfs (docker: --shm-size 256m)"
         )
     free = shutil.disk_usage(_SHM).free
-    return Check("/dev/shm", free >= _SHM_FREE_BYTES_MIN, f"{free >> 20} MB free", "make room: at least 64 MB")
+    return Check("/dev/shm", free >= _SHM_FREE_BYTES_MIN, f"{free >> 20} MB free", "free some space: at least 64 MB")

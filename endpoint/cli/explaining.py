@@ -43,7 +43,7 @@ def explain(arguments: argparse.Namespace) -> None:
     if arguments.store is not None:
         _of_store(arguments, text)
     elif arguments.analyze or arguments.snapshot is not None:
-        raise UsageError("--analyze and --snapshot are for a store: say which one with --store URL")
+        raise UsageError("--analyze and --snapshot need a store: name it with --store URL")
     elif arguments.json:
         from stream_ext.oneshot import explanation
 
@@ -68,7 +68,7 @@ def _of_store(arguments: argparse.Namespace, text: str) -> None:
     from endpoint.files.local import planned
 
     if arguments.json or arguments.sparql:
-        raise UsageError("--json and --sparql say what a text means, whatever the store: leave --store out")
+        raise UsageError("--json and --sparql do not depend on a store: leave --store out")
     found = planned(arguments.store, text, arguments.base, arguments.snapshot, arguments.analyze)
     prefixes = prefixes_of(text)
     rows = [_row(line, prefixes) for line in found]

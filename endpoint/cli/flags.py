@@ -26,7 +26,7 @@ class UsageError(RilletError):
 
 
 def no_such_file(name: str) -> UsageError:
-    return UsageError(f"{name}: there is no such file")
+    return UsageError(f"{name}: this file does not exist")
 
 
 def open_file(name: str) -> BinaryIO:
@@ -67,7 +67,7 @@ class Command(Parser):
         if left:
             unknown = [each for each in left if each.startswith("-")] or left  # the argument after a flag is its value
             flags = [flag for action in self._actions for flag in action.option_strings]
-            self.error(f"unknown here: {' '.join(unknown)}{meant(unknown[0].partition('=')[0], flags)}")
+            self.error(f"unknown for this command: {' '.join(unknown)}{meant(unknown[0].partition('=')[0], flags)}")
         return known, left
 
 
@@ -85,9 +85,9 @@ class OneOf:
     def __call__(self, text: str) -> str:
         allowed = " or ".join(self.values)
         if text in self._not_built:
-            raise argparse.ArgumentTypeError(f"{text} is not built yet in this version: write {allowed}")
+            raise argparse.ArgumentTypeError(f"{text} is not supported yet by this version: write {allowed}")
         if text not in self.values:
-            raise argparse.ArgumentTypeError(f"it is {allowed}, not {text!r}{meant(text, self.values)}")
+            raise argparse.ArgumentTypeError(f"write {allowed}, not {text!r}{meant(text, self.values)}")
         return text
 
 
@@ -139,7 +139,7 @@ def server(text: str) -> str:
     scheme, found, rest = text.rpartition("://")
     host, _, path = rest.partition("/")
     if not host or (found and scheme.lower() not in ("http", "https")):
-        raise argparse.ArgumentTypeError(f"{text!r} is no address of a server: write {DEFAULT_SERVER}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not the address of a server: write {DEFAULT_SERVER}")
     address = f"{scheme or 'http'}://{host}"
     if path or set(host) & set("?#"):
         raise argparse.ArgumentTypeError(f"{text!r}: give the address without a path: {re.split('[?#]', address)[0]}")
@@ -154,13 +154,13 @@ def seconds(text: str) -> float:
     try:
         return parse_duration(text, "it")
     except BadArgument:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: write 30s, 500ms, 2m or 0") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 500ms, 2m or 0") from None
 
 
 def some_seconds(text: str) -> float:
     """The type of a flag for a length of time above 0."""
     if not (found := seconds(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than nothing: write 30s or 500ms")
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be longer than 0: write 30s or 500ms")
     return found
 
 
@@ -171,7 +171,7 @@ def size(text: str) -> int:
     """The type of a flag for a number of bytes."""
     found = _BYTES.fullmatch(text.strip())
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes: write 512M, 2G or 1000000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes: write 512M, 2G or 1000000")
     return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ")
 
 
@@ -180,7 +180,9 @@ def iri(text: str) -> str:
     from stream_ext.catalog.options import is_iri
 
     if not is_iri(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no absolute IRI: write http://example.org/name or urn:ex:name")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not an absolute IRI: write http://example.org/name or urn:ex:name"
+        )
     return text
 
 
@@ -213,7 +215,7 @@ def origins(text: str) -> tuple[str, ...]:
         if origin_of(each) != each:
             better = f": write {origin_of(each)}" if origin_of(each) else "; write https://app.example.org"
             raise argparse.ArgumentTypeError(
-                f"{each!r} is no origin (scheme, host and port, as browsers send it){better}"
+                f"{each!r} is not an origin (scheme, host and port, as browsers send it){better}"
             )
     return tuple(text.split())
 
@@ -225,17 +227,17 @@ def hosts(text: str) -> tuple[str, ...]:
     """The type of a flag for host names of this machine."""
     for each in text.split():
         if not _HOST.fullmatch(each.strip("[]")):
-            raise argparse.ArgumentTypeError(f"{each!r} is no name of a host: write it without scheme and port")
+            raise argparse.ArgumentTypeError(f"{each!r} is not a host name: write it without scheme and port")
     return tuple(each.strip("[]") for each in text.split())
 
 
 def whole(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 
 def at_least_one(text: str) -> int:
     if not (found := whole(text)):
-        raise argparse.ArgumentTypeError("there must be one at least")
+        raise argparse.ArgumentTypeError("it must be at least 1")
     return found

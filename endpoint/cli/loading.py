@@ -144,10 +144,10 @@ def load(arguments: argparse.Namespace) -> None:
         _copy(arguments)
         return
     if not arguments.files:
-        raise UsageError("name the files to load, or --from URL")
+        raise UsageError("name the files to load, or give --from URL")
     sources = [source_of(name, arguments.format) for name in arguments.files]
     if arguments.go_on and (other := next((source.name for source in sources if not source.is_lines), None)):
-        raise UsageError(f"{other}: --go-on leaves out lines, and this form has none; it is for .nt and .nq")
+        raise UsageError(f"{other}: --go-on skips invalid lines, so it works for .nt and .nq only")
     from endpoint.files.load import Wanted, load_all
 
     wanted = Wanted(arguments.graph, arguments.base, arguments.go_on)
@@ -157,7 +157,7 @@ def load(arguments: argparse.Namespace) -> None:
 
 def _copy(arguments: argparse.Namespace) -> None:
     if arguments.files or arguments.go_on or arguments.format:
-        raise UsageError("--from copies a store: no files, no --format and no --go-on with it")
+        raise UsageError("--from copies a store: give no files, no --format and no --go-on with it")
     from endpoint.files.copying import PART_TRIPLES, Copy, copy_all, read_authorization
     from stream_ext.remote.sparql_source import SparqlSource
 
@@ -171,7 +171,7 @@ def _copy(arguments: argparse.Namespace) -> None:
         for done in copy_all(arguments.store, source, wanted, sys.stderr, arguments.token or None, arguments.server):
             _print(done, arguments)
             triples += done.loaded.statements
-    print(f"{arguments.source} is copied: {triples:,} triples")
+    print(f"{arguments.source} has been copied: {triples:,} triples")
 
 
 def _print(done: Done, arguments: argparse.Namespace) -> None:
@@ -180,7 +180,7 @@ def _print(done: Done, arguments: argparse.Namespace) -> None:
     took = f"in {took_s:.2f} s{rate}" if took_s else "were loaded before"
     print(f"{done.source.name}: {what.statements:,} triples {took}, snapshot {what.sn} of {where}", flush=True)
     if took_s and what.bad:
-        print(f"{done.source.name}: {what.bad:,} bad lines were left out; the first:", file=sys.stderr)
+        print(f"{done.source.name}: {what.bad:,} invalid lines were skipped; the first:", file=sys.stderr)
         for bad in done.bad_lines:
             print(f"{done.source.name}:{bad.line}:{bad.column}: {bad.message}", file=sys.stderr)
 
@@ -197,7 +197,7 @@ def source_of(name: str, format: str | None) -> Source:
     suffix = _SUFFIXES.get(suffix, suffix)
     if suffix not in MEDIA_TYPES:
         what = "standard input" if name == "-" else name
-        raise UsageError(f"{what}: which format is it? Say --format {'|'.join(MEDIA_TYPES)}")
+        raise UsageError(f"{what}: unknown format; give --format {'|'.join(MEDIA_TYPES)}")
     if name != "-" and not Path(name).is_file():
         raise no_such_file(name)
     return Source(name, MEDIA_TYPES[suffix])

@@ -46,7 +46,7 @@ def warm(arguments: argparse.Namespace) -> None:
 
     started = time.monotonic()
     compile_all()
-    print(f"compiled, or found compiled, in {time.monotonic() - started:.1f} s")
+    print(f"the kernels are compiled ({time.monotonic() - started:.1f} s)")
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def doctor(arguments: argparse.Namespace) -> int:
             failed += 1
             if check.advice:
                 print(f"     {check.advice}")
-    print("everything is there" if not failed else f"{failed} to put right")
+    print("everything is in order" if not failed else f"{failed} to fix")
     return 1 if failed else 0
 
 
@@ -70,11 +70,13 @@ def bench(arguments: argparse.Namespace) -> None:
         print("\n".join(f"{name}  {found.what}" for name, found in benches.items()))
         return
     if arguments.name not in benches:
-        raise UsageError(f"there is no benchmark {arguments.name!r}; there is {', '.join(benches)}")
+        raise UsageError(f"there is no benchmark {arguments.name!r}; the benchmarks are {', '.join(benches)}")
     found = benches[arguments.name]
     module = found.load()
     if (arguments.minutes or arguments.large) and not found.watches:
-        raise UsageError(f"the benchmark {arguments.name!r} takes no --minutes and no --large; streams does")
+        raise UsageError(
+            f"the benchmark {arguments.name!r} does not support --minutes and --large; the benchmark streams does"
+        )
     more = {"minutes": arguments.minutes, "large": arguments.large} if found.watches else {}
     figures: dict[str, Any] = module.run(arguments.quick, **more)
     if arguments.json:
@@ -88,8 +90,8 @@ def _benchmarks() -> dict[str, Any]:
         benches: dict[str, Any] = import_module("tests.benchmarks").BENCHES
     except ModuleNotFoundError as error:
         raise UsageError(
-            "the benchmarks are in tests/benchmarks of the project's source, not in what is installed: "
-            f"run this in a checkout after `make setup` ({error})"
+            "the benchmarks are in tests/benchmarks of the project's source and are not installed with "
+            f"the package: run this in a checkout after `make setup` ({error})"
         ) from error
     return benches
 

@@ -45,6 +45,7 @@ _PUSH = """\
   rillet push taxis position.ttl --timestamp 2024-01-31T12:00:00Z
   rillet push taxis day.ndjson.gz --wait evaluated
   rillet push gps gps.tnt.gz --rate 60x                one minute of the recording each second
+  rillet push events log.trig --timestamp 5000         a log of RDF Messages: each message is an element
   rillet push obs obs.nt --time-from http://www.w3.org/ns/sosa/resultTime --rate 500
   tail -f live.ndjson | rillet push taxis --format ndjson --source roof
   echo '<http://ex/t1> <http://ex/in> <http://ex/z1> .' | rillet push taxis --format nt"""
@@ -98,7 +99,7 @@ def _rate(text: str) -> tuple[float, bool]:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100 (elements a second), 1x or 60x")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 100 (elements a second), 1x or 60x")
     return number, factor
 
 
@@ -129,7 +130,7 @@ class _Sum:
         if not self.warned:  # shown once: the other receipts repeat it
             for warning in receipt.get("warnings", ()):
                 self.warned = True
-                _say(f"warning: {warning}")
+                _print_notice(f"warning: {warning}")
         self._show()
 
     def _show(self) -> None:
@@ -156,12 +157,14 @@ class _Sum:
 def push(arguments: argparse.Namespace) -> None:
     format = arguments.format or _suffix(arguments.file)
     if format not in _FORMATS:
-        raise UsageError(f"which format is it? Say --format {'|'.join(_FORMATS)}")
+        raise UsageError(f"unknown format; give --format {'|'.join(_FORMATS)}")
     cut = format in ("ndjson", "tnt") or arguments.rate is not None or arguments.time_from not in (None, "data")
     if cut:
         _check_cut(arguments, format)
     elif arguments.source is not None:
-        raise UsageError("--source is for what is cut into pushes here: ndjson, tnt, or anything with --rate")
+        raise UsageError(
+            "--source works only where the file is sent as several pushes: ndjson, tnt, or any format with --rate"
+        )
     total = _Sum()
     try:
         with _opened(arguments.file) as source, client_of(arguments) as client:
@@ -173,12 +176,12 @@ def push(arguments: argparse.Namespace) -> None:
         total.clear()
         print(file=sys.stderr)  # the terminal has written ^C into our line
         so_far = str(total) if total.accepted else "no push was acknowledged"
-        _say(f"stopped: {so_far}; one that was being sent may be taken, too")
+        _print_notice(f"stopped: {so_far}; a push that was being sent may be accepted, too")
         raise SystemExit(_INTERRUPTED) from None
     except BaseException:
         total.clear()
         if total.accepted:
-            _say(f"{total}, and then:")
+            _print_notice(f"{total}, then an error:")
         raise
     total.clear()
     print(total)
@@ -194,11 +197,15 @@ def _check_cut(arguments: argparse.Namespace, format: str) -> None:
     from endpoint.files.replay import CUT_FORMATS
 
     if format not in CUT_FORMATS:
-        raise UsageError(f"--rate and --time-from are for {', '.join(CUT_FORMATS)}: elsewhere the file is cut nowhere")
+        raise UsageError(
+            f"--rate and --time-from work for {', '.join(CUT_FORMATS)}: a file of another format is one push"
+        )
     if arguments.time_from == "arrival" and arguments.rate is not None and arguments.rate[1]:
-        raise UsageError("--rate Nx follows the times of the elements, and --time-from arrival gives them none")
+        raise UsageError(
+            "--rate Nx needs the times of the elements, and --time-from arrival ignores them: use a rate without x"
+        )
     if arguments.timestamp is not None and arguments.time_from is not None:
-        raise UsageError("--timestamp or --time-from: one of them says what time it is")
+        raise UsageError("--timestamp and --time-from both set the time: give one of them")
 
 
 @contextmanager
@@ -266,20 +273,21 @@ class _Sender:
                 wait_s = self._wait_s(error, body)
                 if lost_at is None and not _is_busy(error):
                     lost_at = time.monotonic()
-                    _say(f"{_reason(error)}; trying again for {self._patience_s:g} s")
+                    _print_notice(f"{_reason(error)}; trying again for {self._patience_s:g} s")
                 if tries == _TRIES_MAX or (lost_at is not None and time.monotonic() - lost_at >= self._patience_s):
                     raise
                 time.sleep(wait_s)
                 continue
             if lost_at is not None:
-                _say("the server has answered again")
+                _print_notice("the server is answering again")
             if not receipt.get("repeated"):
                 return receipt
             if tries > 1:
                 return receipt | {"accepted": body.count(b"\n") + 1}
             raise RilletError(
-                f"{self._arguments.source} has sent a later push to {self._arguments.stream}: is another process "
-                "sending under this name, or the clock of this machine behind? Give it another --source"
+                f"{self._arguments.source} has already sent a later push to {self._arguments.stream}: does "
+                "another process send under this name, or is the clock of this machine behind? Give another "
+                "--source"
             )
 
     def _push(self, body: bytes) -> dict[str, Any]:
@@ -310,8 +318,8 @@ class _Sender:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) or known:
             return _RETRY_S
         elements = body.count(b"\n") + 1
-        advice = "with --source NAME such a push is sent again, and counts once"
-        raise RilletError(f"{error}; whether the last {elements:,} elements were taken is not known ({advice})")
+        advice = "with --source NAME such a push is sent again and counts only once"
+        raise RilletError(f"{error}; it is not known whether the last {elements:,} elements were accepted ({advice})")
 
 
 def _is_busy(error: Exception) -> bool:
@@ -321,10 +329,10 @@ def _is_busy(error: Exception) -> bool:
 def _reason(error: Exception) -> str:
     from endpoint.client import Refused
 
-    return str(error) if isinstance(error, Refused) else f"the connection is lost ({error})"
+    return str(error) if isinstance(error, Refused) else f"the connection was lost ({error})"
 
 
-def _say(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 
@@ -338,8 +346,8 @@ def streams(arguments: argparse.Namespace) -> None:
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
     for row, each in zip(rows, found, strict=True):
         if each["made_by"] is not None:
-            row[1] = f"nothing yet: made with query {each['made_by']}"
-    advice = "there is no stream; rillet query 'CREATE STREAM name' makes one"
+            row[1] = f"no elements yet; created by query {each['made_by']}"
+    advice = "there are no streams; rillet query 'CREATE STREAM name' creates one"
     print("\n".join(terminal.table(columns, rows)) if rows else advice)
 
 

@@ -64,7 +64,7 @@ def query(arguments: argparse.Namespace) -> None:
     format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "turtle" if is_graph else "tsv")
     known = _GRAPH if is_graph else _ROWS
     if format != "table" and format not in known:
-        raise UsageError(f"--format {format} is not for this answer; its formats: table, {', '.join(known)}")
+        raise UsageError(f"--format {format} does not fit this answer; its formats are table, {', '.join(known)}")
     began = time.monotonic()
     if arguments.store is not None:
         body = _of_store(arguments, text, format, is_graph)
@@ -111,7 +111,7 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
     from endpoint.formats import graph_results, results
 
     if arguments.timeout or arguments.explain:
-        raise UsageError("--timeout and --explain are for a server; with --store the text is simply run")
+        raise UsageError("--timeout and --explain work with a server only; leave --store out")
     if local.changes(text):
         return _changed(arguments, text)
     with local.answered(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
@@ -125,20 +125,22 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
 def _changed(arguments: argparse.Namespace, text: str) -> Any:
     """Runs an update; through the server that has the store open, if one has."""
     from endpoint.files import local
-    from endpoint.files.writer import by_whoever_writes
+    from endpoint.files.writer import with_writer
 
     def there(address: str) -> Any:
-        print(f"a server holds {arguments.store}: sent to {address}", file=sys.stderr)
+        print(f"a server has {arguments.store} open: sending the text to {address}", file=sys.stderr)
         arguments.server = address
         return _of_server(arguments, text, "*/*")
 
     def here() -> str:
         if not local.is_update(text):
-            raise UsageError("streams and queries live in a server: start one (rillet serve), or name it with --server")
+            raise UsageError(
+                "streams and registered queries need a server: start one (rillet serve), or name it with --server"
+            )
         local.update(arguments.store, text)
         return ""
 
-    return by_whoever_writes(here, there)
+    return with_writer(here, there)
 
 
 # ---- output for people -----------------------------------------------------------------------------------------------

@@ -140,12 +140,12 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
         with client:
             yield client
     except Refused as error:
-        advice = "; here: --token TOKEN, or RILLET_TOKEN" if error.status == _UNAUTHORIZED else ""
+        advice = "; give it with --token TOKEN or RILLET_TOKEN" if error.status == _UNAUTHORIZED else ""
         raise RilletError(f"{error}{advice}") from error
     except httpx.ConnectError as error:
         raise RilletError(_why_not_connected(arguments.server, str(error))) from None
     except httpx.RemoteProtocolError as error:
-        advice = "; does it speak HTTPS? Then say https://" if arguments.server.startswith("http:") else ""
+        advice = "; if it serves HTTPS, write https://" if arguments.server.startswith("http:") else ""
         raise RilletError(f"{arguments.server}: {str(error).rstrip('.')}{advice}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise RilletError(f"{arguments.server}: {error}") from error
@@ -154,10 +154,10 @@ def client_of(arguments: argparse.Namespace) -> Iterator[Client]:
 def _why_not_connected(server: str, why: str) -> str:
     """The cause of a failed connection; if only TLS failed, there is a server."""
     if "CERTIFICATE_VERIFY_FAILED" in why:
-        return f"{server} is not trusted: {why}; SSL_CERT_FILE=FILE names the certificates (PEM) that are"
+        return f"{server} is not trusted: {why}; SSL_CERT_FILE=FILE names a file (PEM) with the certificates to trust"
     if "SSL" in why:
-        return f"{server}: {why}; does it speak HTTP alone? Then say http://"
-    return f"no server answers at {server}; start one with `rillet serve`, or say --server URL"
+        return f"{server}: {why}; if it serves HTTP only, write http://"
+    return f"no server answers at {server}; start one with `rillet serve`, or give --server URL"
 
 
 def print_json(value: Any) -> None:
@@ -175,7 +175,7 @@ def register(arguments: argparse.Namespace) -> None:
         registered = client.register(text, arguments.name)
     for warning in registered.get("warnings", []):
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{registered['query']} is registered; its answers: rillet watch {registered['query']}")
+    print(f"{registered['query']} is registered; see its results with: rillet watch {registered['query']}")
 
 
 def status(arguments: argparse.Namespace) -> None:
@@ -185,14 +185,14 @@ def status(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"server": server, "queries": queries})
         return
-    behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries are up to it"
+    behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries have evaluated it"
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
-    print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} listening")
+    print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} subscribed")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
     rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
-    print("\n".join(terminal.table(columns, rows)) if rows else "no query is registered")
+    print("\n".join(terminal.table(columns, rows)) if rows else "no queries are registered")
 
 
 def pause(arguments: argparse.Namespace) -> None:
@@ -222,9 +222,9 @@ def heartbeat(arguments: argparse.Namespace) -> None:
         receipt = client.heartbeat(arguments.stream, arguments.time, wait="evaluated")
         come_to = client.stream_status(arguments.stream)["time"]
     if come_to > parse_time(arguments.time):
-        print(f"{receipt['stream']} had come to {terminal.moment(come_to)} already: nothing changed")
+        print(f"{receipt['stream']} had already reached {terminal.moment(come_to)}: nothing changed")
     else:
-        print(f"time has come to {arguments.time} in {receipt['stream']}: snapshot {receipt['snapshot']}")
+        print(f"the time of {receipt['stream']} is now {arguments.time}: snapshot {receipt['snapshot']}")
 
 
 def late(arguments: argparse.Namespace) -> None:
@@ -238,7 +238,7 @@ def late(arguments: argparse.Namespace) -> None:
         [str(each["timestamp"]), str(each["snapshot"]), ", ".join(each["queries"]), " ".join(each["data"].split("\n"))]
         for each in found["elements"]
     ]
-    print(f"{found['stream']}: {found['late']} came late, {len(rows)} are shown")
+    print(f"{found['stream']}: {found['late']} late, {len(rows)} shown")
     if rows:
         print("\n".join(terminal.table(columns, rows)))
 
@@ -246,7 +246,7 @@ def late(arguments: argparse.Namespace) -> None:
 def drop(arguments: argparse.Namespace) -> None:
     with client_of(arguments) as client:
         client.drop_query(arguments.query)
-    print(f"{arguments.query} is dropped")
+    print(f"{arguments.query} was dropped")
 
 
 # ---- watch
@@ -260,8 +260,8 @@ def watch(arguments: argparse.Namespace) -> None:
         known = client.query_status(arguments.query)
         since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
         if live:
-            print(f"{arguments.query}: nothing yet{_why_nothing(client, known)}")
-        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_say), start=1):
+            print(f"{arguments.query}: no result yet{_why_nothing(client, known)}")
+        for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_print_notice), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
             elif live:
@@ -279,10 +279,14 @@ def _why_nothing(client: Client, status: dict[str, Any]) -> str:
         return ""
     times = [each["time"] for each in client.streams() if each["stream"] in status["streams"]]
     come_to = max((time for time in times if time is not None), default=None)
-    return "" if come_to is None else f"; its streams have come to {terminal.moment(come_to)}, and it begins after that"
+    return (
+        ""
+        if come_to is None
+        else (f"; its streams have reached {terminal.moment(come_to)}, and its first evaluation is after that")
+    )
 
 
-def _say(line: str) -> None:
+def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
 
 

@@ -145,7 +145,7 @@ def _add_access(group: Group) -> None:
 
 def serve(arguments: argparse.Namespace) -> None:
     if arguments.port > 65_535:
-        raise UsageError(f"--port {arguments.port}: ports end at 65535")
+        raise UsageError(f"--port {arguments.port}: the greatest port is 65535")
     from endpoint.serve import ServeSettings, Stopped
     from endpoint.serve import serve as run
     from stream_ext.errors import BadArgument
@@ -205,6 +205,6 @@ def serve(arguments: argparse.Namespace) -> None:
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:
-        run(settings, say=lambda line: print(line, flush=True))
+        run(settings, announce=lambda line: print(line, flush=True))
     except Stopped:
         print("stopped before it was ready", flush=True)

@@ -85,8 +85,8 @@ def _written(pieces: Iterable[bytes]) -> str:
 
 def _too_long(what: str) -> QueryTooLarge:
     return QueryTooLarge(
-        f"{what} more than the {_BYTES_SHOWN >> 20} MiB that a page shows: ask for shorter terms, or the endpoint for "
-        "all of it (POST /sparql)"
+        f"{what} more than the {_BYTES_SHOWN >> 20} MiB that a page shows: ask for shorter terms, or get "
+        "the whole answer from the endpoint (POST /sparql)"
     )
 
 

@@ -61,7 +61,7 @@ def _as_page(response: Response) -> Response:
 
 def _of_flask(error: HTTPException) -> ResponseReturnValue:
     if error.code == 413:
-        return failed(TooLarge("what was sent is larger than this server takes"))
+        return failed(TooLarge("the request is larger than this server accepts"))
     status = error.code or 500
     problem = Problem("about:blank", error.name, status, error.description or "")
     if request.blueprint is None:  # a plain page, without the links of the others

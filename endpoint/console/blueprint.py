@@ -39,7 +39,7 @@ class Page:
 
 def nothing_there(_room: Room, _: str) -> str:
     there = ", ".join(url_for(f".{page}") for page, _label in MENU)
-    raise NotFound(f"the console has no page {request.script_root}{request.path}; its pages: {there}")
+    raise NotFound(f"the console has no page {request.script_root}{request.path}; its pages are {there}")
 
 
 def snapshot(room: Room) -> Response:
@@ -136,7 +136,7 @@ def _check_store(room: Room) -> None:
     """Rejects a page that needs the store while the store does not answer, so that it occupies no thread."""
     page = (request.endpoint or "").rpartition(".")[2]
     if page not in WITHOUT_STORE and (wait := room.service.waits.hangs(READER)) is not None:
-        raise StoreUnavailable(f"the store does not answer: {wait.why}; this page is there again when it does")
+        raise StoreUnavailable(f"the store does not answer: {wait.why}; this page works again when it does")
 
 
 def failed(error: Exception) -> tuple[str, int]:

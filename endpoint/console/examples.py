@@ -4,11 +4,11 @@ FIRST = "SELECT * {\n  ?subject ?predicate ?object\n}\nLIMIT 50"
 
 QUERIES = {
     "Anything": FIRST,
-    "What is said, and how often": (
+    "Predicates, and how often each is used": (
         "SELECT ?predicate (COUNT(*) AS ?triples) {\n  ?s ?predicate ?o\n}\nGROUP BY ?predicate ORDER BY DESC(?triples)"
     ),
     "Named graphs": "SELECT DISTINCT ?graph {\n  GRAPH ?graph { ?s ?p ?o }\n}",
-    "Is there anything": "ASK { ?s ?p ?o }",
+    "Is there any triple?": "ASK { ?s ?p ?o }",
     "Add two triples": (
         "PREFIX ex: <http://example.org/>\nINSERT DATA {\n  ex:z1 ex:partOf ex:city .\n  ex:z2 ex:partOf ex:city\n}"
     ),

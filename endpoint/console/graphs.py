@@ -71,14 +71,14 @@ class Upload:
             raise BadArgument("choose a file, or write some RDF")
         if self.file is None:
             if not self.media_type:
-                raise BadArgument("say in which form the RDF is written")
+                raise BadArgument("choose the format of the RDF")
             return Document(self.text.encode(), self.media_type, room.service.base)
         name, data = PurePath(self.file.filename or ""), self.file.read()
         if name.suffix == ".gz":
             name, data = name.with_suffix(""), unpack(data, "gzip", room.limits.inflated_bytes)
         media_type = self.media_type or MEDIA_TYPES.get(name.suffix.lower())
         if media_type is None:
-            raise BadArgument(f"the name {name.name} does not say what the file is; say in which form it is written")
+            raise BadArgument(f"the name {name.name} has no known file extension; choose the format of the file")
         return Document(data, media_type, room.service.base)
 
     def write(self, room: Room) -> int:
@@ -86,7 +86,9 @@ class Upload:
         documents = [self.document(room)]
         if self.into == "own":
             if self.replace:
-                raise BadArgument("only one graph can be replaced; name it, or add to what is there")
+                raise BadArgument(
+                    "only a named graph or the default graph can be replaced; name one, or add the triples instead"
+                )
             return _written(room, partial(room.service.add_quads, documents))
         if self.into == "named" and not self.graph:
             raise BadArgument("give the IRI of the graph")
@@ -113,7 +115,7 @@ def drop(room: Room) -> ResponseReturnValue:
     room.check_may_write()
     graph = request.form.get("graph") or None
     _written(room, partial(room.service.drop_graph, graph))
-    flash("The default graph is empty." if graph is None else f"The graph <{graph}> is gone.")
+    flash("The default graph is empty." if graph is None else f"The graph <{graph}> was dropped.")
     return redirect(url_for(".graphs"))
 
 
@@ -129,7 +131,7 @@ def upload(room: Room) -> ResponseReturnValue:
         problem = describe(error)
         return _form(form, form.graph, problem=problem), problem.status
     after = room.statistics.counts().triples
-    flash(f"Snapshot {sn} has it: the store went from {number(before)} to {number(after)} triples.")
+    flash(f"Snapshot {sn} contains the change: the store had {number(before)} triples and now has {number(after)}.")
     return redirect(url_for(".graphs"))
 
 

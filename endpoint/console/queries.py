@@ -31,7 +31,7 @@ def page(room: Room) -> ResponseReturnValue:
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _list(room, text, problem=problem), problem.status
-    flash(f"{definition.name} is registered." if created else f"{definition.name} was registered already.")
+    flash(f"{definition.name} is registered." if created else f"{definition.name} was already registered.")
     for warning in warnings:
         flash(warning, "warning")
     return redirect(url_for(".registered", name=definition.name))
@@ -67,18 +67,18 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
 def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
     if act == "drop":
         room.service.drop_query(name)
-        flash(f"The query {name} is gone.")
+        flash(f"The query {name} was dropped.")
         return redirect(url_for(".queries"))
     if act == "pause":
         room.service.pause_query(name)
         flash(f"{name} is paused: it is not evaluated until it is resumed.")
     elif act == "resume":
         room.service.resume_query(name)
-        flash(f"{name} goes on.")
+        flash(f"{name} is resumed.")
     elif act == "move":
         runner = request.form.get("runner", "")
         room.service.move_query(name, runner)
-        flash(f"{name} is moved to {runner}.")
+        flash(f"{name} was moved to {runner}.")
     else:
-        raise BadArgument(f"{act!r} is nothing that is done to a query")
+        raise BadArgument(f"{act!r} is not an action on a query")
     return redirect(url_for(".registered", name=name))

@@ -62,8 +62,8 @@ def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
 def _done(updated: Updated) -> str:
     counted = ""
     if updated.inserted is not None and updated.deleted is not None:  # the counts may be unknown
-        counted = f"{number(updated.inserted)} triples came, {number(updated.deleted)} went. "
-    return f"{counted}Snapshot {updated.snapshot} has it."
+        counted = f"{number(updated.inserted)} triples added, {number(updated.deleted)} deleted. "
+    return f"{counted}Snapshot {updated.snapshot} contains the change."
 
 
 def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:

@@ -56,7 +56,7 @@ class Room:
     def sign_in(self, token: str) -> Level:
         level = self.access.level(token.encode())
         if level is None:
-            raise Unauthorized("this is not a token of this server")
+            raise Unauthorized("this is not a valid token of this server")
         session[SIGNED_IN] = self.access.sign_ins.begin(level)
         return level
 

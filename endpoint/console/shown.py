@@ -125,7 +125,7 @@ def stream_time(time_ms: int | None) -> str:
 def length(milliseconds: int | None) -> str:
     """A length of time in its largest whole unit."""
     if milliseconds is None:
-        return "as the server"
+        return "the server's default"
     for unit, worth in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds and milliseconds % worth == 0:
             return f"{milliseconds // worth} {unit}"

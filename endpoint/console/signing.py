@@ -36,7 +36,7 @@ def page(room: Room) -> ResponseReturnValue:
         level = room.sign_in(request.form.get("token", "").strip())
     except Unauthorized as error:
         return _sign_in_page(str(error), back, request.form.get("typed", "")), 401
-    flash("Signed in: you may change things now." if level == "write" else "Signed in: you may look.")
+    flash("You are signed in and may make changes." if level == "write" else "You are signed in and may read.")
     return redirect(request.script_root + back if back else url_for(".overview"))
 
 

@@ -26,7 +26,7 @@ def page(room: Room) -> ResponseReturnValue:
         room.check_may_write()
         name = request.form.get("name", "").strip()
         if not name:
-            raise BadArgument("a stream has a name, or an IRI")
+            raise BadArgument("give the stream a name or an IRI")
         definition, created = room.service.create_stream(name, _options())
     except (RilletError, StoreError) as error:
         problem = describe(error)
@@ -77,18 +77,18 @@ def stream(room: Room, name: str) -> ResponseReturnValue:
 def _act(room: Room, name: str, act: str) -> ResponseReturnValue:
     if act == "drop":
         room.service.drop_stream(name)
-        flash(f"The stream {name} is gone.")
+        flash(f"The stream {name} was dropped.")
         return redirect(url_for(".streams"))
     if act == "push":
         flash(_push_message(_push(room, name)))
     elif act == "heartbeat":
         time = request.form.get("time", "").strip()
         if not time:
-            raise BadArgument("a heartbeat says what time it is")
+            raise BadArgument("a heartbeat needs a time")
         receipt = room.service.heartbeat(name, parse_time(time), wait="evaluated")
-        flash(f"Time has come to {time}. Snapshot {receipt.snapshot} has it.")
+        flash(f"The time of the stream is now {time}, in snapshot {receipt.snapshot}.")
     else:
-        raise BadArgument(f"{act!r} is nothing that is done to a stream")
+        raise BadArgument(f"{act!r} is not an action on a stream")
     return redirect(url_for(".stream", name=name))
 
 
@@ -104,7 +104,7 @@ def _push(room: Room, name: str) -> PushReceipt:
 def _push_message(receipt: PushReceipt) -> str:
     elements = "1 element" if receipt.accepted == 1 else f"{receipt.accepted} elements"
     late = f", {receipt.late} of them late" if receipt.late else ""
-    return f"{elements} taken{late}. Snapshot {receipt.snapshot} has them, and every query has seen them."
+    return f"{elements} accepted{late}, in snapshot {receipt.snapshot}. Every query has evaluated them."
 
 
 def _one(room: Room, name: str, form: Any, problem: object = None) -> str:

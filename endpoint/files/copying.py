@@ -60,11 +60,13 @@ def copy_all(
     """What became of each part, when it is written; a `server` stands for the store that it holds."""
     with target_of(url, token, progress, server) as target:
         if target.is_at(source.url):
-            raise BadArgument(f"{source.url} is the very store that would be written to")
+            raise BadArgument(
+                f"{source.url} is the store that would be written to: give another source or another store"
+            )
         try:
             yield from _Copying(source, target, wanted, progress).all()
         except CannotFetch as error:
-            advice = "; what is copied stays: give the command again, and it goes on" if _passes(error) else ""
+            advice = "; what has been copied so far is stored: repeat the command to continue" if _passes(error) else ""
             raise RilletError(f"{error}{advice}") from None
 
 
@@ -118,10 +120,11 @@ class _Copying:
         named = self._source.graphs(wanted)
         there = {each.graph for each in named}
         if absent := [each for each in wanted or () if each is not None and each not in there]:
-            raise RilletError(f"<{self._source.url}> has no graph <{absent[0]}>, or it holds no triple")
+            raise RilletError(f"<{self._source.url}> has no graph <{absent[0]}>, or the graph has no triples")
         if self._wanted.into in there and self._wanted.into is not None:
             raise BadArgument(
-                f"<{self._wanted.into}> is a graph of the source, too: --graph names another one for its default graph"
+                f"<{self._wanted.into}> is also a graph of the source: choose another graph for the default "
+                "graph with --graph"
             )
         default = self._source.default_graph() if self._takes_default(bool(named)) else None
         return [default, *named] if default is not None and default.triples else named
@@ -133,8 +136,8 @@ class _Copying:
         if wanted.default == "copy" or by_name is not None or not has_named or not self._source.default_is_union():
             return True
         self._notice(
-            "the default graph of the source is the union of its named graphs, and is not copied beside them "
-            "(--default-graph copy does)"
+            "the default graph of the source is the union of its named graphs, so it is not copied as "
+            "well (--default-graph copy copies it)"
         )
         return False
 
@@ -163,7 +166,7 @@ class _Copying:
         try:
             yield self._copied(SourceQuads(names), sum(each.triples for each in graphs), what)
         except _LESS as error:
-            self._notice(f"{error}: asking for one graph at a time")
+            self._notice(f"{error}: requesting one graph at a time")
             for each in graphs:
                 yield from self._graph(each)
 
@@ -178,8 +181,8 @@ class _Copying:
         count = self._source.count_blank_nodes
         if old and new and count([*old, *new]) != count(old) + count(new):
             raise RilletError(
-                f"<{self._source.url}>: graphs that were copied before share blank nodes with others that were not "
-                f"({_list(new)}); copy all of them with one command, into a store that has none of them"
+                f"<{self._source.url}>: graphs that were copied before share blank nodes with others that "
+                f"were not ({_list(new)}); copy all of them with one command, into a store without any of them"
             )
         if len(new) > 1 and count(new) != count(new, by_graph=True):
             names = [self._into(graph) for graph in new]
@@ -202,7 +205,7 @@ class _Copying:
             except _LESS as error:
                 if not self._part or not self._smaller(_sent(error, total)):
                     raise
-                self._notice(f"{error}: asking for parts")
+                self._notice(f"{error}: requesting the data in parts")
         if blank and _BLANK not in known:
             what = Loaded(self._source.url, 0, 0, into, part=_BLANK)
             yield self._blank_ones(SourceTriples(graph, blank=True), blank, what)
@@ -216,8 +219,8 @@ class _Copying:
             return self._copied(triples, count, what)
         except (CutShort, TooMuch) as error:
             raise CannotFetch(
-                f"{error}: what has blank nodes comes in one answer or not at all, as their labels mean something only "
-                "there; have the source send more at once (Virtuoso: ResultSetMaxRows), or write a file that is loaded"
+                f"{error}: triples with blank nodes must come in one answer, because a blank node label is valid only "
+                "in its answer; raise the source's limit (Virtuoso: ResultSetMaxRows), or load a file that it writes"
             ) from None
 
     def _ranges(self, graph: str | None, into: str | None, left: int, known: dict[str, Loaded]) -> Iterator[Done]:
@@ -241,7 +244,7 @@ class _Copying:
                 except _LESS as error:
                     if not self._smaller(_sent(error, self._part or left)):
                         raise
-                    self._notice(f"{error}: asking for less at once")
+                    self._notice(f"{error}: requesting smaller parts")
                     continue
                 until, left = some.until, left - done.loaded.statements
                 yield done
@@ -256,7 +259,7 @@ class _Copying:
                 raise
             except CannotFetch as error:
                 if not self._smaller(self._part // 2):
-                    self._notice(f"{error}: asking for all that is left at once")
+                    self._notice(f"{error}: requesting the rest at once")
                     return rest
                 continue
             if until is None or until == rest.after:
@@ -296,7 +299,7 @@ class _Copying:
                 first = [*islice(pieces, 1)]
                 self._target.load(watched(chain(first, pieces)), isinstance(triples, SourceQuads), what, False)
         except BadData as error:
-            words = f"sent what is no RDF ({error}); nothing of {name} is copied"
+            words = f"sent an answer that is not RDF ({error}); nothing of {name} is copied"
             raise CannotFetch(f"<{self._source.url}> {words}") from None
         finally:
             shown.end()
@@ -339,7 +342,7 @@ def _shown(what: Loaded, triples: SourceTriples | SourceQuads) -> str:
     ((after, until),) = _range_of(what.part)
     if after is None:
         return f"{name}, " + ("the rest" if until is None else "from the start")
-    return f"{name}, behind <{after}>"
+    return f"{name}, after <{after}>"
 
 
 def _name_of(graph: str | None) -> str:

@@ -67,7 +67,7 @@ def _lines(store: Store, snapshot: Snapshot, graph: str | None) -> Iterator[byte
     if graph not in (None, _DEFAULT):
         id = int(store.ids([iri(graph)])[0])
         if not id or not len(snapshot.predicates(id)):
-            raise NotFound(f"there is no graph <{graph}> at snapshot {snapshot.sn}: it holds no triple")
+            raise NotFound(f"there is no graph <{graph}> at snapshot {snapshot.sn}: it has no triples")
         places = [id]
     else:
         places = [_DEFAULT_GRAPH, NAMED] if graph is None else [_DEFAULT_GRAPH]
@@ -105,7 +105,7 @@ def of_server(address: str, token: str | None, graph: str | None, snapshot: int 
                 raise RilletError(f"{address}: {answer.text.strip() or answer.status_code}")
             yield Lines(int(answer.headers["rillet-snapshot"]), _named(_whole_lines(answer.iter_bytes()), name))
     except httpx.HTTPError as error:
-        raise RilletError(f"{address}: {error or type(error).__name__}; the dump is not whole") from None
+        raise RilletError(f"{address}: {error or type(error).__name__}; the dump is incomplete") from None
 
 
 def _named(pieces: Iterator[bytes], name: bytes) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ def _whole_lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
         else:
             rest += begun
     if rest:
-        raise RilletError("the answer of the server ends in the middle of a line; the dump is not whole")
+        raise RilletError("the answer of the server ends in the middle of a line; the dump is incomplete")
 
 
 # ---- where it goes
@@ -147,7 +147,7 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         return
     if os.path.isdir(file):
-        raise BadArgument(f"{file} is a folder: name a file")
+        raise BadArgument(f"{file} is a folder: give the name of a file")
     writing = f"{file}.part"
     try:
         with open(writing, "wb") as raw:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import hbase_store
 from endpoint.files.reading import Source, digest_of, named, pieces_of, place_of
-from endpoint.files.writer import by_whoever_writes
+from endpoint.files.writer import with_writer
 from hbase_store import Loading, Store
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer.load_records import BadLine, Loaded, UnusualLineReader, graph_term, loaded
@@ -123,10 +123,10 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
         return ServerTarget(Client(address, token=token, timeout_s=None), address)
 
     def there(address: str) -> LoadTarget:
-        progress.write(f"a server holds {url}: loading by way of {address}\n")
+        progress.write(f"a server has {url} open: loading through {address}\n")
         return of(address)
 
-    with closing(of(server) if server else by_whoever_writes(here, there)) as target:
+    with closing(of(server) if server else with_writer(here, there)) as target:
         yield target
 
 
@@ -201,9 +201,9 @@ class ServerTarget:
         except Refused as refused:
             if refused.line:
                 raise BadData(str(refused), refused.line, refused.column) from None
-            advice = "; here: --token TOKEN, or RILLET_TOKEN" if refused.status == _UNAUTHORIZED else ""
+            advice = "; give it with --token TOKEN or RILLET_TOKEN" if refused.status == _UNAUTHORIZED else ""
             raise RilletError(f"{self._address}: {refused}{advice}") from None
         except httpx.HTTPError as error:
-            raise RilletError(f"the connection to {self._address} was lost ({error}); give the command again") from None
+            raise RilletError(f"the connection to {self._address} was lost ({error}); repeat the command") from None
         what.statements, what.bad, what.sn = answer["statements"], answer["bad"], answer["snapshot"]
         return [BadLine(bad["line"], bad["column"], bad["message"]) for bad in answer["first_bad"]]

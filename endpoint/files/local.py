@@ -73,7 +73,7 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         sn = _snapshot(store, snapshot)
         query = parse_runnable(text, base)
         if not isinstance(query, Query) or query.windows:
-            raise BadArgument("only a query without windows is answered from a store alone; leave --store out")
+            raise BadArgument("a query with windows needs a server; leave --store out")
         if not analyze:
             stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]

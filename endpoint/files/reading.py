@@ -76,7 +76,7 @@ def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], i
         except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # an error of the system, not of the contents
-            raise BadData(f"it cannot be unpacked: {error}") from None
+            raise BadData(f"it cannot be decompressed: {error}") from None
         finally:
             shown.end()
 

@@ -4,6 +4,7 @@
     tnt      TIME TAB triple: consecutive lines of one time are an element
     nt       consecutive lines of one subject are an element
     nq       consecutive lines of one graph are an element
+    nt, nq   with VERSION "1.2-messages" before the statements: what MESSAGE ends is an element
 
 Elements are sent as ndjson, so each may have a time of its own. At most one block of the input is in memory, and
 what a pipe has given so far is sent before more is awaited."""
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
 from stream_ext.errors import BadData
+from stream_ext.rdf.messages import LineDirectives
 from stream_ext.rdf.ntriples import document_rows, statement_rows
 
 CUT_FORMATS = ("nt", "nq", "tnt", "ndjson")
@@ -77,6 +79,7 @@ class Cutter:
         self._number = 0
         self._key: bytes | None = None
         self._run: list[bytes] = []
+        self._directives = LineDirectives(b"", announced=False) if format in ("nt", "nq") else None
 
     def feed(self, lines: Iterable[bytes]) -> Iterator[Element]:
         for line in lines:
@@ -85,6 +88,12 @@ class Cutter:
                 continue
             if self._format == "ndjson":
                 yield self._of_line(stripped)
+                continue
+            if self._directives is not None and (ended := self._directives.rows(stripped, self._number)) is not None:
+                if ended:
+                    yield self._end_run()
+                elif self._key is not None:
+                    raise BadData("VERSION must come before all statements here", self._number, 1)
                 continue
             key, triple = self._split(stripped)
             if key != self._key and self._run:
@@ -101,13 +110,19 @@ class Cutter:
         if self._format == "tnt":
             time, tab, triple = line.partition(b"\t")
             if not tab:
-                raise BadData("a line of tnt is TIME TAB triple", self._number, 1)
+                raise BadData("a line of tnt must be TIME TAB triple", self._number, 1)
             return time, triple
         try:
             ((s, p, o, g),) = document_rows(line, quads=self._format == "nq")
         except (BadData, ValueError) as error:
-            raise BadData(f"this is no statement: {error}", self._number, 1) from None
+            raise BadData(f"this is not a statement: {error}", self._number, 1) from None
+        if self._is_log:
+            return b"", b"%s %s %s %s ." % (s, p, o, g) if g else b"%s %s %s ." % (s, p, o)
         return (g if self._format == "nq" else s), b"%s %s %s ." % (s, p, o)
+
+    @property
+    def _is_log(self) -> bool:
+        return self._directives is not None and self._directives.announced
 
     def _end_run(self) -> Element:
         triples, self._run = self._run, []
@@ -123,9 +138,9 @@ class Cutter:
         try:
             element = json.loads(line)
         except ValueError as error:
-            raise BadData(f"this is no JSON: {error}", self._number, 1) from None
+            raise BadData(f"this is not JSON: {error}", self._number, 1) from None
         if not isinstance(element, dict):
-            raise BadData("an element is a JSON object", self._number, 1)
+            raise BadData("an element must be a JSON object", self._number, 1)
         if self._time_from == "data":
             return Element(line, element.get("timestamp"))
         element.pop("timestamp", None)
@@ -140,9 +155,9 @@ class Cutter:
 
     def _time_by_predicate(self, data: object) -> str:
         if not isinstance(data, str):
-            raise BadData("a time by predicate is read from N-Triples, and this is JSON-LD", self._number, 1)
+            raise BadData("the time by predicate can be read from N-Triples only, and this is JSON-LD", self._number, 1)
         predicate = f"<{self._time_from}>".encode()
-        times = {o for _, p, o, _ in statement_rows(data.encode()) if p == predicate}
+        times = {o for _, p, o, _ in statement_rows(data.encode(), quads=True) if p == predicate}
         if len(times) != 1:
             many = (
                 f"{len(times)} times by {predicate.decode()}" if times else f"no time: it has no {predicate.decode()}"
@@ -187,7 +202,7 @@ class AsItWas:
         from stream_ext.times import parse_time
 
         if element.time is None:
-            raise BadData(f"element {index + 1} has no time, and the pace is that of its times")
+            raise BadData(f"element {index + 1} has no time, but --rate Nx needs the time of each element")
         time = parse_time(str(element.time))
         self._first = time if self._first is None else self._first
         return (time - self._first) / 1000 / self._factor

@@ -9,20 +9,20 @@ from typing import TypeVar
 from hbase_store.errors import WriterElsewhere
 
 _RETRY_FOR_S, _RETRY_EVERY_S = 5.0, 0.25
-Way = TypeVar("Way")
+Written = TypeVar("Written")
 
 
-def by_whoever_writes(here: Callable[[], Way], there: Callable[[str], Way]) -> Way:
-    """`here` writes in this process, or raises WriterElsewhere; `there` is called with the address of the server
-    that writes. A server that is just starting or ending is tried again for some seconds; otherwise the error names
-    the writer."""
+def with_writer(write_here: Callable[[], Written], write_through: Callable[[str], Written]) -> Written:
+    """`write_here` writes in this process, or raises WriterElsewhere; `write_through` is called with the address of
+    the server that writes. A server that is just starting or ending is tried again for some seconds; otherwise the
+    error names the writer."""
     until = time.monotonic() + _RETRY_FOR_S
     while True:
         try:
-            return here()
+            return write_here()
         except WriterElsewhere as error:
             if error.address and _answers(error.address):
-                return there(error.address)
+                return write_through(error.address)
             if not error.address or time.monotonic() >= until:
                 raise
         time.sleep(_RETRY_EVERY_S)

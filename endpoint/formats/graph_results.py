@@ -152,7 +152,9 @@ def _xml_property(predicate: bytes, text: bytes) -> str:
     iri = parse_term(predicate).value
     local = _LOCAL_NAME.search(iri)
     if local is None:
-        raise NotAcceptable(f"RDF/XML cannot say the predicate <{iri}>: it does not end in a name; ask for text/turtle")
+        raise NotAcceptable(
+            f"RDF/XML cannot express the predicate <{iri}>: its IRI does not end in a name; request text/turtle"
+        )
     name, namespace = local[0], xml_attribute(xml_text(iri[: local.start()]))
     opened, closed = f'  <p:{name} xmlns:p="{namespace}"', f"</p:{name}>\n"
     term = parse_term(text)

@@ -129,7 +129,7 @@ _XML_HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<sparql xmlns="http://www.w
 
 def xml_text(value: str) -> str:
     if _NOT_IN_XML.search(value):
-        raise NotAcceptable(f"XML cannot say {value!r}: it has a control character; ask for another media type")
+        raise NotAcceptable(f"XML cannot express {value!r}: it has a control character; request another media type")
     # An XML parser reads a bare carriage return as a newline.
     return escape(value, {"\r": "&#13;"})
 

@@ -21,7 +21,7 @@ _PIECE_BYTES = 16_384
 def pieces_of(answer: Answer, format: str, rows_max: int, decoded: Decode) -> Iterator[bytes]:
     if answer.count > rows_max:
         raise QueryTooLarge(
-            f"the answer has {answer.count} rows; the limit is {rows_max}: ask for parts of it, with LIMIT"
+            f"the answer has {answer.count} rows; the limit is {rows_max}: request it in parts, with LIMIT and OFFSET"
         )
     if answer.graph is not None:
         return graph_results.write(format, decoded(answer.graph, answer))

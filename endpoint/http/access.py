@@ -32,6 +32,8 @@ ANY = "*"
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?", re.IGNORECASE)
 _SIGNED_IN_MAX = 1_000
+#: So many Host headers are remembered, with their ports; those that are not answered are not.
+_ANSWERED_MAX = 1_000
 _VARIES = (b"vary", b"Origin")
 _EXPOSED = (
     b"access-control-expose-headers",
@@ -109,6 +111,7 @@ class Access:
         self._own = origin_of(base)
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._cors = frozenset(cors)
+        self._answered: set[str | None] = set()  # Host headers that were checked
         self.sign_ins = SignIns()
 
     @property
@@ -124,14 +127,17 @@ class Access:
     # ---- host names
 
     def check_host(self, host: str | None) -> None:
-        if self._hosts is None:
+        if self._hosts is None or host in self._answered:
             return
         name = _name(host)
         if not is_loopback(name) and name not in self._hosts:
             raise Forbidden(
-                f"this server does not answer as {host or 'a host without a name'}: say localhost, or let the "
-                "name in with --allowed-host NAME (or --base)"
+                f"this server does not answer requests for {host or 'a host without a name'}: use localhost, "
+                "or allow the name with --allowed-host NAME (or --base)"
             )
+        if len(self._answered) >= _ANSWERED_MAX:
+            self._answered.clear()
+        self._answered.add(host)
 
     # ---- reading
 
@@ -141,7 +147,7 @@ class Access:
             return
         _, token = _credentials(caller.authorization, "reading needs a token of this server")
         if self.level(token) is None:
-            raise Unauthorized("this is not a token of this server")
+            raise Unauthorized("this is not a valid token of this server")
 
     def level(self, token: bytes) -> Level | None:
         """What this token allows; None: it is no token of this server."""
@@ -159,24 +165,24 @@ class Access:
             self.check_page(caller)
         if self._token is None:
             if is_let_in:
-                raise Forbidden(f"a page of {caller.origin} may write only with a token: serve with --token")
+                raise Forbidden(f"a page of {caller.origin} may write only with a token: start the server with --token")
             return
         kind, token = _credentials(caller.authorization, "writing needs the token of this server")
         if is_let_in and kind != "bearer":
-            raise Forbidden(f"a page of {caller.origin} sends the token as a bearer token")
+            raise Forbidden(f"a page of {caller.origin} must send the token as a bearer token")
         level = self.level(token)
         if level is None:
-            raise Unauthorized("this is not the token of this server")
+            raise Unauthorized("this is not a valid token of this server")
         if level == "read":
-            raise Unauthorized("this is the token for reading: writing needs the other one")
+            raise Unauthorized("this is the token for reading; writing needs the other token")
 
     def check_page(self, caller: Caller) -> None:
         """Raises Forbidden if the request comes from a page of another origin."""
         if not self._is_own(caller):
             where = "another origin" if caller.origin is None else caller.origin
             raise Forbidden(
-                f"a page of {where} may not write here: pages of this server may, programs, and with the bearer token "
-                "pages of an origin that --cors lets in"
+                f"a page of {where} may not write here. Programs and pages of this server may, and, with the "
+                "bearer token, pages of an origin that --cors allows"
             )
 
     def _is_own(self, caller: Caller) -> bool:
@@ -216,7 +222,7 @@ def _credentials(authorization: str | None, why: str) -> tuple[str, bytes]:
         try:
             _, _, password = base64.b64decode(given, validate=True).partition(b":")
         except (binascii.Error, ValueError):
-            raise Unauthorized("Authorization: Basic is base64 of USER:TOKEN; this is not") from None
+            raise Unauthorized("Authorization: Basic must be the base64 form of USER:TOKEN") from None
         return kind, password
     raise Unauthorized(f"{why}: send `Authorization: Bearer TOKEN`, or Basic with it as the password")
 

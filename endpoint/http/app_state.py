@@ -65,6 +65,7 @@ class AppState:
     status: LastKnown[dict[str, Any]] = field(init=False)
     figures: LastKnown[Figures] = field(init=False)
     lookout: Lookout = field(init=False)
+    is_local: bool = field(init=False)  # the store is on this machine
     listed: LastKnown[msgspec.Raw] = field(init=False)  # streams
     one_stream: LastKnownOf[Name, dict[str, Any]] = field(init=False)
     one_query: LastKnownOf[Name, dict[str, Any]] = field(init=False)
@@ -76,6 +77,7 @@ class AppState:
         self.connections = Connections(self.limits)
         self.underway = Underway(self.limits.slow_query_s, self.memory)
         self.lookout = Lookout(self.service)
+        self.is_local = self.service.store.url.startswith("lmdb:")
         self.status = LastKnown("status", self.service.status)
         self.figures = LastKnown("figures", partial(figures.read, self.service))
         self.listed = LastKnown("streams", partial(streams_listed, self.service))
@@ -103,7 +105,7 @@ class AppState:
     def room_to_listen(self) -> Iterator[None]:
         """Counts one live query; Overload if there are as many as allowed. On the event loop only."""
         if self.live >= self.limits.live:
-            raise Overload(f"{self.live} live queries are listened to, which is the limit; try again", _RETRY_AFTER_S)
+            raise Overload(f"{self.live} live queries are open, the limit; try again later", _RETRY_AFTER_S)
         self.live += 1
         try:
             yield

@@ -47,8 +47,8 @@ class Bodies:
         if others and others + size > room:
             self.refused += 1
             raise Overload(
-                f"the bodies of other requests take {others} bytes, and there is no room for {size} more beside them; "
-                "send this one again a little later",
+                f"the bodies of other requests use {others} bytes, which leaves no room for {size} more; send "
+                "this request again later",
                 _RETRY_AFTER_S,
             )
         self._sizes[request], self.nbytes = size, others + size
@@ -73,8 +73,8 @@ class Paced:
                 message = await self._receive()
         except TimeoutError:
             raise TooSlow(
-                f"of the body came {self._brought} bytes in {self._slow_s:g} s, fewer than the {self._least} that are "
-                "waited for: send it faster, or in parts"
+                f"{self._brought} bytes of the body arrived in {self._slow_s:g} s, fewer than the required "
+                f"{self._least}: send it faster, or in parts"
             ) from None
         self._left_s -= loop.time() - began
         self._brought += len(message.get("body", b""))
@@ -114,7 +114,7 @@ def unpack(body: bytes, encoding: str, limit: int) -> bytes:
         elif name == "zstd":
             body = _unpack_zstd(body, limit)
         elif name != "identity":
-            raise UnsupportedMedia(f"Content-Encoding: {name} is not read here; gzip, deflate and zstd are")
+            raise UnsupportedMedia(f"Content-Encoding: {name} is not supported; use gzip, deflate or zstd")
     return body
 
 
@@ -150,7 +150,7 @@ def _unpacked(body: bytes, limit: int, start: Callable[[], Any], fault: type[Exc
 
 
 def _bomb(limit: int) -> TooLarge:
-    return TooLarge(f"the body is over {limit} bytes once it is unpacked; send it in parts")
+    return TooLarge(f"the body is over {limit} bytes after decompression; send it in parts")
 
 
 def as_text(body: bytes, what: str) -> str:

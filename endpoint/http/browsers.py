@@ -7,6 +7,7 @@ page of another site, and no other window can control one of ours."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -18,6 +19,7 @@ _OF_DATA: Headers = ((b"content-security-policy", _DATA.encode()), *_COMMON)
 _OF_XML: Headers = ((b"content-security-policy", (_DATA + "; style-src 'unsafe-inline'").encode()), *_COMMON)
 
 
+@lru_cache(maxsize=64)
 def of_data(media_type: bytes | None) -> Headers:
     """The headers of an answer that is not a page."""
     return _OF_XML if media_type is not None and b"xml" in media_type else _OF_DATA

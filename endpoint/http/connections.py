@@ -17,7 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    HEADER_VALUE_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from endpoint.limits import HttpLimits
 
@@ -26,6 +32,10 @@ log = logging.getLogger("rillet.http")
 #: Why the server ends a connection: idle (no request arrived), head (too long or slow), room (its place was needed),
 #: refused (all connections are busy), unread (the client reads too slowly).
 REASONS = ("idle", "head", "room", "refused", "unread")
+
+#: In the ASGI message with the head of an answer: its body is the next message, which is sent at once. Other servers
+#: than ours ignore it.
+BODY_FOLLOWS = "rillet.body_follows"
 
 _SWEEP_S = 1.0
 #: A head of at most so many bytes, without its URL, is always accepted, whatever the heads of others take.
@@ -106,7 +116,9 @@ class Connections:
             if left <= self.limits.unread_bytes:
                 return
             left -= unread[connection]
-            connection.end("unread", f"{unread[connection]} bytes of answers are not read, and others need the memory")
+            connection.end(
+                "unread", f"{unread[connection]} bytes of responses were not read, and other clients need the memory"
+            )
 
 
 class Connection(HttpToolsProtocol):
@@ -140,7 +152,7 @@ class Connection(HttpToolsProtocol):
         """Closes it at once: what the client has not read is lost."""
         self._all.ended[reason] += 1
         fields = {"reason": reason, "why": why, "client": self.client[0] if self.client else None}
-        log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was ended", extra={"fields": fields})
+        log.log(logging.INFO if self._is_busy else logging.DEBUG, "a connection was closed", extra={"fields": fields})
         self._all.closed(self)
         self.transport.abort()
         self._let_go()
@@ -197,7 +209,7 @@ class Connection(HttpToolsProtocol):
         self._in_head = False
         if self.url.find(b"?") > _PATH_BYTES or (b"?" not in self.url and len(self.url) > _PATH_BYTES):
             self._all.ended["head"] += 1
-            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: a text belongs behind ?query=, or into the body")
+            self._refuse(414, f"the path is over {_PATH_BYTES} bytes: send a query text as ?query=, or in the body")
             return
         self._all.is_answered(self)
         super().on_headers_complete()
@@ -229,7 +241,7 @@ class Connection(HttpToolsProtocol):
         large = max(0, self._head_bytes - _SMALL_HEAD_BYTES)
         if not self._all.has_room_for_head(large - self._large_bytes):
             self._all.ended["head"] += 1
-            self._refuse(503, "too many long URLs are under way: send what is long in the body")
+            self._refuse(503, "too many requests have long URLs: send what is long in the body")
             return
         self._all.heads_bytes += large - self._large_bytes
         self._large_bytes = large
@@ -243,12 +255,12 @@ class Connection(HttpToolsProtocol):
     def look(self, now: float) -> None:
         """Checks the deadlines; called about once a second."""
         if self._is_read_too_slowly(now):
-            self.end("unread", f"its client has read next to nothing for {self._limits.slow_s:g} s")
+            self.end("unread", f"its client has read almost nothing for {self._limits.slow_s:g} s")
         elif self.transport.is_closing() or self._is_busy:
             return
         elif self._in_head and now - self._since > self._limits.head_s:
             self._all.ended["head"] += 1
-            self._refuse(408, f"the head of a request was not whole within {self._limits.head_s:g} s")
+            self._refuse(408, f"the head of the request was not complete within {self._limits.head_s:g} s")
         elif not self._in_head and now - self._since > self._limits.idle_s:
             self._all.ended["idle"] += 1
             self.transport.close()
@@ -274,14 +286,57 @@ class Connection(HttpToolsProtocol):
 
 class _Cycle(RequestResponseCycle):
     """A request and its answer. If a connection has ended by itself, its answer notices later; what is sent in
-    between is lost, and that is no error."""
+    between is lost, and that is no error.
+
+    The head of an answer whose body follows at once is written together with it: each write is a call of the system, a
+    packet, and a client that is woken."""
+
+    _head: Any = None  # its body follows at once
 
     async def send(self, message: Any) -> None:
         if self.transport.is_closing():
             self.disconnected = True
+        head, self._head = self._head, None
+        if head is not None:
+            if self._is_plain(head, message):
+                self._write_whole(head, message.get("body", b""))
+                return
+            await super().send(head)
+        elif message.get(BODY_FOLLOWS):
+            self._head = message
+            return
         await super().send(message)
 
+    def _is_plain(self, head: Any, message: Any) -> bool:
+        """Whether it is an answer with a length, on a connection that stays open and takes it. uvicorn writes the
+        others, and rejects what is no answer."""
+        if not self.keep_alive or self.disconnected or self.response_started or self.flow.write_paused:
+            return False
+        if message.get("more_body") or self.scope["method"] == "HEAD":
+            return False
+        length, is_right = b"%d" % len(message.get("body", b"")), False
+        for name, value in head["headers"]:
+            if name in _OF_CONNECTION:
+                return False
+            is_right = is_right or (name == b"content-length" and value == length)
+        return is_right
 
+    def _write_whole(self, head: Any, body: bytes) -> None:
+        headers = self.default_headers + head["headers"]
+        names, values = zip(*headers, strict=True)
+        if HEADER_RE.search(b"".join(names)):
+            raise RuntimeError("the name of a header has characters that it may not have")
+        if HEADER_VALUE_RE.search(b"".join(values)):
+            raise RuntimeError("a header has characters that it may not have")
+        lines = [b"%s: %s\r\n" % header for header in headers]
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.transport.write(b"".join((STATUS_LINE[head["status"]], *lines, b"\r\n", body)))
+        self.message_event.set()
+        self.on_response()
+
+
+_OF_CONNECTION = frozenset({b"connection", b"transfer-encoding"})
 _PHRASES = {
     414: b"URI Too Long",
     408: b"Request Timeout",

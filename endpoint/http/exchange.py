@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import cached_property, partial
+from functools import cached_property, partial  # noqa: TID251  (computed on the event loop only)
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -17,8 +17,10 @@ from endpoint.http import browsers
 from endpoint.http.access import Caller
 from endpoint.http.app_state import AppState
 from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
+from endpoint.http.connections import BODY_FOLLOWS
 from endpoint.http.parameters import Parameters, parse_pairs
 from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
+from stream_ext.rdf.versions import is_of_messages
 
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -55,13 +57,20 @@ class Exchange:
 
     @property
     def media_type(self) -> str:
-        """The Content-Type without its parameters; a charset that is not UTF-8 is refused."""
+        """The Content-Type without its parameters; a charset that is not UTF-8 is refused, and so is a message log."""
         media_type, *parameters = self.headers.get("content-type", "").split(";")
         for parameter in parameters:
             name, _, value = (piece.strip().strip('"').lower() for piece in parameter.partition("="))
             if name == "charset" and value not in ("utf-8", "utf8", "us-ascii"):
-                raise UnsupportedMedia(f"charset={value} is not read here; send UTF-8")
+                raise UnsupportedMedia(f"charset={value} is not supported; send UTF-8")
+            if name == "version" and is_of_messages(value):
+                raise UnsupportedMedia("a message log is no graph and no query: POST it to a stream, /streams/NAME")
         return media_type.strip().lower()
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type as it was sent, with its parameters."""
+        return self.headers.get("content-type", "")
 
     async def body(self, limit: int | None = None) -> bytes:
         limits = self.state.limits
@@ -125,8 +134,8 @@ class Exchange:
         headers: Headers | None = None,
         snapshot: int | None = None,
     ) -> None:
-        length = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
-        await self.start(status, media_type, length + (headers or []), snapshot)
+        length = [] if status == 204 else [(b"content-length", b"%d" % len(body))]
+        await self.start(status, media_type, length + (headers or []), snapshot, body_follows=True)
         await self._send({"type": "http.response.body", "body": body})
 
     async def answer_json(
@@ -141,16 +150,27 @@ class Exchange:
         body, media_type = render(problem, self.accept)
         await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
 
-    async def start(self, status: int, media_type: bytes | None, headers: Headers, snapshot: int | None = None) -> None:
-        """Sends the head of an answer; `piece` and `end` follow."""
+    async def start(
+        self,
+        status: int,
+        media_type: bytes | None,
+        headers: Headers,
+        snapshot: int | None = None,
+        *,
+        body_follows: bool = False,
+    ) -> None:
+        """Sends the head of an answer; `piece` and `end` follow. `body_follows`: at once."""
         self.started, self.status = True, status
         shown = self.state.head() if snapshot is None else snapshot
         for_origin = self.state.access.for_origin(self.headers.get("origin"))
-        all_headers = [(b"rillet-snapshot", str(shown).encode()), _VARIES, *browsers.of_data(media_type), *for_origin]
+        all_headers = [(b"rillet-snapshot", b"%d" % shown), _VARIES, *browsers.of_data(media_type), *for_origin]
         all_headers += headers
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
-        await self._send({"type": "http.response.start", "status": status, "headers": all_headers})
+        head = {"type": "http.response.start", "status": status, "headers": all_headers}
+        if body_follows:
+            head[BODY_FOLLOWS] = True
+        await self._send(head)
 
     async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
         """Lets another application answer, as if the request were for `path`."""
@@ -173,8 +193,8 @@ class Exchange:
 def raw_path(scope: Message) -> bytes:
     """The path as the client sent it, without the prefix at which the application is mounted."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
-    root = scope.get("root_path", "").encode()
-    return raw.removeprefix(root) if root else raw
+    root: str = scope.get("root_path", "")
+    return raw.removeprefix(root.encode()) if root else raw
 
 
 def path_name(segment: bytes, what: str) -> str:
@@ -184,7 +204,9 @@ def path_name(segment: bytes, what: str) -> str:
     except UnicodeDecodeError:
         raise BadArgument(f"the {what} in the path is not UTF-8") from None
     if not (_NAME.fullmatch(name) or re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]*", name)):
-        raise BadArgument(f"{name!r} names no {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI")
+        raise BadArgument(
+            f"{name!r} is not the name of a {what}: write [A-Za-z_][A-Za-z0-9_.-]* or a percent-encoded IRI"
+        )
     return name
 
 

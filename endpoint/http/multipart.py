@@ -70,8 +70,8 @@ class _Unfinished:
         decode = _TRANSFER_ENCODINGS.get(encoding)
         if decode is None:
             raise BadData(
-                f"part {self.number} of the form has Content-Transfer-Encoding: {encoding}; there is "
-                f"{', '.join(_TRANSFER_ENCODINGS)}"
+                f"part {self.number} of the form has Content-Transfer-Encoding: {encoding}; the supported "
+                f"ones are {', '.join(_TRANSFER_ENCODINGS)}"
             )
         try:
             return decode(data)
@@ -103,7 +103,7 @@ def parts_of(body: bytes, content_type: str) -> list[Part]:
             elif isinstance(event, Data):
                 parts[-1].pieces.append(event.data)
     except RequestEntityTooLarge as error:
-        raise TooLarge(f"the form has more than {_PARTS_MAX} parts: send it in several") from error
+        raise TooLarge(f"the form has more than {_PARTS_MAX} parts: send several forms") from error
     except ValueError as error:
         raise BadData(f"part {len(parts) + 1} of the form: {error}") from error
     return [each.part() for each in parts]

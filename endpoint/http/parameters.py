@@ -41,7 +41,7 @@ def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
     pairs = []
     parts = encoded.split(b"&", _PARAMETERS_MAX)
     if len(parts) > _PARAMETERS_MAX:
-        raise BadArgument(f"more than {_PARAMETERS_MAX} parameters: no request here takes so many")
+        raise BadArgument(f"more than {_PARAMETERS_MAX} parameters: no request needs that many")
     for part in parts:
         if part:
             name, _, value = part.partition(b"=")
@@ -83,7 +83,7 @@ def parse_duration(text: str, name: str) -> float:
     if iso and any(iso.groups()):
         days, hours, minutes, seconds = (float(part or 0) for part in iso.groups())
         return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    raise BadArgument(f"{name}={text}: a length of time is written 30s, 500ms, 2m, 1h or PT30S")
+    raise BadArgument(f"{name}={text}: write a duration as 30s, 500ms, 2m, 1h or PT30S")
 
 
 def whole_number(name: str, text: str) -> int:
@@ -112,7 +112,7 @@ class Parameters:
         if values is None:
             return None
         if len(values) > 1:
-            raise BadArgument(f"{name}= is given {len(values)} times: once is enough")
+            raise BadArgument(f"{name}= is given {len(values)} times: give it once")
         return values[0]
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class Parameters:
         if text is None:
             return default
         if text not in allowed:
-            raise BadArgument(f"{name}={text}: it is one of {', '.join(allowed)}")
+            raise BadArgument(f"{name}={text}: the value is one of {', '.join(allowed)}")
         return text
 
     def wait(self) -> Wait:
@@ -168,4 +168,4 @@ class Parameters:
             names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
             unknown = [name[:60] for name in list(self._values)[:_NAMED_MAX]]
             left = ", ".join(f"{name}={meant(name, names)}" for name in unknown)
-            raise BadArgument(f"unknown here: {left}; known: {known}")
+            raise BadArgument(f"unknown for this request: {left}; known: {known}")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import http
 import logging
+from http import HTTPStatus
 
 from endpoint.http.exchange import Exchange, Message
 
 log = logging.getLogger("rillet.http")
 
 #: Status codes of rejections that are logged.
-_NOTEWORTHY = frozenset({http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN})
+_NOTEWORTHY = frozenset({int(HTTPStatus.UNAUTHORIZED), int(HTTPStatus.FORBIDDEN)})
+_BAD_REQUEST, _SERVER_ERROR = int(HTTPStatus.BAD_REQUEST), int(HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def log_request(scope: Message, exchange: Exchange, took_s: float, failure: Exception | None) -> None:
     """Logs a request. Never its query string: it contains the text of a query, and perhaps secrets."""
     status = exchange.status
-    cut_off = failure is not None and status < http.HTTPStatus.BAD_REQUEST
-    if cut_off or status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+    cut_off = failure is not None and status < _BAD_REQUEST
+    if cut_off or status >= _SERVER_ERROR:
         level = logging.WARNING
     else:
         level = logging.INFO if status in _NOTEWORTHY else logging.DEBUG
@@ -33,5 +34,5 @@ def log_request(scope: Message, exchange: Exchange, took_s: float, failure: Exce
     if failure is not None:
         fields |= {"error": type(failure).__name__, "cause": str(failure)}
     trace = failure if log.isEnabledFor(logging.DEBUG) else None
-    message = "an answer was cut off" if cut_off else "a request failed" if failure else "a request was answered"
+    message = "a response was cut off" if cut_off else "a request failed" if failure else "a request was answered"
     log.log(level, message, exc_info=trace, extra={"fields": fields})

@@ -49,6 +49,7 @@ class Question:
     gone: bool = False  # the client
     remote: WorkerQuery | None = None  # in a query worker
     here: asyncio.Future[Any] | None = None  # in a thread of this process
+    shared: asyncio.Future[Any] | None = None  # the reply of an equal request that is being evaluated
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -58,8 +59,10 @@ class Question:
         self.end()
 
     def end(self) -> None:
-        """Ends the evaluation, in this process or in a query worker."""
+        """Ends the evaluation, in this process or in a query worker; of an equal request only the wait for it."""
         self.control.cancel()
+        if self.shared is not None and not self.shared.done():
+            self.shared.set_result(None)
         if self.remote is not None:
             self.remote.cancel()
 
@@ -69,7 +72,7 @@ class Question:
         if self.gone:
             raise Disconnected
         if self.state == "cancelled":
-            raise QueryCancelled("the query was cancelled while its answer was sent")
+            raise QueryCancelled("the query was cancelled while its result was sent")
 
     def close(self) -> None:
         """Frees its memory when its evaluation in this process has ended. A query worker frees its own."""
@@ -84,7 +87,7 @@ class Question:
         await asyncio.wait({future}, timeout=max(0.0, left))
         if not future.done():
             self.end()
-            raise DeadlineExceeded(f"the query took longer than the {self.timeout_s:g} s that it was given")
+            raise DeadlineExceeded(f"the query took longer than its time limit of {self.timeout_s:g} s")
         return future.result()
 
     @property
@@ -117,7 +120,7 @@ class Underway:
     def cancel(self, id: str) -> None:
         question = self._questions.get(id)
         if question is None:
-            raise NotFound(f"no query or update {id} is running; GET /$/queries lists those that are")
+            raise NotFound(f"no query or update {id} is running; GET /$/queries lists those that are running")
         self.cancelled += 1
         question.cancel()
 
@@ -128,13 +131,8 @@ class Underway:
     @asynccontextmanager
     async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
         """Lists the query while it runs, and ends it if its client disconnects."""
-        with self.listed("query", text, timeout_s, exchange.state.limits) as question:
-            watcher = asyncio.create_task(_watch(exchange, question))
-            try:
-                yield question
-            finally:
-                watcher.cancel()
-                question.end()  # if the request ended early, its evaluation ends, too
+        with self.listed("query", text, timeout_s, exchange.state.limits) as question, watching(exchange, question):
+            yield question
 
     @contextmanager
     def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
@@ -155,6 +153,17 @@ class Underway:
         if self._slow_s and took_s >= self._slow_s:
             fields = {"seconds": round(took_s, 3), "state": question.state, "text": question.text}
             log.warning(f"a slow {question.kind}", extra={"fields": fields})
+
+
+@contextmanager
+def watching(exchange: Exchange, question: Question) -> Iterator[None]:
+    """Ends the query if its client disconnects."""
+    watcher = asyncio.create_task(_watch(exchange, question))
+    try:
+        yield
+    finally:
+        watcher.cancel()
+        question.end()  # if the request ended early, its evaluation ends, too
 
 
 async def _watch(exchange: Exchange, question: Question) -> None:

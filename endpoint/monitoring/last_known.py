@@ -70,7 +70,7 @@ class LastKnownOf(Generic[K, T]):
     def _last(self, key: K) -> Known[T]:
         known = self._known.get(key)
         if known is None:
-            raise StoreUnavailable(f"the {self._what} cannot be known: the store has not answered since the start")
+            raise StoreUnavailable(f"the {self._what} is unknown: the store has not answered since the start")
         value, at_s = known
         return Known(value, self._clock() - at_s)
 
@@ -103,14 +103,14 @@ class LastKnownOf(Generic[K, T]):
             value = self._read(key)
         except Exception as error:  # noqa: BLE001 -- it is raised in the callers
             for future in callers:
-                _settle(future, error)
+                _complete(future, error)
             return
         self._known.pop(key, None)
         self._known[key] = value, at_s
         if len(self._known) > self._most:
             del self._known[next(iter(self._known))]
         for future in callers:
-            _settle(future, value)
+            _complete(future, value)
 
 
 class LastKnown(Generic[T]):
@@ -131,7 +131,7 @@ class LastKnown(Generic[T]):
         self._of.close()
 
 
-def _settle(future: Future[T], outcome: T | Exception) -> None:
+def _complete(future: Future[T], outcome: T | Exception) -> None:
     if future.set_running_or_notify_cancel():  # otherwise the caller has its answer already
         if isinstance(outcome, Exception):
             future.set_exception(outcome)

@@ -156,7 +156,7 @@ class Handler(logging.Handler):
                 while (line := self._lines.get_nowait()) is not None:
                     lines.append(line)
             if self._left_out:
-                lines.append(f"({self._left_out} lines were left out: they came faster than they are read)")
+                lines.append(f"({self._left_out} lines were left out because they came faster than they were read)")
                 self._left_out = 0
             with contextlib.suppress(OSError, ValueError):  # the reader of the pipe is gone
                 self._stream.write("\n".join(lines) + "\n")

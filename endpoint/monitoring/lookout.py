@@ -45,7 +45,7 @@ class Lookout:
                 away = True
             except Exception as error:
                 if not self._closed.is_set():  # otherwise the store was closed meanwhile
-                    log.error("the store cannot be looked at", exc_info=error)
+                    log.error("the store cannot be checked", exc_info=error)
                 return
             else:
                 if away:
@@ -59,11 +59,11 @@ class Lookout:
         now = {wait.kind: wait for wait in self._service.waits.current()}
         for kind, wait in now.items():
             if kind not in self._waits:
-                log.warning("the service waits", extra={"fields": {"for": kind, "why": wait.why}})
+                log.warning("the service is waiting", extra={"fields": {"for": kind, "why": wait.why}})
         for kind, wait in self._waits.items():
             if kind not in now:
                 for_s = (self._service.clock.now_ms() - wait.since_ms) / 1000
-                log.warning("the service goes on", extra={"fields": {"waited_for": kind, "seconds": for_s}})
+                log.warning("the service continues", extra={"fields": {"waited_for": kind, "seconds": for_s}})
         self._waits = now
         self._look_at_runner()
 
@@ -71,7 +71,10 @@ class Lookout:
         status = self._service.status_at_once()
         runner = status["runner"], status["why"]
         if runner != self._runner:
-            log.info("the queries run", extra={"fields": {"on": status["runner"], "why": status["why"]}})
+            log.info(
+                "registered queries run",
+                extra={"fields": {"on": status["runner"], "why": status["why"]}},
+            )
             self._runner = runner
         if (epochs := self._service.spark_epochs()) != self._epochs:
             log.debug("an epoch of Spark began", extra={"fields": {"epochs": epochs}})

@@ -66,11 +66,11 @@ class WorkerQuery:
 
     def received(self, message: Began | Piece) -> None:
         if isinstance(message, Piece):
-            _settle(self._next, message)
+            _complete(self._next, message)
         else:
             # One piece is computed ahead, while the piece before it is sent.
             self._expect_more(message.last)
-            _settle(self.began, message)
+            _complete(self.began, message)
 
     def failed(self, error: Exception) -> None:
         for future in (self.began, self._next):
@@ -84,7 +84,7 @@ class WorkerQuery:
             self._worker.send(More(self._id))
 
 
-def _settle(future: asyncio.Future[Any], value: object) -> None:
+def _complete(future: asyncio.Future[Any], value: object) -> None:
     if not future.done():
         future.set_result(value)
 
@@ -238,7 +238,9 @@ class QueryWorkers:
     def retire(self, worker: Worker) -> None:
         """The worker gets no more queries; another one is started at once."""
         if not worker.is_retired and not self._closed:
-            log.warning("query worker %d does not hear that its query is cancelled: it is replaced", worker.number)
+            log.warning(
+                "query worker %d does not react to the cancellation of its query: it is replaced", worker.number
+            )
             worker.is_retired = True
             self.replaced += 1
             self._hire()
@@ -249,7 +251,7 @@ class QueryWorkers:
             self._memory.vacate(worker.place)
         if self._closed or worker.is_retired:
             return
-        log.warning("query worker %d ended (%s): another takes its place", worker.number, how)
+        log.warning("query worker %d ended (%s): another one takes its place", worker.number, how)
         self.replaced += 1
         wait_s = 0.0
         if not worker.is_ready:
@@ -259,7 +261,7 @@ class QueryWorkers:
 
     def _hire(self) -> None:
         if not self._closed:
-            assert self._start is not None and self._memory is not None, "whoever wants workers says what they read"
+            assert self._start is not None and self._memory is not None, "workers need the store that they read"
             self._number += 1
             self.workers.append(Worker(self._number, self, self._start, self._memory))
 

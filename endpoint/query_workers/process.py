@@ -123,7 +123,7 @@ class Answerer:
         try:
             message = make()
         except MemoryError as error:
-            too_large = QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less")
+            too_large = QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less")
             message = Failed(id, describe(too_large))
         except Exception as error:  # noqa: BLE001 -- it is sent to the client; our own faults are logged, too
             message = Failed(id, describe(error))
@@ -180,14 +180,14 @@ def run(connection: socket.socket, memory: tuple[int, int]) -> None:
             connection.sendall(frame(message))
 
     start = to_worker.decode(receive(connection))
-    assert isinstance(start, Start), "a worker is first told what to read"
+    assert isinstance(start, Start), "the first message to a worker names the store"
     with logging_to(sys.stderr, start.log or Settings()):
         try:
             _answer_until_it_goes(connection, start, send, QueryMemory(start.queries_bytes, memory))
         except (Closed, ConnectionError):
             raise
         except Exception:
-            log.exception("a query worker ends by a fault")
+            log.exception("a query worker has failed")
             raise
 
 
@@ -203,7 +203,7 @@ def _answer_until_it_goes(
     while True:
         if select.select([connection], [], [], _IDLE_S)[0]:
             message = to_worker.decode(receive(connection))
-            assert not isinstance(message, Start), "a worker is told once what to read"
+            assert not isinstance(message, Start), "only the first message to a worker names the store"
             answerer.handle(message)
         elif answerer.is_idle:
             store.refresh()

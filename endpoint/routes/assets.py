@@ -24,7 +24,7 @@ async def give(exchange: Exchange, name: str) -> None:
     exchange.parameters().done("none")
     packed = _packed().get(name)
     if packed is None:
-        raise NotFound(f"there is no asset {name}; there is {', '.join(_packed())}")
+        raise NotFound(f"there is no asset {name}; the assets are {', '.join(_packed())}")
     media_type = next(kind for ending, kind in _TYPES.items() if name.endswith(ending))
     headers = [_CACHED, (b"vary", b"accept-encoding")]
     if "gzip" in exchange.headers.get("accept-encoding", ""):

@@ -56,7 +56,7 @@ async def read_results(exchange: Exchange, name: str) -> None:
     parameters = exchange.parameters()
     parameters.ignore(("query", *SPARQLWRAPPER))
     if (number := parameters.integer("emission")) is not None:
-        parameters.done("emission alone: one emission, made again")
+        parameters.done("emission without other parameters: one emission, computed again")
         again = await exchange.state.workers.readers.run(exchange.state.service.emission_again, name, number)
         await exchange.answer(200, again + b"\n", NDJSON.media_type.encode())
         return

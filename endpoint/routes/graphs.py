@@ -95,7 +95,7 @@ async def _written(exchange: Exchange, change: Callable[..., GraphWriteOutcome])
 
 
 def _check_write(exchange: Exchange, parameters: Parameters) -> None:
-    parameters.refuse({"snapshot": "it belongs to reads; what was is not changed"})
+    parameters.refuse({"snapshot": "it belongs to reads; an earlier snapshot cannot be changed"})
     parameters.done(_KNOWN)
     exchange.check_may_write()
 
@@ -117,9 +117,9 @@ async def _acknowledge(exchange: Exchange, target: GraphTarget, written: GraphWr
 def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> GraphTarget:
     default, graph = parameters.text("default"), parameters.text("graph")
     if sum(named is not None for named in (default, graph, path)) > 1:
-        raise BadArgument("one graph a request: default, graph= or a path below /data, not several of them")
+        raise BadArgument("name one graph: default, graph= or a path below /data, not several of them")
     if default:
-        raise BadArgument(f"default={default}: it stands alone, /data?default")
+        raise BadArgument(f"default={default}: it has no value, /data?default")
     iri = exchange.state.base + "data/" + path if path is not None else graph
     if iri is not None:
         checked_graph(iri)
@@ -129,7 +129,7 @@ def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> Gra
 def _one_graph(exchange: Exchange, parameters: Parameters, path: str | None) -> GraphTarget:
     target = _target(exchange, parameters, path)
     if target.whole:
-        raise BadArgument("this concerns one graph: say which, /data?default or /data?graph=IRI")
+        raise BadArgument("name the graph: /data?default or /data?graph=IRI")
     return target
 
 
@@ -148,7 +148,7 @@ def _has_quads(exchange: Exchange) -> bool:
 async def _documents(exchange: Exchange, base: str) -> list[Document]:
     content_type = exchange.headers.get("content-type", "")
     if not content_type:
-        raise UnsupportedMedia("a graph says what it is written in: send a Content-Type, text/turtle for example")
+        raise UnsupportedMedia("the Content-Type is missing: send the format of the graph, text/turtle for example")
     body = await exchange.body()
     if exchange.media_type != multipart.TYPE:
         return [Document(body, content_type, base)]

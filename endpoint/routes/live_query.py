@@ -19,7 +19,7 @@ from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE
 
 _ALL = Span(since=0, until=None, limit=None, follow=True, wait_s=0.0)
-_ONCE = "it belongs to a question that is asked once; a live query (Accept: text/event-stream) goes on from now"
+_ONCE = "it belongs to a one-shot query; a live query (Accept: text/event-stream) starts now"
 
 
 def is_wanted(exchange: Exchange, query: Query) -> bool:
@@ -33,8 +33,8 @@ async def listen(exchange: Exchange, text: str, query: Query, parameters: Parame
     parameters.done("query")
     if not query.windows:
         raise BadArgument(
-            "a live query (Accept: text/event-stream) has windows; a query without them is registered (POST /queries) "
-            "to be told of its changes, or asked once with another Accept"
+            "a live query (Accept: text/event-stream) needs windows; register a query without windows "
+            "(POST /queries) to receive its changes, or run it once with another Accept"
         )
     exchange.check_may_write()
     writers, service = exchange.state.workers.writers, exchange.state.service

@@ -40,7 +40,7 @@ async def load(exchange: Exchange) -> None:
     quads = _QUADS.get(exchange.media_type)
     if quads is None or exchange.headers.get("content-encoding", "identity") != "identity":
         raise UnsupportedMedia(
-            f"a load is sent as lines, unpacked: {' or '.join(_QUADS)}; `rillet load` reads the rest"
+            f"a load must be uncompressed lines: {' or '.join(_QUADS)}; `rillet load` reads other formats"
         )
     if what.graph is not None:
         checked_graph(what.graph)
@@ -62,7 +62,7 @@ def _what(parameters: Parameters) -> Loaded:
     if not re.fullmatch(r"-?[0-9]{1,20}", modified):
         raise BadArgument(f"modified={modified}: nanoseconds since 1970 are expected")
     if path and size is None:
-        raise BadArgument("path is what the file is known by later, together with its size: give size, too")
+        raise BadArgument("path and size together identify the file: give size, too")
     graph, part = parameters.text("graph"), parameters.text("part") or ""
     return Loaded(path, size or 0, int(modified), graph, digest=digest, part=part)
 

@@ -55,7 +55,7 @@ class _Families(Collector):
         yield from _of_waits(state)
         yield _gauge(
             "rillet_figures_age_seconds",
-            "How old what is said of single streams and queries is; 0: of now.",
+            "Age of the metrics of single streams and queries; 0: current.",
             nan if self._figures is None else self._figures.age_s,
         )
         if self._figures is not None:
@@ -95,7 +95,9 @@ def _of_build(state: AppState) -> Iterator[Metric]:
         "store": status["store"].partition(":")[0],
         "engine": "spark" if state.service.has_spark else "inline",
     }
-    family = GaugeMetricFamily("rillet_build_info", "What runs here: always 1.", labels=list(build))
+    family = GaugeMetricFamily(
+        "rillet_build_info", "Version, Python, store and engine of this server; always 1.", labels=list(build)
+    )
     family.add_metric(list(build.values()), 1)
     yield family
 
@@ -117,25 +119,27 @@ def _of_http(state: AppState) -> Iterator[Metric]:
         workers.followers,
         workers.operations,
     )
-    under_way = "Calls that run in a pool of threads or wait for one."
+    under_way = "Calls that run in a pool of threads or wait for a thread."
     yield _of_each(
         GaugeMetricFamily, "rillet_calls_under_way", under_way, "pool", [(pool.kind, pool.busy) for pool in pools]
     )
     refused = [(pool.kind, pool.refused) for pool in pools]
-    refused_help = "Calls that a full pool told to come back."
+    refused_help = "Calls that were rejected because the pool was full."
     yield _of_each(CounterMetricFamily, "rillet_calls_refused_total", refused_help, "pool", refused)
     yield _gauge(
-        "rillet_questions_under_way", "Queries and updates of /sparql that run or are sent.", len(state.underway)
+        "rillet_questions_under_way",
+        "Queries and updates of /sparql that run, or whose response is being sent.",
+        len(state.underway),
     )
     yield _counter("rillet_questions_cancelled_total", "Queries and updates ended by DELETE.", state.underway.cancelled)
-    used = "What queries that are evaluated or sent have of the memory for all of them."
+    used = "Memory that current queries and updates use of --queries-bytes."
     yield _gauge("rillet_query_memory_bytes", used, state.memory.used)
-    yield _counter("rillet_remembered_hits_total", "Answers that were remembered.", state.answer_cache.hits)
+    yield _counter("rillet_remembered_hits_total", "Responses from the cache of results.", state.answer_cache.hits)
 
 
 def _times(requests: Requests) -> Metric:
     family = HistogramMetricFamily(
-        "rillet_http_request_seconds", "Time from a request to the end of its answer.", labels=["route"]
+        "rillet_http_request_seconds", "Time from a request to the end of its response.", labels=["route"]
     )
     for route, buckets in list(requests.times.items()):
         sums = list(accumulate(buckets))
@@ -151,29 +155,29 @@ def _of_connections(state: AppState) -> Iterator[Metric]:
     yield _of_each(GaugeMetricFamily, "rillet_connections", "Open connections.", "state", open_)
     ended = [(reason, connections.ended[reason]) for reason in REASONS]
     yield _of_each(
-        CounterMetricFamily, "rillet_connections_ended_total", "Connections that the server ended.", "reason", ended
+        CounterMetricFamily, "rillet_connections_ended_total", "Connections that the server closed.", "reason", ended
     )
-    yield _gauge("rillet_bodies_bytes", "What the bodies of requests under way take.", state.bodies.nbytes)
-    yield _counter("rillet_bodies_refused_total", "Bodies for which there was no room.", state.bodies.refused)
+    yield _gauge("rillet_bodies_bytes", "Size of the bodies of current requests.", state.bodies.nbytes)
+    yield _counter("rillet_bodies_refused_total", "Bodies rejected for lack of room.", state.bodies.refused)
 
 
 def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
     writer = status["writer"]
     yield _gauge("rillet_snapshot", "The last snapshot.", status["head"])
-    yield _gauge("rillet_evaluated_snapshot", "The last snapshot that all queries took in.", status["position"])
+    yield _gauge("rillet_evaluated_snapshot", "The last snapshot that all queries have evaluated.", status["position"])
     yield _gauge("rillet_lag_snapshots", "Snapshots that wait to be evaluated.", status["lag"])
-    yield _gauge("rillet_lag_seconds", "For how long the oldest of them waits.", status["lag_ms"] / 1000)
+    yield _gauge(
+        "rillet_lag_seconds", "How long the oldest of these snapshots has been waiting.", status["lag_ms"] / 1000
+    )
     yield _gauge("rillet_streams", "Streams.", status["streams"])
     yield _gauge("rillet_queries", "Registered queries.", status["queries"])
-    yield _gauge("rillet_subscriptions", "Who listens to emissions.", status["subscriptions"])
+    yield _gauge("rillet_subscriptions", "Subscriptions to emissions.", status["subscriptions"])
     yield _gauge("rillet_writer_queued", "Requests that wait for the writer.", writer["queued"])
-    yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait.", writer["queued_bytes"])
+    yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait for the writer.", writer["queued_bytes"])
     faults = bool(status["fault"]) + bool(writer["fault"])
-    yield _gauge(
-        "rillet_faults", "Of writer and emission log: how many have failed, and do not go on by themselves.", faults
-    )
+    yield _gauge("rillet_faults", "Parts of the server that have stopped: the writer, the emission log.", faults)
     on_spark = float(status["runner"] == "spark")
-    yield _gauge("rillet_runs_on_spark", "1 while Spark steps the queries, 0 while the server does.", on_spark)
+    yield _gauge("rillet_runs_on_spark", "1 while Spark evaluates the queries, 0 while the server does.", on_spark)
 
 
 def _of_waits(state: AppState) -> Iterator[Metric]:
@@ -181,7 +185,11 @@ def _of_waits(state: AppState) -> Iterator[Metric]:
     since = {wait.kind: wait.since_ms for wait in state.service.waits.current()}
     waited = [(kind, (now_ms - since[kind]) / 1000 if kind in since else 0.0) for kind in get_args(Kind)]
     yield _of_each(
-        GaugeMetricFamily, "rillet_waits_seconds", "For how long it is waited for; 0: it is not.", "for", waited
+        GaugeMetricFamily,
+        "rillet_waits_seconds",
+        "How long the server has been waiting for it; 0: it is not waiting.",
+        "for",
+        waited,
     )
 
 
@@ -189,20 +197,20 @@ def _of_figures(figures: Figures) -> Iterator[Metric]:
     yield from _of_streams(figures.streams)
     yield from _of_queries(figures.queries)
     retention, spark = figures.retention, figures.spark
-    yield _gauge("rillet_timing_bytes", "What stream elements take that are not absorbed.", retention["timing_bytes"])
-    most = "What they may take (--timing-bytes)."
+    yield _gauge("rillet_timing_bytes", "Size of the stream elements that are not absorbed.", retention["timing_bytes"])
+    most = "The limit of this size (--timing-bytes)."
     yield _gauge("rillet_timing_bytes_max", most, retention["timing_bytes_max"])
     if spark is not None:
-        yield _gauge("rillet_spark_up", "1 while there is a Spark.", float(spark["state"] == "up"))
+        yield _gauge("rillet_spark_up", "1 while Spark is up.", float(spark["state"] == "up"))
         for name, help in _OF_SPARK.items():
             yield _counter(f"rillet_spark_{name}_total", help, spark[name])
 
 
 _OF_SPARK = {
-    "starts": "Drivers of Spark that were started.",
-    "epochs": "Epochs that began.",
-    "lost": "Attempts that ended before they were over.",
-    "steps": "Snapshots that Spark has stepped.",
+    "starts": "Started drivers of Spark.",
+    "epochs": "Started epochs of Spark.",
+    "lost": "Spark tasks that ended early.",
+    "steps": "Snapshots that Spark has evaluated.",
 }
 
 
@@ -212,13 +220,13 @@ def _of_streams(streams: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
 
     batches = "Batches of a stream."
     yield _of_each(CounterMetricFamily, "rillet_stream_batches_total", batches, "stream", of("batches"))
-    elements = "Elements that came since the start of the server."
+    elements = "Elements since the start of the server."
     yield _of_each(CounterMetricFamily, "rillet_stream_elements_total", elements, "stream", of("elements"))
-    late = "Elements that came late."
+    late = "Late elements."
     yield _of_each(CounterMetricFamily, "rillet_stream_late_total", late, "stream", of("late"))
-    time_ = "Where the time of a stream has come to."
+    time_ = "The time of the stream."
     yield _of_each(GaugeMetricFamily, "rillet_stream_time_seconds", time_, "stream", of("time_ms", 1000))
-    behind = "How far the time of a stream is behind the clock."
+    behind = "How far the time of the stream is behind the clock."
     yield _of_each(GaugeMetricFamily, "rillet_stream_behind_seconds", behind, "stream", of("behind_ms", 1000))
 
 
@@ -230,13 +238,13 @@ def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     yield _of_each(CounterMetricFamily, "rillet_query_emissions_total", emissions, "query", of("emissions"))
     evaluations = "Evaluations since the start of the server."
     yield _of_each(CounterMetricFamily, "rillet_query_evaluations_total", evaluations, "query", of("evaluations"))
-    rows = "Rows that it has said since the start of the server."
+    rows = "Rows emitted since the start of the server."
     yield _of_each(CounterMetricFamily, "rillet_query_rows_total", rows, "query", of("rows"))
-    lag = "For how long what it takes in next has waited; of a query that is evaluated."
+    lag = "How long the next snapshot of the query has been waiting."
     yield _of_each(GaugeMetricFamily, "rillet_query_lag_seconds", lag, "query", of("lag_ms", 1000))
-    time_ = "Of which time its last evaluation was."
+    time_ = "The time of the query's last evaluation."
     yield _of_each(GaugeMetricFamily, "rillet_query_time_seconds", time_, "query", of("time_ms", 1000))
-    failed = "1 for a query that is stepped no more."
+    failed = "1 if the query has failed or is parked."
     yield _of_each(GaugeMetricFamily, "rillet_query_failed", failed, "query", of("failed"))
 
 
@@ -249,7 +257,7 @@ def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
     failed = "Calls of HBase that failed."
     values = [(c.verb, c.failed) for c in counts]
     yield _of_each(CounterMetricFamily, "rillet_hbase_calls_failed_total", failed, "verb", values)
-    seconds = "Time that calls of HBase took together."
+    seconds = "Total time of the calls of HBase."
     values_s = [(c.verb, c.seconds) for c in counts]
     yield _of_each(CounterMetricFamily, "rillet_hbase_call_seconds_total", seconds, "verb", values_s)
 
@@ -257,15 +265,17 @@ def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
 def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
     workers = crew.status()
     busy = [(one["worker"], one["queries"]) for one in workers]
-    answers = "Queries that a query worker answers now."
+    answers = "Queries that a query worker evaluates now."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_queries", answers, "worker", busy)
     received = [(one["worker"], one["asked"]) for one in workers]
-    given = "Queries that a query worker was given."
+    given = "All queries that were sent to a query worker."
     yield _of_each(CounterMetricFamily, "rillet_query_worker_queries_total", given, "worker", received)
     memory = [(one["worker"], _resident_bytes(one["pid"])) for one in workers]
     resident = "Resident memory of a query worker."
     yield _of_each(GaugeMetricFamily, "rillet_query_worker_resident_memory_bytes", resident, "worker", memory)
-    yield _counter("rillet_query_workers_replaced_total", "Query workers that ended early.", crew.replaced)
+    yield _counter(
+        "rillet_query_workers_replaced_total", "Query workers that ended early or had to be killed.", crew.replaced
+    )
 
 
 def _resident_bytes(pid: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,9 +17,9 @@ from urllib.parse import quote
 from endpoint import negotiation
 from endpoint.formats import graph_results, results
 from endpoint.formats.writing import gathered, pieces_of
-from endpoint.http.answer_cache import KEY_BYTES_MAX, Key, Reply
+from endpoint.http.answer_cache import KEY_BYTES_MAX, Evaluation, Key, Reply
 from endpoint.http.exchange import Exchange
-from endpoint.http.underway import Question
+from endpoint.http.underway import Question, watching
 from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from stream_ext.evaluation_budget import Control
@@ -74,37 +75,96 @@ class AnswerStart(NamedTuple):
 async def ask(exchange: Exchange, request: QueryRequest) -> None:
     state = exchange.state
     offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
+    with state.underway.listed("query", request.text, request.timeout_s, state.limits) as question:
+        equal = state.answer_cache.evaluation(request.key, state.head())
+        begun = None if equal is not None else await _begin(exchange, request, offer, question)
+        if begun is not None and (start := begun.quick_answer()) is not None:
+            await _give(exchange, request, offer, start, question)
+            return
+        with watching(exchange, question):
+            if equal is not None and (found := await _of_equal(equal, question)) is not None:
+                sn, reply = found
+                await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=sn)
+                return
+            begun = begun or await _begin(exchange, request, offer, question)
+            with _shared(exchange, request) as evaluation:
+                start = await _started(begun, request, offer, question)
+                await _give(exchange, request, offer, start, question, evaluation)
+
+
+async def _of_equal(equal: Evaluation, question: Question) -> tuple[int, Reply] | None:
+    """The reply of an equal request that is being evaluated; None: it has none to share."""
+    question.shared = equal.follow()
+    found = await question.in_time(question.shared)
+    question.check_wanted()
+    return found
+
+
+def _shared(exchange: Exchange, request: QueryRequest) -> AbstractContextManager[Evaluation | None]:
+    """Lets equal requests wait for the reply of this one, if it can be theirs, too."""
+    if not _is_same_for_all(request):
+        return nullcontext()
+    return exchange.state.answer_cache.evaluating(request.key, exchange.state.head())
+
+
+def _is_same_for_all(request: QueryRequest) -> bool:
+    """Whether equal requests at the same snapshot have the same answer, and are worth comparing."""
+    # Cheap conditions first: `is_volatile` walks through the whole query.
+    return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query)
+
+
+class Begun(NamedTuple):
+    """An evaluation that has begun in this process; it ends with None if it is one for the worker."""
+
+    here: asyncio.Future[AnswerStart | None]
+    worker: Worker | None
+    sn: int
+
+    def quick_answer(self) -> AnswerStart | None:
+        """The answer, if it is small and has been evaluated already."""
+        start = self.here.result() if self.here.done() else None
+        return start if start is not None and start.whole else None
+
+
+async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: Question) -> Begun:
+    state, readers = exchange.state, exchange.state.workers.readers
+    # A worker has neither registered functions nor derived graphs.
+    derived = partial(state.service.reads_derived, request.query, request.dataset)
     is_short = len(request.text) <= SHORT_CHARACTERS
-    async with state.underway.watched(exchange, request.text, request.timeout_s) as question:
-        # A worker has neither registered functions nor derived graphs.
-        derived = partial(state.service.reads_derived, request.query, request.dataset)
-        stays = bool(registered_functions()) or (derived() if is_short else await state.workers.readers.run(derived))
-        worker = None if stays else state.query_workers.free()
-        if worker is None:
-            question.here = state.workers.readers.submit(_evaluated, exchange, request, offer, question.control)
-            start = await question.in_time(question.here)
-        else:
-            start = await _light_here(worker, exchange, request, offer, question)
-        await _give(exchange, request, offer, start, question)
+    stays = bool(registered_functions()) or (derived() if is_short else await readers.run(derived))
+    worker = None if stays else state.query_workers.free()
+    sn = state.head() if request.snapshot is None else request.snapshot
+    evaluate = partial(_evaluated, exchange, request, offer, question.control, None if worker is None else sn)
+    question.here = here = (readers.soon if state.is_local else readers.submit)(evaluate)
+    return Begun(here, worker, sn)
 
 
-def _evaluated(exchange: Exchange, request: QueryRequest, offer: Offer, control: Control) -> AnswerStart:
-    answer = exchange.state.service.query(request.text, request.snapshot, request.at, request.dataset, control)
+def _evaluated(
+    exchange: Exchange, request: QueryRequest, offer: Offer, control: Control, if_light_at: int | None
+) -> AnswerStart | None:
+    """The answer; None, if it is asked for only if the query is light at a snapshot, and it is not."""
+    service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
+    if if_light_at is not None:
+        rows = service.rows_expected(request.text, if_light_at, at, dataset, control)
+        if rows > HEAVY_ROWS:
+            return None
+    answer = service.query(request.text, snapshot, at, dataset, control)
     control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
 
-async def _light_here(
-    worker: Worker, exchange: Exchange, request: QueryRequest, offer: Offer, question: Question
-) -> AnswerStart:
-    """Evaluates the query in the server if it is light; otherwise, or if it takes too long here, in the worker."""
-    sn = exchange.state.head() if request.snapshot is None else request.snapshot
-    here = exchange.state.workers.readers.submit(_evaluated_if_light, exchange, request, sn, offer, question.control)
-    question.here = here
-    await asyncio.wait({here}, timeout=PATIENCE_S)
-    start = here.result() if here.done() else None
-    if start is not None:
+async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: Question) -> AnswerStart:
+    """The answer of the server if the query is light, or if there is no worker; otherwise, or if it takes too long
+    here, the answer of the worker."""
+    here, worker, sn = begun
+    if worker is None:
+        start = await question.in_time(here)
+        assert start is not None
+        return start
+    if not here.done():
+        await asyncio.wait({here}, timeout=PATIENCE_S)
+    if here.done() and (start := here.result()) is not None:
         return start
     question.check_wanted()
     question.control.cancel()  # the evaluation in the server
@@ -117,24 +177,24 @@ async def _light_here(
     return AnswerStart(began.snapshot, began.piece, began.last, remote.more)
 
 
-def _evaluated_if_light(
-    exchange: Exchange, request: QueryRequest, sn: int, offer: Offer, control: Control
-) -> AnswerStart | None:
-    if exchange.state.service.rows_expected(request.text, sn, request.at, request.dataset, control) > HEAVY_ROWS:
-        return None
-    return _evaluated(exchange, request, offer, control)
-
-
 async def _give(
-    exchange: Exchange, request: QueryRequest, offer: Offer, start: AnswerStart, question: Question
+    exchange: Exchange,
+    request: QueryRequest,
+    offer: Offer,
+    start: AnswerStart,
+    question: Question,
+    evaluation: Evaluation | None = None,
 ) -> None:
     reply = Reply(start.first, results.content_type(offer), _warned(request.warnings))
     if not start.whole:
+        if evaluation is not None:
+            evaluation.share(None)  # those that wait for it evaluate it themselves
         await _send(exchange, reply, start.sn, start.more, question)
         return
-    # Cheap conditions first: `is_volatile` walks through the whole query.
-    if request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query):
+    if _is_same_for_all(request):
         exchange.state.answer_cache.put(request.key, start.sn, reply)
+    if evaluation is not None:
+        evaluation.share((start.sn, reply))
     await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=start.sn)
 
 

@@ -6,7 +6,6 @@ sends `REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SEL
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,10 @@ _KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*O
 _NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
 _NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
 _NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
+_OF_UPDATES = {
+    **dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY),
+    "wait": "it belongs to updates and registrations; this is a query",
+}
 _BY_POST = "this changes the state of the server: send it by POST (with SPARQLWrapper: setMethod(POST))"
 _EXPLAIN = re.compile(r"((?:\s++|#[^\n]*+\n)*+)EXPLAIN(?=\s)", re.IGNORECASE)
 
@@ -114,7 +117,7 @@ async def _answer(
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, text, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, replace(_query_request(exchange, text, unit, key, parameters, spent_s), warnings=warnings))
+        await ask(exchange, _query_request(exchange, text, unit, key, parameters, spent_s, warnings))
     else:
         await _run(exchange, text, unit, parameters, spent_s)
 
@@ -125,7 +128,7 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
     elif isinstance(unit, Register):
         await _register(exchange, text, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
-        parameters.refuse({"wait": "it belongs to pushes and updates; this is answered when it is done"})
+        parameters.refuse({"wait": "it belongs to pushes and updates; this request is answered when it is done"})
         parameters.done("query, update")
         await administration.run(exchange, unit)
     else:
@@ -150,11 +153,11 @@ def read_request(exchange: Exchange, body: bytes) -> tuple[str | None, Parameter
             parameters.add(parse_pairs(form))
         else:
             raise UnsupportedMedia(
-                f"Content-Type {media_type or '(none)'}: a text comes as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
+                f"Content-Type {media_type or '(none)'}: send a text as {QUERY_TYPE}, {UPDATE_TYPE} or {FORM}"
             )
     texts = [text for text in (direct, parameters.text("query"), parameters.text("update")) if text is not None]
     if len(texts) > 1:
-        raise BadArgument("one text a request: query=, update= or the body, not several of them")
+        raise BadArgument("send one text in a request: query=, update= or the body, not several of them")
     if not texts and exchange.method == "POST":
         raise BadArgument(_without_text(exchange, form))
     return (texts[0] if texts else None), parameters
@@ -164,9 +167,8 @@ def _without_text(exchange: Exchange, form: bytes) -> str:
     if form:
         wanted = UPDATE_TYPE if exchange.path.startswith(b"/update") else QUERY_TYPE
         return (
-            f"the body came as a form ({FORM}, which is what curl says if it is told nothing else) and has neither "
-            f"query= nor update=; a text that is the body itself wants Content-Type: {wanted} "
-            f"(curl: -H 'Content-Type: {wanted}')"
+            f"the body is a form ({FORM}, curl's default) without query= and update=; to send the text itself as the "
+            f"body, set Content-Type: {wanted} (curl: -H 'Content-Type: {wanted}')"
         )
     return "there is no text: send query= or update=, or the text itself as the body"
 
@@ -194,7 +196,7 @@ async def _page(exchange: Exchange) -> None:
 async def about(exchange: Exchange, parameters: Parameters) -> None:
     """A request without a text: programs get the service description."""
     parameters.ignore(SPARQLWRAPPER)
-    parameters.done("query, update (without a text no other parameter means anything)")
+    parameters.done("query, update (without a text no other parameter has a meaning)")
     await _describe(exchange, negotiation.choose(exchange.accept, OFFERS))
 
 
@@ -210,16 +212,21 @@ async def _explain(exchange: Exchange, text: str) -> None:
 
 
 def _query_request(
-    exchange: Exchange, text: str, query: Query, key: Key, parameters: Parameters, spent_s: float
+    exchange: Exchange,
+    text: str,
+    query: Query,
+    key: Key,
+    parameters: Parameters,
+    spent_s: float,
+    warnings: Warnings,
 ) -> QueryRequest:
-    parameters.refuse(dict.fromkeys(OF_UPDATE, _NOT_OF_QUERY))
+    parameters.refuse(_OF_UPDATES)
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
-    parameters.refuse({"wait": "it belongs to updates and registrations; this is a query"})
     parameters.done(_KNOWN)
-    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None, warnings)
 
 
 async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:
@@ -250,7 +257,7 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
 
 async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
     """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
-    parameters.refuse({"wait": "a registration is answered when the query stands"})
+    parameters.refuse({"wait": "a registration is answered when the query is registered"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()

@@ -31,11 +31,11 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     exchange.check_may_write()
     service = exchange.state.service
 
-    def stand() -> tuple[int, dict[str, Any]]:
+    def register_query() -> tuple[int, dict[str, Any]]:
         definition, created, warnings = service.register(text, name)
         explained = service.explain(text)
         if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
-            warnings = [*warnings, f"it has failed already: {why}"]
+            warnings = [*warnings, f"the query has failed: {why}"]
         return (201 if created else 200), {
             "query": definition.name,
             "iri": definition.iri,
@@ -45,7 +45,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
             **({"warnings": list(warnings)} if warnings else {}),
         }
 
-    status, registered = await exchange.state.workers.writers.run(stand)
+    status, registered = await exchange.state.workers.writers.run(register_query)
     location = (b"location", exchange.url("queries", registered["query"]).encode())
     await exchange.answer_json(status, registered, [location])
 
@@ -58,7 +58,7 @@ async def _text(exchange: Exchange) -> str:
         return exchange.checked_text(text or "")
     if exchange.media_type != QUERY_TYPE:
         raise UnsupportedMedia(
-            f"Content-Type {exchange.media_type or '(none)'}: a query to register comes as {QUERY_TYPE} "
+            f"Content-Type {exchange.media_type or '(none)'}: send the query to register as {QUERY_TYPE} "
             f"(curl: -H 'Content-Type: {QUERY_TYPE}')"
         )
     exchange.parameters().done(_NO_PARAMETERS)
@@ -85,7 +85,7 @@ async def act(exchange: Exchange, name: str) -> None:
     parameters.done("action, runner")
     if action not in ("pause", "resume", "move"):
         raise BadArgument(
-            f"POST /queries/{name} takes action=pause, resume or move; PUT registers a query under this name"
+            f"POST /queries/{name} needs action=pause, resume or move; PUT registers a query under this name"
         )
     if (action == "move") != (runner is not None):
         raise BadArgument("action=move and runner=inline or runner=spark belong together")

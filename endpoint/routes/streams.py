@@ -66,9 +66,9 @@ async def push(exchange: Exchange, name: str) -> None:
     source, seq = _source(parameters)
     parameters.done(_PUSH_KNOWN)
     exchange.check_may_write()
-    media_type = exchange.media_type
+    media_type = exchange.content_type
     if not media_type:
-        raise UnsupportedMedia("a push says what it is: send a Content-Type, text/turtle for example")
+        raise UnsupportedMedia("the Content-Type is missing: send the format of the push, text/turtle for example")
     data = await exchange.body()
     service = exchange.state.service
 
@@ -84,7 +84,7 @@ async def heartbeat(exchange: Exchange, name: str) -> None:
     timestamp, wait = parameters.time("timestamp"), parameters.wait()
     parameters.done("timestamp, wait")
     if timestamp is None:
-        raise BadArgument("a heartbeat says what time it is: ?timestamp=T")
+        raise BadArgument("a heartbeat needs a time: ?timestamp=T")
     exchange.check_may_write()
     receipt = await exchange.state.workers.writers.run(exchange.state.service.heartbeat, name, timestamp)
     await _acknowledge(exchange, receipt, await is_pending(exchange, wait, int(receipt.snapshot)))
@@ -133,14 +133,16 @@ def _options(body: bytes) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         raise BadData(f"the options are not JSON: {error}") from None
     except RecursionError:
-        raise BadData("the options nest far deeper than any option does") from None
+        raise BadData("the options are nested deeper than any option needs") from None
     if not isinstance(options, dict):
-        raise BadArgument('the options are a JSON object, {"lateness": "5s"} for example')
+        raise BadArgument('the options must be a JSON object, {"lateness": "5s"} for example')
     return options
 
 
 def _source(parameters: Parameters) -> tuple[str | None, int | None]:
     source, seq = parameters.text("source"), parameters.integer("seq")
     if (source is None) != (seq is None):
-        raise BadArgument("source= and seq= go together: who sends, and the number of this push among its pushes")
+        raise BadArgument(
+            "source= and seq= belong together: the name of the sender, and the number of this push among its pushes"
+        )
     return source, seq

@@ -78,6 +78,7 @@ def _grow(paths: dict[str, Any]) -> _Tree:
 
 
 _TREE = _grow({route.path: route.methods for route in ROUTES})
+_WITHOUT_NAMES = {route.path.encode(): route for route in ROUTES if "{" not in route.path}
 
 
 def knows(path: bytes) -> bool:
@@ -108,6 +109,8 @@ def allowed(path: bytes) -> list[tuple[bytes, bytes]]:
 
 def _find(path: bytes) -> tuple[str, Any, list[str]]:
     """The route, and the names in the path."""
+    if (route := _WITHOUT_NAMES.get(path)) is not None:
+        return route.path, route.methods, []
     node, found = _TREE, []
     segments = path[1:].split(b"/")
     for place, segment in enumerate(segments):
@@ -124,9 +127,9 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
             raise nothing_at(path)
     if _LEAF not in node:
         raise nothing_at(path)
-    route, methods = node[_LEAF]
-    kind = "stream" if "{stream}" in route else "query" if "{query}" in route else "asset"
-    return route, methods, [path_name(name, kind) for name in found]
+    pattern, methods = node[_LEAF]
+    kind = "stream" if "{stream}" in pattern else "query" if "{query}" in pattern else "asset"
+    return pattern, methods, [path_name(name, kind) for name in found]
 
 
 def nothing_at(path: bytes) -> NotFound:

@@ -63,8 +63,8 @@ class Length:
 
     def _cut_off(self, found: int, needed: int) -> Corrupt:
         return Corrupt(
-            f"{self._path} has {found} bytes, and {needed} are in use: it was cut off, by a copy that was broken off "
-            "or by another program; restore it from a backup, or load the data anew"
+            f"{self._path} has {found} bytes, but {needed} are in use: it was cut off by an incomplete copy or by "
+            "another program; restore it from a backup, or load the data again"
         )
 
 
@@ -72,4 +72,7 @@ def check_not_emptied(folder: str) -> None:
     """LMDB takes an empty file for a new store; Corrupt if the store was written before."""
     path = Path(folder) / _FILE
     if (Path(folder) / "writer.lock").exists() and path.exists() and path.stat().st_size == 0:
-        raise Corrupt(f"{path} is empty, and was a store: restore it from a backup, or remove the folder to begin anew")
+        raise Corrupt(
+            f"{path} is empty, but it was a store: restore it from a backup, or remove the folder to "
+            "start with an empty store"
+        )

@@ -83,7 +83,7 @@ class HBaseKeyValue:
     ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_]*", namespace):
             raise BadStoreUrl(
-                f"{namespace!r} is no namespace; use letters, digits and _, as in hbase://host:9090/rillet"
+                f"{namespace!r} is not a namespace; use letters, digits and _, as in hbase://host:9090/rillet"
             )
         self.where = f"hbase://{host}:{port}/{namespace}"
         self.read_only = read_only
@@ -101,7 +101,7 @@ class HBaseKeyValue:
         if self.read_only:
             if absent:
                 raise StoreUnavailable(
-                    f"there is no store at {self.where}: check the name, or open it for writing, which makes one"
+                    f"there is no store at {self.where}: check the name, or open it for writing, which creates it"
                 )
         else:
             for name in absent:

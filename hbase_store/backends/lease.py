@@ -156,7 +156,9 @@ class FileLease:
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # its owner's, as the store
         except OSError as error:
-            raise StoreUnavailable(f"{self._file} cannot be opened, so nobody can write here: {error}") from error
+            raise StoreUnavailable(
+                f"{self._file} cannot be opened, so no process can write to this store: {error}"
+            ) from error
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -241,10 +243,11 @@ class CellLease:
         self._address = ""
         self._renew_at_ms = 0
         self._renewer: threading.Thread | None = None
+        self._is_released = False
 
     def take(self, address: str) -> None:
         with self._changed:
-            self._address = address
+            self._address, self._is_released = address, False
             holder = self._set_ours(free=True)
             if holder is not None:
                 self._lose(holder)
@@ -272,6 +275,8 @@ class CellLease:
             return self.owned
 
     def release(self) -> None:
+        # Before the lock is taken: a thread whose renewals take longer than they last renews without a pause.
+        self._is_released = True
         with self._changed:
             mine, self._mine = self._mine, None
             self._changed.notify_all()
@@ -287,7 +292,7 @@ class CellLease:
     def _renew_while_ours(self) -> None:
         with self._changed:
             try:
-                while self._mine is not None:
+                while self._mine is not None and not self._is_released:
                     if self._clock.now_ms() >= self._renew_at_ms:
                         self._renew()
                     else:
@@ -321,7 +326,9 @@ class CellLease:
                 self._hold(new) if not over else None
                 return None
             found = None
-        raise StoreUnavailable(f"the writer's lease of {self._where} changes again and again; see that only one writes")
+        raise StoreUnavailable(
+            f"the writer's lease of {self._where} changes again and again; make sure that only one process writes"
+        )
 
     def _hold(self, mine: CellHolder) -> None:
         self._mine = mine

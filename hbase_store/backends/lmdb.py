@@ -318,13 +318,13 @@ def _claim(backend: LmdbKeyValue) -> None:
             return
     if other._pid != os.getpid():
         raise StoreUnavailable(_forked(other))
-    raise StoreUnavailable(f"{backend.path} is open in this process already: share that one, or close it first")
+    raise StoreUnavailable(f"{backend.path} is already open in this process: use that open store, or close it first")
 
 
 def _forked(backend: LmdbKeyValue) -> str:
     return (
-        f"{backend.path} was opened by process {backend._pid}, and this is a fork of it, where LMDB does not work: "
-        "open the store after forking, or start the process without fork"
+        f"{backend.path} was opened by process {backend._pid}; this process is a fork of that one, and "
+        "LMDB does not work after a fork: open the store after forking, or start the process without fork"
     )
 
 
@@ -342,7 +342,7 @@ def _open_environment(path: str, read_only: bool, durability: Durability, map_by
     if folder.exists() and not folder.is_dir():
         raise StoreUnavailable(f"{path} is a file; a store is a folder: choose another path")
     if read_only and not (folder / "data.mdb").exists():
-        raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which makes one")
+        raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which creates it")
     try:
         if not read_only:
             folder.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
@@ -382,7 +382,7 @@ def _open_tables(environment: Any, path: str, read_only: bool) -> dict[str, Any]
         tables = {table: environment.open_db(table.encode(), create=False) for table in TABLES}
     except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
         raise LayoutError(
-            f"{path} holds an LMDB environment that is not a Rillet store; choose another path"
+            f"{path} contains an LMDB environment that is not a Rillet store; choose another path"
         ) from error
     with environment.begin(buffers=True) as transaction:
         cell = transaction.get(LAYOUT_KEY, db=tables["meta"])
@@ -434,11 +434,11 @@ def _named_errors(path: str) -> Iterator[None]:
     except lmdb.DiskError as error:
         raise DiskFull(_disk_full(path, error)) from error
     except lmdb.MapFullError as error:
-        raise StoreUnavailable(f"{path} has filled its map of addresses; it cannot grow further") from error
+        raise StoreUnavailable(f"{path} has filled its address space and cannot grow further") from error
     except lmdb.ReadersFullError as error:
-        raise StoreUnavailable(f"{path} has {READERS_MAX} readers already; stop some of them") from error
+        raise StoreUnavailable(f"{path} already has {READERS_MAX} readers; stop some of them") from error
     except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError) as error:
-        raise Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data anew") from error
+        raise Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data again") from error
     except lmdb.VersionMismatchError as error:
         raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
     except lmdb.Error as error:
@@ -450,6 +450,6 @@ def _named_errors(path: str) -> Iterator[None]:
 def _disk_full(path: str, error: Exception) -> str:
     free = shutil.disk_usage(path).free
     return (
-        f"there is no room left for {path}, or its disk fails ({error}; {free >> 20} MB are free): "
-        "nothing of this write is there; make room, and try again"
+        f"no space is left for {path}, or its disk fails ({error}; {free >> 20} MB are free): nothing was "
+        "written; free some space, and try again"
     )

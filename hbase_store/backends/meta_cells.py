@@ -20,7 +20,7 @@ def counter_key(counter: str) -> bytes:
 
 def check_layout(found: bytes | None, where: str) -> None:
     if found is None:
-        raise LayoutError(f"{where} holds something that is not a Rillet store; choose another place")
+        raise LayoutError(f"{where} contains something that is not a Rillet store; choose another place")
     if found != LAYOUT_VERSION:
         raise LayoutError(
             f"{where} has layout version {found.decode(errors='replace')}, this Rillet reads and writes version "
@@ -34,11 +34,14 @@ def check_put(put: Put) -> None:
         raise BadRow(f"a key of {len(put.key)} bytes in {put.table}: LMDB's limit is 1 to {KEY_BYTES_MAX} bytes")
     if len(put.value) > CALL_BYTES_MAX:
         raise BadRow(
-            f"a value of {len(put.value)} bytes in {put.table}: cut it into pieces of {CALL_BYTES_MAX} at most"
+            f"a value of {len(put.value)} bytes in {put.table}: split it into pieces of {CALL_BYTES_MAX} at most"
         )
 
 
 def check_compare_and_set(change: CompareAndSet) -> None:
     check_put(Put("meta", change.key, change.new, 0))
     if not change.new or change.expected == b"":
-        raise BadRow(f"the cell {change.key!r} cannot be compared with an empty value: HBase takes that for absence")
+        raise BadRow(
+            f"the cell {change.key!r} cannot be compared with an empty value: to HBase, an empty value is "
+            "an absent cell"
+        )

@@ -117,7 +117,7 @@ class Edges:
 
     def check_retained(self, sn: int) -> None:
         if sn < self.list.floor:
-            raise SnapshotGone(f"snapshot {sn} is not retained any more; the oldest one is {self.list.floor}")
+            raise SnapshotGone(f"snapshot {sn} is no longer retained; the oldest one is {self.list.floor}")
 
     def changes(self, row: SnRow) -> list[Changes]:
         """The net changes that a snapshot wrote, also those that changed nothing."""
@@ -138,7 +138,9 @@ class Edges:
     def _changes_of_load(self, row: SnRow) -> Iterator[Changes]:
         entry = next((run for run in self.list.runs if run.number == row.load_run), None)
         if entry is None:
-            raise SnapshotGone(f"what was loaded in snapshot {row.sn} is merged with what came before it")
+            raise SnapshotGone(
+                f"the changes of the load in snapshot {row.sn} are no longer retained: its run was merged"
+            )
         (run,) = self.runs.open([entry])
         yield from _whole(run)
 

@@ -16,7 +16,8 @@ from hbase_store.cache import Cache
 from hbase_store.edges.overlay import Overlay
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.run import Run, RunColumn
-from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey
+from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
+from hbase_store.layout.terms import HELD_BASE, is_held
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, contains, lay_over, nothing, rows_of, settled
 
 _serial = count()
@@ -49,11 +50,14 @@ class Reads(Protocol):
 
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
 
+    @property
+    def has_held(self) -> bool: ...
+
     def predicates(self, named: bool) -> list[int]: ...
 
     def predicates_of(self, named: bool, order: int, keys: Ids, sn: Sn) -> Columns: ...
 
-    def graphs(self, sn: Sn) -> tuple[Ids, Ids]: ...
+    def graphs(self, sn: Sn, held: bool) -> tuple[Ids, Ids]: ...
 
 
 class Layers:
@@ -67,7 +71,8 @@ class Layers:
         self._serial = next(_serial)
         self._lookups: dict[tuple[bool, int, int, int], int] = {}
         self._counts: dict[tuple[bool, int, int], int] = {}
-        self._run_graphs: tuple[Ids, Ids] | None = None
+        self._runs_have_held = any(is_edges(key) and key.predicate >= HELD_BASE for run in runs for key in run.columns)
+        self._run_graphs: dict[bool, tuple[Ids, Ids]] = {}
 
     def _below(self, named: bool, predicate: int) -> bool:
         return bool(self._columns(named, predicate, FORWARD))
@@ -226,6 +231,11 @@ class Layers:
         column = self.overlay.column(named, predicate)
         return 0 if column is None else column.end(sn)
 
+    @property
+    def has_held(self) -> bool:
+        """Whether there may be held edges."""
+        return self._runs_have_held or self.overlay.has_held
+
     def predicates(self, named: bool) -> list[int]:
         """All that may have rows, ascending."""
         kind = NAMED_EDGES if named else PLAIN
@@ -247,24 +257,38 @@ class Layers:
             return nothing(False).columns
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
-    def graphs(self, sn: Sn) -> tuple[Ids, Ids]:
-        """The named graphs that had rows, ascending; and those of them of which some rows were deleted since."""
-        if self._run_graphs is None:
-            listed = [column.whole().columns[0] for column in self._columns(True, PREDICATES, BY_GRAPH)]
-            self._run_graphs = united(listed), united([*self._deleted_in_runs()])
+    def graphs(self, sn: Sn, held: bool) -> tuple[Ids, Ids]:
+        """The named graphs that had rows, ascending; and those of them of which some rows were deleted since: of our
+        own edges, or of held ones."""
+        if held not in self._run_graphs:
+            listed = [_graphs_listed(column.whole(), held) for column in self._columns(True, PREDICATES, BY_GRAPH)]
+            self._run_graphs[held] = united(listed), united([*self._deleted_in_runs(held)])
         listed_above, deleted_above = [], []
         for predicate in self.overlay.predicates(True):
+            if (predicate >= HELD_BASE) != held:
+                continue
             changes = self.overlay.view(True, predicate, BY_GRAPH, sn)
             listed_above.append(settled(changes).columns[0])
             deleted_above.append(deleted_keys(changes))
-        listed_below, deleted_below = self._run_graphs
+        listed_below, deleted_below = self._run_graphs[held]
         return united([listed_below, *listed_above]), united([deleted_below, *deleted_above])
 
-    def _deleted_in_runs(self) -> Iterator[Ids]:
+    def _deleted_in_runs(self, held: bool) -> Iterator[Ids]:
         for run in self.runs:
             for key, column in run.columns.items():
-                if key.kind == NAMED_EDGES and key.order == BY_GRAPH and column.index.deletions:
+                of_graphs = key.kind == NAMED_EDGES and key.order == BY_GRAPH and (key.predicate >= HELD_BASE) == held
+                if of_graphs and column.index.deletions:
                     yield deleted_keys(column.whole())
+
+
+def _graphs_listed(listed: View, held: bool) -> Ids:
+    """The graphs of rows (graph, predicate)."""
+    graphs, predicates = listed.columns[:2]
+    of_held = is_held(predicates)
+    if not held and not of_held.any():
+        return graphs
+    chosen: Ids = graphs[of_held == held]
+    return chosen
 
 
 def deleted_keys(view: View) -> Ids:

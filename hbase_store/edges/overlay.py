@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.layout.rows import Sn
+from hbase_store.layout.terms import HELD_BASE
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, settled, view_of
 
 # Of each order: that of the head, and those of the two snapshots that a reader behind the head compares.
@@ -140,12 +141,14 @@ class Overlay:
     def __init__(self, start: Sn, below: Callable[[bool, int], bool]) -> None:
         self.start = start
         self._below = below
+        self.has_held = False  # whether there ever were changes of held edges
         self._columns: dict[tuple[bool, int], Column] = {}
 
     def append(self, sn: Sn, named: bool, predicate: int, columns: Columns, inserted: Mask) -> None:
         column = self._columns.get((named, predicate))
         if column is None:
             column = self._columns[named, predicate] = Column(named, self._below(named, predicate))
+            self.has_held |= predicate >= HELD_BASE
         column.append(sn, columns, inserted)
 
     def column(self, named: bool, predicate: int) -> Column | None:

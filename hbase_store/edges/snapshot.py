@@ -2,10 +2,15 @@
 
 Edges are asked for by predicate, in either direction, many keys at a time, and come as sorted, read-only columns
 of ids. The default graph, one named graph, or all named graphs together (`NAMED`, with a column of their graphs)
-are asked for by `graph`."""
+are asked for by `graph`.
+
+Held edges (copies of edges of another store) have predicates of their own, `terms.held(p)`, so that nobody reads them
+by chance. What lists predicates or graphs lists those of our own edges, or with `held` those of held edges alone; there
+predicates stand without the tag."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -27,7 +32,7 @@ from hbase_store.arrays import (
 from hbase_store.edges.layers import Reads
 from hbase_store.errors import SnapshotGone
 from hbase_store.layout.rows import Sn
-from hbase_store.layout.terms import NO_TERM
+from hbase_store.layout.terms import HELD_BASE, NO_TERM, is_held
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, INVERSE, Room, View, anything, contains, in_order, rows_of
 
 Answer = TypeVar("Answer")
@@ -85,6 +90,11 @@ class Snapshot:
             # Runs were merged, and these are collected; the snapshot may well be retained.
             self.layers = self._renewed(self.sn)
             return read(self.layers)
+
+    @property
+    def has_held(self) -> bool:
+        """Whether there may be held edges: where not, nobody has to look for them."""
+        return self.layers.has_held
 
     def values(self, p: int, key: int | np.uint64, inverse: bool = False) -> Ids:
         """The objects of one subject in the default graph, or the subjects of one object: one id, quickly."""
@@ -245,17 +255,27 @@ class Snapshot:
             columns = tuple(column[start:end] for column in columns[1:])
         return True
 
-    def predicates(self, graph: int = DEFAULT) -> Ids:
+    def predicates(self, graph: int = DEFAULT, held: bool = False) -> Ids:
         """Those of at least one edge, ascending."""
         if graph in (DEFAULT, NAMED):
-            candidates = self.layers.predicates(graph == NAMED)
-            return np.array([p for p in candidates if self.count(p, graph)], np.uint64)
-        return self._listed(True, BY_GRAPH, np.array([graph], np.uint64), NAMED)[1]
+            found = np.array([p for p in self._candidates(graph == NAMED, held) if self.count(p, graph)], np.uint64)
+            return _untagged(found) if held else found
+        return self._listed(True, BY_GRAPH, np.array([graph], np.uint64), NAMED, held)[1]
 
-    def predicates_of(self, keys: Ids, inverse: bool = False, graph: int = DEFAULT) -> tuple[Offsets, Ids]:
+    def _candidates(self, named: bool, held: bool) -> list[int]:
+        """All predicates that may have edges, ascending; those of held edges with their tag, which come last."""
+        listed = self.layers.predicates(named)
+        if not held and (not listed or listed[-1] < HELD_BASE):
+            return listed
+        first = bisect_left(listed, HELD_BASE)
+        return listed[first:] if held else listed[:first]
+
+    def predicates_of(
+        self, keys: Ids, inverse: bool = False, graph: int = DEFAULT, held: bool = False
+    ) -> tuple[Offsets, Ids]:
         """(offsets, predicates): those of the edges that begin at each key (`inverse`: that end there), ascending."""
         keys = as_ids(keys)
-        vertices, predicates = self._listed(graph != DEFAULT, inverse, distinct_values(keys), graph)
+        vertices, predicates = self._listed(graph != DEFAULT, inverse, distinct_values(keys), graph, held)
         starts, ends = vertices.searchsorted(keys, "left"), vertices.searchsorted(keys, "right")
         offsets, places = gather_ranges(starts, ends)
         return offsets, predicates[places]
@@ -263,17 +283,21 @@ class Snapshot:
     def predicates_listed(self, key: Ids, inverse: bool = False) -> Ids:
         """The predicates that one vertex of the default graph may have edges of, and at least all that it has."""
         listed = self.read(lambda layers: layers.predicates_of(False, int(inverse), key, self.sn))
-        return distinct_values(listed[1][listed[0] == key[0]])
+        return _of_our_own(distinct_values(listed[1][listed[0] == key[0]]))
 
-    def _listed(self, named: bool, order: int, keys: Ids, graph: int) -> Columns:
+    def _listed(self, named: bool, order: int, keys: Ids, graph: int, held: bool) -> Columns:
         """(key, predicate) of ascending, distinct keys, for each predicate of which a key has edges, in order."""
         listed = self.read(lambda layers: layers.predicates_of(named, order, keys, self.sn))
+        of_held = is_held(listed[1])
+        if held or of_held.any():
+            listed = tuple(column[of_held == held] for column in listed)
         vertices, predicates = sort_distinct(listed)
         there = np.zeros(len(vertices), bool)
         for predicate, rows in group_rows(predicates):
             # What is listed may have been deleted since, or stand in another graph.
             there[rows] = self._has_edges(named, predicate, order, vertices[rows], graph)
-        return vertices[there], predicates[there]
+        predicates = predicates[there]
+        return vertices[there], _untagged(predicates) if held else predicates
 
     def _has_edges(self, named: bool, predicate: int, order: int, keys: Ids, graph: int) -> Mask:
         if order != BY_GRAPH:
@@ -285,12 +309,12 @@ class Snapshot:
 
     # ---- graphs
 
-    def graphs(self) -> Ids:
+    def graphs(self, held: bool = False) -> Ids:
         """The named graphs that hold at least one edge, ascending."""
-        listed, doubtful = self.read(lambda layers: layers.graphs(self.sn))
+        listed, doubtful = self.read(lambda layers: layers.graphs(self.sn, held))
         if len(doubtful) == 0:
             return listed
-        emptied = np.setdiff1d(doubtful, self._listed(True, BY_GRAPH, doubtful, NAMED)[0])
+        emptied = np.setdiff1d(doubtful, self._listed(True, BY_GRAPH, doubtful, NAMED, held)[0])
         return np.setdiff1d(listed, emptied, assume_unique=True)
 
     def by_predicate(self, g: int, room: Room = anything) -> Iterator[tuple[int, Columns]]:
@@ -300,6 +324,7 @@ class Snapshot:
         else:  # whether one is still there shows when its edges are read
             key = np.array([g], np.uint64)
             listed = distinct_values(self.read(lambda layers: layers.predicates_of(True, BY_GRAPH, key, self.sn))[1])
+            listed = _of_our_own(listed)
         for p in listed.tolist():
             columns = self.pairs(p, graph=g, room=room)
             if len(columns[0]):
@@ -336,8 +361,17 @@ class Snapshot:
 
     def count_all(self, graph: int = DEFAULT) -> int:
         if graph in (DEFAULT, NAMED):
-            return sum(self.count(p, graph) for p in self.layers.predicates(graph == NAMED))
+            return sum(self.count(p, graph) for p in self._candidates(graph == NAMED, False))
         return sum(self.count(p, graph) for p in self.predicates(graph).tolist())
+
+
+def _of_our_own(predicates: Ids) -> Ids:
+    """Ascending predicates without those of held edges, which come last."""
+    return predicates[: predicates.searchsorted(np.uint64(HELD_BASE))]
+
+
+def _untagged(predicates: Ids) -> Ids:
+    return predicates - np.uint64(HELD_BASE)
 
 
 def _is_in(ascending: Ids, key: np.uint64) -> bool:

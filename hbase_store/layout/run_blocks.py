@@ -110,7 +110,7 @@ def pack_block(view: View) -> Value:
 
 def unpack_block(value: Value | None, key: Key) -> View:
     if value is None:
-        raise SnapshotGone(f"the block {key.hex()} of table run is gone: its snapshot is not retained any more")
+        raise SnapshotGone(f"the block {key.hex()} of table run is gone: its snapshot is no longer retained")
     payload = unseal(_MAGIC, value, "run", key)
     try:
         return _unpack(payload)
@@ -199,9 +199,7 @@ def pack_index(columns: dict[ColumnKey, ColumnIndex]) -> bytes:
 def unpack_index(pieces: Sequence[tuple[Key, Value | None]]) -> dict[ColumnKey, ColumnIndex]:
     for key, value in pieces:
         if value is None:
-            raise SnapshotGone(
-                f"the index {key.hex()} of table runindex is gone: its snapshot is not retained any more"
-            )
+            raise SnapshotGone(f"the index {key.hex()} of table runindex is gone: its snapshot is no longer retained")
     data = memoryview(b"".join(bytes(unseal(_INDEX_MAGIC, value, "runindex", key)) for key, value in pieces))
     try:
         return _unpack_index(data)

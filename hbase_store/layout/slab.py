@@ -2,7 +2,9 @@
 
 A piece is a list of records: new terms, blocks of inserted or deleted edges, columns of streams. What a stream's
 record in a slab holds is inserted into the store too, before the blocks of that slab. A slice has the same form,
-and holds records of one stream that the store does not absorb. Layout of a record: kind (1 byte), flags (1 byte),
+and holds records of one stream that the store does not absorb. A record whose triples have graphs of their own is of
+another kind: whoever does not know that kind refuses the slab, and does not take all triples for those of one graph.
+Layout of a record: kind (1 byte), flags (1 byte),
 2 bytes of zero, length (4 bytes), body."""
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from hbase_store.layout.sealed import PAYLOAD_BYTES_MAX, corrupt, seal, unseal
 from hbase_store.layout.stream_columns import StreamPart, pack_part, unpack_part
 
 MAGIC = b"RS"
-TERMS, BLOCK, STREAM = 1, 2, 3
+TERMS, BLOCK, STREAM, STREAM_OF_GRAPHS = 1, 2, 3, 4
+#: The kinds of the records of streams.
+STREAMS = (STREAM, STREAM_OF_GRAPHS)
 _NAMED, _DELETED = 1, 2
 _PROMOTED = 1
 _RECORD = struct.Struct("<BBxxI")
@@ -78,7 +82,7 @@ def chunks_of(first: int, texts: Sequence[bytes], promoted: bool = False) -> Ite
 def check_lengths(texts: Iterable[bytes]) -> None:
     longest = max(map(len, texts), default=0)
     if longest > TERM_BYTES_MAX:
-        raise BadRow(f"a term of {longest} bytes; the longest that can be stored has {TERM_BYTES_MAX}: split it")
+        raise BadRow(f"a term has {longest} bytes; it may have at most {TERM_BYTES_MAX}: split it")
 
 
 def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Value]:
@@ -87,7 +91,12 @@ def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Va
 
 
 def pack_slice(part: StreamPart) -> list[Value]:
-    return _pieces(_record(STREAM, 0, body) for body in pack_part(part))
+    return _pieces(_stream_records(part))
+
+
+def _stream_records(part: StreamPart) -> Iterator[bytes]:
+    kind = STREAM if part.g is None else STREAM_OF_GRAPHS
+    return (_record(kind, 0, body) for body in pack_part(part))
 
 
 def _records(slab: Slab, check: Callable[[], object]) -> Iterator[bytes]:
@@ -97,7 +106,7 @@ def _records(slab: Slab, check: Callable[[], object]) -> Iterator[bytes]:
         yield _record(TERMS, _PROMOTED * chunk.promoted, _FIRST.pack(chunk.first) + lengths + chunk.data)
     for parts in slab.streams.values():
         for part in parts:
-            yield from (_record(STREAM, 0, body) for body in pack_part(part))
+            yield from _stream_records(part)
     for block in slab.blocks:
         check()
         flags = (_NAMED if block.named else 0) | (0 if block.inserted else _DELETED)
@@ -158,8 +167,8 @@ def _take(slab: Slab, kind: int, flags: int, body: memoryview) -> None:
         slab.terms.append(_unpack_terms(body, bool(flags & _PROMOTED)))
     elif kind == BLOCK:
         slab.blocks.append(unpack_block(body, bool(flags & _NAMED), not flags & _DELETED))
-    elif kind == STREAM:
-        part = unpack_part(body)
+    elif kind in STREAMS:
+        part = unpack_part(body, kind == STREAM_OF_GRAPHS)
         slab.streams.setdefault(part.stream, []).append(part)
     else:
         raise ValueError(f"a record of kind {kind}")

@@ -24,11 +24,15 @@ Ordinals = npt.NDArray[np.int32]
 #: Elements and triples of one record: the widest columns that there can be still fit into one piece.
 PART_ROWS = 32768
 _HEADER = struct.Struct("<QII")
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamColumns:
-    """Per element `time`, `graph` (0: the default graph) and `push`; per triple `element`, `s`, `p`, `o`."""
+    """Per element `time`, `graph` (0: the default graph) and `push`; per triple `element`, `s`, `p`, `o`.
+
+    `g`: the graph of each triple, where some element has triples in several graphs. None: each triple is in the graph
+    of its element."""
 
     stream: int
     time: Times
@@ -38,33 +42,36 @@ class StreamColumns:
     s: Ids
     p: Ids
     o: Ids
+    g: Ids | None = None
 
     def __post_init__(self) -> None:
         if not len(self.time) == len(self.graph) == len(self.push):
             raise ValueError("the element columns of a stream differ in length")
         if not len(self.element) == len(self.s) == len(self.p) == len(self.o):
             raise ValueError("the triple columns of a stream differ in length")
+        if self.g is not None and len(self.g) != len(self.s):
+            raise ValueError("the triple columns of a stream differ in length")
 
     def frozen(self) -> StreamColumns:
         """The same columns, read-only."""
         of_elements = (frozen(self.time), frozen(self.graph), frozen(self.push))
-        return StreamColumns(
-            self.stream, *of_elements, frozen(self.element), frozen(self.s), frozen(self.p), frozen(self.o)
-        )
+        s, p, o, g = frozen(self.s), frozen(self.p), frozen(self.o), None if self.g is None else frozen(self.g)
+        return StreamColumns(self.stream, *of_elements, frozen(self.element), s, p, o, g)
 
-    @property
-    def graphs(self) -> Ids:
-        """The graph of each triple."""
-        return self.graph[self.element]
+    def graphs(self, rows: slice | Mask = _ALL) -> Ids:
+        """The graph of each of these triples."""
+        return self.graph[self.element[rows]] if self.g is None else self.g[rows]
 
     @property
     def nbytes(self) -> int:
-        return sum(getattr(self, field.name).nbytes for field in fields(self) if field.name != "stream")
+        columns = (getattr(self, field.name) for field in fields(self) if field.name != "stream")
+        return sum(column.nbytes for column in columns if column is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """Some elements and some triples of a stream's columns; `elements` and `rows` say which, in document order."""
+    """Some elements and some triples of a stream's columns; `elements` and `rows` say which, in document order. All
+    parts of the same columns have a `g`, or none has."""
 
     stream: int
     elements_total: int
@@ -78,6 +85,7 @@ class StreamPart:
     s: Ids
     p: Ids
     o: Ids
+    g: Ids | None = None
 
 
 def split(columns: StreamColumns, absorbed: Mask | None) -> tuple[StreamPart | None, StreamPart | None]:
@@ -106,6 +114,7 @@ def _part(columns: StreamColumns, elements: Mask, rows: Mask) -> StreamPart:
         columns.s[rows],
         columns.p[rows],
         columns.o[rows],
+        None if columns.g is None else columns.g[rows],
     )
 
 
@@ -116,6 +125,8 @@ def merge(parts: Sequence[StreamPart]) -> StreamColumns:
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)
     if len(rows) != rows_total or len(np.unique(elements)) != elements_total:
         raise ValueError(f"{len(rows)} of {rows_total} triples are there, or an element is missing")
+    if len({part.g is None for part in parts}) > 1:
+        raise ValueError("some triples have graphs of their own, and others have not")
 
     def scattered(name: str, places: npt.NDArray[np.int64], total: int) -> npt.NDArray[np.int64]:
         column = np.concatenate([getattr(part, name) for part in parts])
@@ -125,47 +136,47 @@ def merge(parts: Sequence[StreamPart]) -> StreamColumns:
         return whole
 
     by_element = (scattered(name, elements, elements_total) for name in ("time", "graph", "push"))
-    by_row = (scattered(name, rows, rows_total) for name in ("element", "s", "p", "o"))
+    of_rows = ("element", "s", "p", "o") if parts[0].g is None else ("element", "s", "p", "o", "g")
+    by_row = (scattered(name, rows, rows_total) for name in of_rows)
     return StreamColumns(parts[0].stream, *by_element, *by_row)  # type: ignore[arg-type]  # dtypes differ by column
 
 
 def graphs_of(parts: Sequence[StreamPart]) -> list[Ids]:
-    """For each part the graph of each of its triples, whose elements are somewhere among the parts."""
+    """For each part the graph of each of its triples; their elements are somewhere among the parts."""
     graph = np.zeros(parts[0].elements_total, np.uint64)
     for part in parts:
         graph[part.elements.astype(np.int64)] = part.graph
-    return [graph[part.element] for part in parts]
+    return [graph[part.element] if part.g is None else part.g for part in parts]
 
 
 def pack_part(part: StreamPart) -> Iterator[bytes]:
     """Records of at most PART_ROWS elements and triples each.
 
     Layout: stream (8 bytes), number of all elements and of all triples of the batch (4 bytes each), then the
-    columns elements, time, graph, push, rows, element, s, p, o."""
+    columns elements, time, graph, push, rows, element, s, p, o, and then g if the part has it."""
     header = _HEADER.pack(part.stream, part.elements_total, part.rows_total)
     of_elements = (part.elements, from_signed(part.time), part.graph, as_ids(part.push))
-    of_rows = (part.rows, as_ids(part.element), part.s, part.p, part.o)
+    of_rows = (part.rows, as_ids(part.element), part.s, part.p, part.o, *(() if part.g is None else (part.g,)))
     for start in range(0, max(len(part.elements), len(part.rows), 1), PART_ROWS):
         columns = (column[start : start + PART_ROWS] for column in (*of_elements, *of_rows))
         yield header + b"".join(map(pack_column, columns))
 
 
-def unpack_part(data: memoryview) -> StreamPart:
-    """A ValueError if `data` is no record of a stream."""
+def unpack_part(data: memoryview, has_graphs: bool = False) -> StreamPart:
+    """A ValueError if `data` is no record of a stream. `has_graphs`: its triples have graphs of their own."""
     if len(data) < _HEADER.size:
         raise ValueError("a record of a stream is cut off")
     stream, elements_total, rows_total = _HEADER.unpack_from(data)
     at, columns = _HEADER.size, []
-    for _ in range(9):
+    for _ in range(9 + has_graphs):
         column, at = unpack_column(data, at)
         columns.append(column)
-    elements, time, graph, push, rows, element, s, p, o = columns
+    elements, time, graph, push, rows, element, s, p, o, *graphs = columns
     if len({*map(len, columns[:4])}) > 1 or len({*map(len, columns[4:])}) > 1:
         raise ValueError("the columns of a stream do not fit each other")
     ordinals = push.astype(np.int32), element.astype(np.int32)
-    return StreamPart(
-        stream, elements_total, rows_total, elements, to_signed(time), graph, ordinals[0], rows, ordinals[1], s, p, o
-    )
+    of_elements = (elements, to_signed(time), graph, ordinals[0])
+    return StreamPart(stream, elements_total, rows_total, *of_elements, rows, ordinals[1], s, p, o, *graphs)
 
 
 class RecentStreams:

@@ -22,6 +22,10 @@ DATA_MASK = (1 << TAG_SHIFT) - 1
 DICTIONARY, INTEGER, BLANK, LOCAL = 0, 1, 8, 9
 #: The id of "no term"; as a graph it is the default graph.
 NO_TERM = 0
+#: The tag of the predicate of a held edge: a copy of an edge of another store, in the graph in which it is there.
+#: Held edges lie beside our own, and are read only by those who ask for them.
+HELD = 10
+HELD_BASE = HELD << TAG_SHIFT
 
 # Added to an integer, so that ids sort as their values do.
 _ZERO = 1 << (TAG_SHIFT - 1)
@@ -102,7 +106,7 @@ def _unescaped(found: re.Match[str]) -> str:
     if code:
         return chr(int(code, 16))
     if found[3] not in _UNESCAPES:
-        raise ValueError(f"{found[0]!r} is not an escape of N-Triples")
+        raise ValueError(f"{found[0]!r} is not an escape sequence of N-Triples")
     return _UNESCAPES[found[3]]
 
 
@@ -147,9 +151,19 @@ def check_numbers(what: str, last: int) -> None:
     """`last` is the last of some numbers that were just taken for new terms or blank nodes."""
     if last > DATA_MASK:
         raise IdsExhausted(
-            f"this store has given away all {DATA_MASK} numbers that a {what} can have, and they are never used again: "
-            "load its data into a new store (`rillet load`), which numbers only what is there"
+            f"this store has used all {DATA_MASK} numbers for a {what}, and it never uses a number again: load its "
+            "data into a new store (`rillet load`), which numbers only the terms that exist"
         )
+
+
+def held(predicate: int) -> int:
+    """The predicate under which the held edges of a predicate are stored; a predicate is a term of the dictionary."""
+    return HELD_BASE | predicate
+
+
+def is_held(predicates: Ids) -> npt.NDArray[np.bool_]:
+    """Which predicates are those of held edges."""
+    return predicates >= np.uint64(HELD_BASE)
 
 
 def tag_of(ids: Ids) -> npt.NDArray[np.uint8]:
@@ -172,5 +186,7 @@ def check_encodable(texts: Iterable[bytes]) -> None:
     """Refuses labels of blank nodes of a document, which mean nothing outside of it: they need fresh ids."""
     for text in [text for text in texts if text[:1] not in _ENCODABLE]:
         if text.startswith(b"_:"):
-            raise ValueError(f"{text.decode()} is a label of some document; give its node an id with Batch.blanks()")
+            raise ValueError(
+                f"{text.decode()} is a blank node label of a document; give the node an id with Batch.blanks()"
+            )
         raise ValueError(f"{text!r} is not the N-Triples text of a term")

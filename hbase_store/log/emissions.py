@@ -446,5 +446,5 @@ def _body(rows: list[tuple[Key, Value]], head: Head) -> bytes | None:
             parts.append(bytes(payload[_EMISSION_HEADER.size :]))
             expected = expected_here
     if len(parts) != expected:
-        raise Corrupt(f"of emission {rows[0][0].hex()} there are {len(parts)} pieces of {expected} in table emission")
+        raise Corrupt(f"emission {rows[0][0].hex()} has {len(parts)} of its {expected} pieces in table emission")
     return b"".join(parts) if expected else None

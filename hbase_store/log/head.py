@@ -142,7 +142,7 @@ class HeadCell:
     def refresh(self) -> Head:
         return self.take_in(self.read())
 
-    def settle(self) -> None:
+    def repeat_installation(self) -> None:
         """Repeats an installation that was not answered, the very same, before the next head is written. It may still
         be under way, and would look like another writer's if it arrived later."""
         if self._installing is not None:
@@ -159,7 +159,9 @@ class HeadCell:
             if self._set((), old, mine, partial(_same, mine)):
                 self._epoch, self._is_lost = mine.epoch, False
                 return
-        raise Fenced(f"other writers take over {self.key.decode()} again and again; see that only one starts")
+        raise Fenced(
+            f"other writers take over {self.key.decode()} again and again; make sure that only one process writes"
+        )
 
     def publish(self, stages: Sequence[Sequence[Put]], new: Head) -> None:
         """Writes the rows of the number `new.last`, and makes them count.
@@ -183,7 +185,7 @@ class HeadCell:
         which epochs wrote the numbers below `needed_from`, of which there are no rows.
 
         After StoreUnavailable it may count or not; `settle` decides."""
-        self.settle()
+        self.repeat_installation()
         old, head = self._known
         if self._epoch == 0 or head.epoch != self._epoch:
             raise self._fenced(head)
@@ -219,11 +221,11 @@ class HeadCell:
         """`number`: that of the last batch, of which it is said whether it counts."""
         self.resign()
         where = (
-            f"this process was the writer of epoch {self._was}; epoch {head.epoch} has taken over, and goes on "
-            f"at {head.last + 1}."
+            f"this process was the writer of epoch {self._was}; the writer of epoch {head.epoch} has "
+            f"taken over, and continues at snapshot {head.last + 1}."
         )
         if number is not None and head.ranges and number < head.ranges[0].first:
             return Undecided(
-                f"{where} Whether the last batch counts is not known any more: look for it before it is sent again"
+                f"{where} It is not known whether the last batch was written: check the store before you send it again"
             )
-        return Fenced(f"{where} Nothing of the last batch counts: send it to the new writer")
+        return Fenced(f"{where} Nothing of the last batch was written: send it to the new writer")

@@ -12,7 +12,7 @@ from hbase_store.backends.keyvalue import CALL_BYTES_MAX, Key, KeyValue, Put, Va
 from hbase_store.errors import SnapshotGone
 from hbase_store.layout.rows import SnRow, StreamPlace, pack_row, sn_key, terms_key, unpack_row, whole_key
 from hbase_store.layout.sealed import corrupt, cut, of_pieces, seal, unseal
-from hbase_store.layout.slab import STREAM, Slab, unpack_slab
+from hbase_store.layout.slab import STREAMS, Slab, unpack_slab
 from hbase_store.layout.stream_columns import StreamColumns, merge
 from hbase_store.layout.transient_rows import TransientRow, unpack_transient
 from hbase_store.log.head import HeadCell
@@ -47,7 +47,7 @@ class RowReader:
         found = list(zip(keys, self._kv.get_many("sn", keys), strict=True))
         for sn, (_, value) in zip(sns, found, strict=True):
             if value is None and sn <= self.retained_from():
-                raise SnapshotGone(f"the row of snapshot {sn} is not retained any more")
+                raise SnapshotGone(f"the row of snapshot {sn} is no longer retained")
         return [unpack_row(value, key) for key, value in found]
 
     def present(self, sns: Sequence[int]) -> list[SnRow]:
@@ -116,7 +116,7 @@ class RowReader:
         for row, place in places:
             parts = []
             if place.in_slab:
-                slab = unpack_slab("slab", [(key, slabs[key]) for key in slab_keys[row.sn]], (STREAM,))
+                slab = unpack_slab("slab", [(key, slabs[key]) for key in slab_keys[row.sn]], STREAMS)
                 parts += slab.streams.get(place.stream, [])
             if place.slice_pieces:
                 timing = unpack_slab("slice", [(key, slices[key]) for key in row.slice_keys(place)])

@@ -223,5 +223,5 @@ def _long_key(id: int) -> Key:
 
 def unknown(id: int) -> Exception:
     if id == 0:
-        return ValueError("id 0 stands for no term and has no text; leave unbound values out")
-    return Corrupt(f"no term has the id {id}, as far as this process has read the store; refresh it")
+        return ValueError("id 0 means no term and has no text; leave unbound values out")
+    return Corrupt(f"no term has the id {id} in the part of the store that this process has read; refresh it")

@@ -248,7 +248,7 @@ class Batch:
     def stream(self, move: StreamMove, columns: StreamColumns | None = None, absorbed: Mask | None = None) -> None:
         """Adds to a stream: its move, its elements, and which of their triples the store absorbs (None: none)."""
         if any(earlier.stream == move.stream for earlier in self.moves):
-            raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes before")
+            raise StoreError(f"stream {move.stream} moves twice in one batch; merge its pushes first")
         self.moves.append(move)
         if columns is None:
             return
@@ -258,7 +258,8 @@ class Batch:
             self.slice_parts[move.stream] = in_slice
         if in_slab is not None:
             self._slab_parts[move.stream] = in_slab
-            self._operate(_STREAMED, in_slab.s, in_slab.p, in_slab.o, columns.graph[in_slab.element])
+            graphs = columns.graph[in_slab.element] if in_slab.g is None else in_slab.g
+            self._operate(_STREAMED, in_slab.s, in_slab.p, in_slab.o, graphs)
 
     def catalog(self, kind: str, number: int, body: bytes | None) -> None:
         self.catalog_changes.append(CatalogChange(kind, number, body))

@@ -48,7 +48,7 @@ class Terms:
 
         count = len(self)
         if count + terms > _TERMS_MAX:
-            raise BadRow(f"more than {_TERMS_MAX:,} different terms at once: load the file in parts")
+            raise BadRow(f"the file has more than {_TERMS_MAX:,} different terms: load it in parts")
         used = int(self.offsets[count])
         if used + size > len(self.arena):
             self.arena = _grown(self.arena, used, 2 * len(self.arena) + size)
@@ -107,8 +107,8 @@ class Loading:
             self._rest += piece
         if len(self._rest) > LINE_BYTES_MAX:
             raise Unwritable(
-                f"a line (number {int(self.terms.counts[2]) + 1}) has more than {LINE_BYTES_MAX} bytes, more than a "
-                "statement may have: nothing was loaded; is this a file of N-Triples or N-Quads?"
+                f"a line (number {int(self.terms.counts[2]) + 1}) has more than {LINE_BYTES_MAX} bytes, the "
+                "limit of a statement: nothing was loaded; is this a file of N-Triples or N-Quads?"
             )
 
     def end(self) -> None:

@@ -14,6 +14,7 @@ from hbase_store.edges.layers import Reads, deleted_keys, united
 from hbase_store.edges.overlay import Overlay
 from hbase_store.edges.snapshot import Answer, Snapshot
 from hbase_store.layout.rows import Sn
+from hbase_store.layout.terms import HELD_BASE
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, lay_over, nothing, rows_of, settled
 from hbase_store.writing.batch import Batch
 
@@ -123,6 +124,10 @@ class _PreviewLayers:
         inserted = np.ones(len(changed), np.bool_) if changed.inserted is None else changed.inserted
         return below + int(np.count_nonzero(inserted & ~there)) - int(np.count_nonzero(~inserted & there))
 
+    @property
+    def has_held(self) -> bool:
+        return self._changes.has_held or self._below.has_held
+
     def predicates(self, named: bool) -> list[int]:
         below = self._read_below(lambda layers, _: layers.predicates(named))
         return sorted({*below, *self._changes.predicates(named)})
@@ -134,9 +139,10 @@ class _PreviewLayers:
             parts.append((found, np.full(len(found), predicate, np.uint64)))
         return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
-    def graphs(self, sn: Sn) -> tuple[Ids, Ids]:
-        listed, doubtful = self._read_below(lambda layers, number: layers.graphs(number))
-        changed = [self._changed(True, predicate, BY_GRAPH) for predicate in self._changes.predicates(True)]
+    def graphs(self, sn: Sn, held: bool) -> tuple[Ids, Ids]:
+        listed, doubtful = self._read_below(lambda layers, number: layers.graphs(number, held))
+        predicates = [p for p in self._changes.predicates(True) if (p >= HELD_BASE) == held]
+        changed = [self._changed(True, predicate, BY_GRAPH) for predicate in predicates]
         came = [settled(view).columns[0] for view in changed]
         went = [deleted_keys(view) for view in changed]
         return united([listed, *came]), united([doubtful, *went])

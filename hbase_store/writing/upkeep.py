@@ -47,7 +47,7 @@ class Host:
     head: Callable[[], Sn]
     streams: Callable[[], list[int]]
     hold_lease: Callable[[], None]
-    settle: Callable[[], None]
+    resolve_outcome: Callable[[], None]
     take_in_runs: Callable[[RunList, int], None]
 
 
@@ -146,9 +146,11 @@ class Upkeep:
 
     def _install(self, change: Callable[[RunList], RunList], epoch: int, needed_from: int = 0) -> None:
         with self._host.writing:
-            self._host.settle()
+            self._host.resolve_outcome()
             if self._cell.epoch != epoch:
-                raise Fenced(f"the fold of epoch {epoch} is too late: this process writes under {self._cell.epoch}")
+                raise Fenced(
+                    f"the fold of writer epoch {epoch} is too late: this process now writes in epoch {self._cell.epoch}"
+                )
             sn = self._host.head()
             number = self._kv.allocate("run", 1)
             runs = msgspec.structs.replace(change(self._edges.list), number=number, epoch=epoch)
@@ -176,7 +178,7 @@ class Upkeep:
     def _publish_load(self, load: LoadWriter, entry: RunEntry, publish: Callable[[RunEntry, RunList], Sn]) -> Sn | None:
         """The snapshot; None if one of the new terms was published meanwhile: then the run has to be written again."""
         with self.gate.first(), self._host.writing:
-            self._host.settle()
+            self._host.resolve_outcome()
             if not load.agrees_with(self._dictionary.recent_ids(), self._dictionary.transient):
                 return None
             self._fold_slabs(paced=False)

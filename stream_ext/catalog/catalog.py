@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
-from typing import Literal
+from typing import Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -19,6 +18,8 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.options import StreamOptions, is_iri
 from stream_ext.catalog.persistent_map import Layered
+from stream_ext.catalog.sources import MAIN_NUMBER, SourceRecord, decoded
+from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
@@ -108,9 +109,9 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 class CatalogStep:
     """One change of the catalog: a definition that is new or replaced; None: the definition is deleted."""
 
-    kind: Literal["stream", "query"]
+    kind: Literal["stream", "query", "source"]
     number: int
-    definition: StreamDefinition | QueryDefinition | None
+    definition: StreamDefinition | QueryDefinition | SourceRecord | None
 
     def body(self) -> bytes | None:
         return None if self.definition is None else msgspec.msgpack.encode(self.definition)
@@ -118,20 +119,24 @@ class CatalogStep:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Streams and queries by number. Other indexes are built when they are first used, and updated with each change."""
+    """Streams and queries by number, and the sources of which something is held. Other indexes are built when they are
+    first used, and updated with each change."""
 
     streams: Mapping[int, StreamDefinition] = field(default_factory=dict)
     queries: Mapping[int, QueryDefinition] = field(default_factory=dict)
+    sources: Mapping[int, SourceRecord] = field(default_factory=dict)
 
     @classmethod
     def read(cls, store: Store, sn: int) -> Catalog:
-        streams, queries = {}, {}
+        streams, queries, sources = {}, {}, {}
         for (kind, number), body in store.catalog(sn).items():
             if kind == "stream":
                 streams[number] = _stream_of(body)
             elif kind == "query":
                 queries[number] = _query_of(body)
-        return cls(streams, queries)
+            elif kind == "source":
+                sources[number] = decoded(body)
+        return cls(streams, queries, sources)
 
     def followed(self, store: Store, sn: int) -> Catalog:
         """The catalog at `sn`; this is the one of the snapshot before."""
@@ -141,14 +146,20 @@ class Catalog:
                 catalog = catalog.after(CatalogStep("stream", number, None if body is None else _stream_of(body)))
             elif kind == "query":
                 catalog = catalog.after(CatalogStep("query", number, None if body is None else _query_of(body)))
+            elif kind == "source":
+                catalog = catalog.after(CatalogStep("source", number, None if body is None else decoded(body)))
         return catalog
 
     def after(self, step: CatalogStep) -> Catalog:
         if step.kind == "stream":
-            assert not isinstance(step.definition, QueryDefinition), "kind says which"
+            assert not isinstance(step.definition, QueryDefinition | SourceRecord), "kind says which"
             streams = _after(self.streams, step.number, step.definition)
             return replace(self, streams=streams)._with(self.__dict__, _OF_QUERIES)
-        assert not isinstance(step.definition, StreamDefinition), "kind says which"
+        if step.kind == "source":
+            assert not isinstance(step.definition, QueryDefinition | StreamDefinition), "kind says which"
+            sources = _after(self.sources, step.number, step.definition)
+            return replace(self, sources=sources)._with(self.__dict__, (*_OF_QUERIES, *_OF_STREAMS))
+        assert not isinstance(step.definition, StreamDefinition | SourceRecord), "kind says which"
         queries = Layered.of(self.queries).after({step.number: step.definition})
         changed = replace(self, queries=queries)._with(self.__dict__, _OF_STREAMS)
         before, definition = self.queries.get(step.number), changed.queries.get(step.number)
@@ -161,6 +172,11 @@ class Catalog:
             changed.__dict__["_special"] = _after_special(self._special, step.number, definition)
         return changed
 
+    @property
+    def main(self) -> SourceRecord | None:
+        """What is held of the source `main`; None: nothing ever was."""
+        return self.sources.get(MAIN_NUMBER)
+
     def _with(self, known: Mapping[str, object], names: Sequence[str]) -> Catalog:
         self.__dict__.update({name: known[name] for name in names if name in known})
         return self
@@ -171,20 +187,20 @@ class Catalog:
     def find_query(self, key: str) -> QueryDefinition | None:
         return self._queries_by_name.get(key)
 
-    @cached_property
+    @computed_once
     def _streams_by_name(self) -> dict[str, StreamDefinition]:
         return {key: stream for stream in self.streams.values() for key in (stream.name, stream.iri)}
 
-    @cached_property
+    @computed_once
     def _queries_by_name(self) -> Layered[str, QueryDefinition]:
         return Layered({key: query for query in self.queries.values() for key in (query.name, query.iri)})
 
-    @cached_property
+    @computed_once
     def _special(self) -> dict[int, QueryDefinition]:
         """The queries that have an output stream, or read any stream: few."""
         return {number: query for number, query in self.queries.items() if _is_special(query)}
 
-    @cached_property
+    @computed_once
     def deriving(self) -> list[QueryDefinition]:
         """The queries with an output stream."""
         return [query for query in self._special.values() if query.output is not None]
@@ -195,7 +211,7 @@ class Catalog:
             names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
             says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
             if may_make:
-                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} makes it, or PUT "
+                says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} creates it, or PUT "
                 says += f"/streams/{quote(key, safe='')}"
             raise NotFound(says)
         return found
@@ -207,7 +223,7 @@ class Catalog:
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:
             if self.find_stream(key) is not None:
-                raise NotFound(f"there is no registered query {key!r}, it is a stream; SHOW QUERIES lists the queries")
+                raise NotFound(f"there is no registered query {key!r}: it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
                 f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
                 f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
@@ -234,7 +250,7 @@ class Catalog:
 
 def _there_are(names: Sequence[str]) -> str:
     if not names:
-        return "; there is none at all"
+        return "; there is none yet"
     more = ", ..." if len(names) > _NAMED_MAX else ""
     return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(map(repr, names[:_NAMED_MAX]))}{more}"
 
@@ -264,9 +280,10 @@ def _after_special(
     return {other: query for other, query in now.items() if other != number} if number in now else now
 
 
-def _after(
-    now: Mapping[int, StreamDefinition], number: int, definition: StreamDefinition | None
-) -> dict[int, StreamDefinition]:
+Definition = TypeVar("Definition", StreamDefinition, SourceRecord)
+
+
+def _after(now: Mapping[int, Definition], number: int, definition: Definition | None) -> dict[int, Definition]:
     changed = dict(now)
     if definition is None:
         changed.pop(number, None)

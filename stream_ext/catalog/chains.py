@@ -41,8 +41,8 @@ def check_ends(catalog: Catalog, query: QueryDefinition) -> None:
             if reader.number == query.number:
                 names = " -> ".join(each.name for each in (*way, query))
                 raise BadArgument(
-                    f"query {query.name!r} would read what it says itself ({names}), and never come to an end; "
-                    "let it read another stream or graph"
+                    f"query {query.name!r} would read its own output ({names}) and never end; let it read another "
+                    "stream or graph"
                 )
             if reader.number not in met:
                 met.add(reader.number)

@@ -80,7 +80,7 @@ def _milliseconds(value: object, option: str) -> int:
             if exact.denominator == 1:
                 return int(exact)
     raise BadArgument(
-        f"stream option {option!r}: {_shown(value)} is no duration in whole milliseconds; "
+        f"stream option {option!r}: {_shown(value)} is not a duration in whole milliseconds; "
         'write 5000, "5s", "100ms", "1h" or "PT5S"'
     )
 
@@ -109,7 +109,9 @@ def _idle(value: object) -> int | None:
         return None
     idle_ms = parse_duration(value, "idle")
     if idle_ms == 0:
-        raise BadArgument("stream option 'idle': 0 would make the stream idle at once; write a length of time, or null")
+        raise BadArgument(
+            "stream option 'idle': 0 would make the stream idle at once; write a duration, or null for never"
+        )
     return idle_ms
 
 

@@ -48,7 +48,7 @@ def _read(text: str, base: str, check: Check = Control.FREE.check) -> Registered
     unit = parse_again(text, base, check)
     query = unit.query if isinstance(unit, Register) else unit
     if not isinstance(query, Query):
-        raise TypeError(f"an update is no query: {text!r}")  # registration has refused it already
+        raise TypeError(f"this is an update, not a query: {text!r}")  # registration has refused it already
     return RegisteredText.of(query, check)
 
 

@@ -66,8 +66,9 @@ def key_of(clause: WindowClause) -> str:
 def check_time_predicate(clause: WindowClause, time: str | None) -> None:
     """RANGE ... ON a predicate: a stream has one time, so it must be that one."""
     if clause.time_predicate not in (None, time):
-        has = "the time that is sent with its elements" if time is None else f"<{time}>"
+        has = "the timestamps that are sent with its elements" if time is None else f"<{time}>"
         raise BadArgument(
-            f"RANGE ... ON <{clause.time_predicate}> (line {clause.position.line}): stream {key_of(clause)!r} has its "
-            f"times from {has}, and a stream has one time; leave ON out, or create the stream with this option time"
+            f"RANGE ... ON <{clause.time_predicate}> (line {clause.position.line}): stream "
+            f"{key_of(clause)!r} takes its times from {has}, and a stream has only one source of time; "
+            "leave ON out, or create the stream with this predicate as its option time"
         )

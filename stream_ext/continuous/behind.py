@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Of the units that are behind, at most so many have their windows in memory.
 _CATCHING_UP_MAX = 64
-CAUGHT_UP_LATER = "what it misses is made up for when there is an answer (resuming the query leaves it out)"
+CAUGHT_UP_LATER = "the query catches up when there is an answer (if it is resumed by hand, it skips what it has missed)"
 _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 
 

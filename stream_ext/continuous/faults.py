@@ -20,7 +20,7 @@ class QueryFault(NamedTuple):
 
 def fault_of(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        error = QueryTooLarge(f"the registered query needs more memory than there is ({error}): ask for less")
+        error = QueryTooLarge(f"the registered query needs more memory than is available ({error}): ask for less")
     return f"{type(error).__name__}: {error}"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.computed_once import computed_once
 from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Result, Steps, part_of
 from stream_ext.windows.grids import Run
 from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart, WindowBounds
@@ -137,12 +137,12 @@ class Members:
             member.begins = []
         return member
 
-    @cached_property
+    @computed_once
     def queries(self) -> Ids:
         """The numbers of the queries, ascending; the same array until a query joins or leaves."""
         return np.array(sorted(self.members), np.uint64)
 
-    @cached_property
+    @computed_once
     def _place_of_row(self) -> npt.NDArray[np.int64]:
         rows = [self.members[number].row for number in self.queries.tolist()]
         places = np.full(max(rows) + 1, -1, np.int64)

@@ -63,8 +63,8 @@ class ChangesBetween:
     low: int
     high: int
 
-    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
-        found = (self.store.net_changes(sn, predicates) for sn in range(self.low + 1, self.high + 1))
+    def of(self, predicates: tuple[int, ...] | None, held: bool = False) -> list[QuadChange]:
+        found = (self.store.net_changes(sn, predicates, held) for sn in range(self.low + 1, self.high + 1))
         return [change for change in found if len(change)]
 
     def before(self) -> Snapshot:

@@ -40,7 +40,7 @@ from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 _TRIES_MAX = 200
 #: So many of them may exceed the time limit of an evaluation, because all other queries wait meanwhile.
 _LATE_MAX = 12
-_NOT_CAUGHT_UP = "resuming the query leaves out what it has missed"
+_NOT_CAUGHT_UP = "a resumed query skips what it has missed"
 
 Found = TypeVar("Found")
 Takes = Callable[[QueryDefinition], bool]

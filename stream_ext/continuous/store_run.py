@@ -92,7 +92,7 @@ class StoreRun:
 
     def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
         turn.spend()
-        if not len(self._store.net_changes(sn)):
+        if not len(self._store.net_changes(sn, held=True)):
             self._stepped_sn = sn
             return []
         answer = self._network.answer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,6 +20,9 @@ from stream_ext.rows.key_table import KeyTable
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Ids, Part, SharedPart, WindowBounds
 from stream_ext.windows.schedule import LastEvaluation
+
+#: Of each source that the answer was made from, of which time its data were: {"main": {"as_of": {...}}}.
+Sources = dict[str, dict[str, Any]]
 
 _PLACES = np.dtype("<i4")
 _NUMBERS = np.dtype("<u8")
@@ -44,6 +47,7 @@ class EmissionBody(msgspec.Struct, frozen=True, array_like=True):
     graph: bool = False  # the columns are those of triples
     at: LastEvaluation | None = None
     before: LastEvaluation | None = None  # the evaluation before that one
+    sources: Sources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ def body_of(
     variables: list[str],
     decode: Callable[[Ids], list[bytes]],
     graph: bool = False,
+    sources: Sources | None = None,
 ) -> EmissionBody:
     terms, columns = _texts(part.columns, decoder(part.created, decode))
     return EmissionBody(
@@ -81,6 +86,7 @@ def body_of(
         graph,
         part.state.evaluated,
         part.before,
+        sources,
     )
 
 
@@ -100,14 +106,15 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
     first: int | None
     at: LastEvaluation | None
     before: LastEvaluation | None
+    sources: Sources | None = None
 
     @classmethod
-    def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]]) -> SharedBody:
+    def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]], sources: Sources | None = None) -> SharedBody:
         terms, columns = _texts(part.columns, decoder(part.created, decode))
         whose = part.queries[part.whose].astype(_NUMBERS)
         return cls(
             part.time, part.windows, part.sn, terms, whose.tobytes(), [column.tobytes() for column in columns],
-            part.boolean, part.repeated, part.first, part.state.evaluated, part.before,
+            part.boolean, part.repeated, part.first, part.state.evaluated, part.before, sources,
         )  # fmt: skip
 
     def own(self, query: QueryDefinition, number: int, gap: bool) -> EmissionBody:
@@ -119,7 +126,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
         return EmissionBody(
             query.name, number, query.r2s, self.time, self.windows, self.sn, query.variables, terms,
             [column.tobytes() for column in columns], boolean, self.repeated, self.first, gap, False,
-            self.at, self.before,
+            self.at, self.before, self.sources,
         )  # fmt: skip
 
 
@@ -186,7 +193,8 @@ def to_json(body: EmissionBody) -> bytes:
     )[:-1]
     repeated = b"" if not body.repeated else b',"repeated":%d,"first":%s' % (body.repeated, _json(body.first))
     gap = b',"gap":true' if body.gap else b""
-    return b"".join((opening, repeated, gap, b",", _answer(body), b"}"))
+    sources = b"" if body.sources is None else b',"sources":' + _json(body.sources)
+    return b"".join((opening, repeated, gap, sources, b",", _answer(body), b"}"))
 
 
 def _answer(body: EmissionBody) -> bytes:
@@ -210,8 +218,9 @@ def _check_length(body: EmissionBody) -> None:
     size = sum(int(lengths[c].sum()) + name * len(c) for c, name in zip(columns, names, strict=True))
     if size > JSON_BYTES_MAX:
         raise QueryTooLarge(
-            f"emission {body.number} of {body.query!r} says terms of {size} bytes, more than the "
-            f"{JSON_BYTES_MAX >> 20} MiB of one emission; its latest answer can be had as SPARQL results"
+            f"emission {body.number} of {body.query!r} has terms of {size} bytes, more than the "
+            f"{JSON_BYTES_MAX >> 20} MiB of one emission; read the query's latest answer as SPARQL "
+            "results instead"
         )
 
 

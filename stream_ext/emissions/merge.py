@@ -43,7 +43,7 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.emission import SharedBody, Silence, body_of, encode_body
+from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body
 from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Progress, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
@@ -91,11 +91,13 @@ class Merge:
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
         waits: Waits | None = None,
+        sources: Callable[[int], Sources | None] = lambda _: None,
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
         that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
-        `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for."""
-        self._waits = waits
+        `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for. `sources`: of
+        which time the data of sources are that a snapshot holds."""
+        self._waits, self._sources = waits, sources
         self._log, self._clock, self._queries = log, clock, queries
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
@@ -185,7 +187,7 @@ class Merge:
         with self._changed:
             return self._catching_up()
 
-    def stand_for(self, queries: Collection[int]) -> dict[int, QueryState]:
+    def states_behind(self, queries: Collection[int]) -> dict[int, QueryState]:
         """The states from which queries continue that are behind: all that are behind here, and `queries`, which are
         behind at a runner whose parts begin to count. The earlier parts of that runner did not count."""
         with self._idle():
@@ -217,13 +219,15 @@ class Merge:
                 return
             if isinstance(self._fault, StoreError):
                 raise DeadlineExceeded(
-                    f"snapshot {sn} is published, and its evaluation cannot be waited for here: the queries have come "
-                    f"to {self._position}, and go on when this server is the writer again ({self._fault})"
+                    f"snapshot {sn} is published, but this server cannot wait for its evaluation: the queries "
+                    f"have reached snapshot {self._position}, and continue when this server is the writer again "
+                    f"({self._fault})"
                 )
             if self._fault is not None:
                 raise self._fault
             raise DeadlineExceeded(
-                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries are at {self._position}"
+                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries have reached snapshot "
+                f"{self._position}"
             )
 
     # ---- called by runners -------------------------------------------------------------------------------------
@@ -555,7 +559,10 @@ class Merge:
             number = self._progress.count_emission(
                 part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean))
             )
-            body = body_of(part, query.name, number, query.r2s, query.variables, self._decode, query.constructs)
+            body = body_of(
+                part, query.name, number, query.r2s, query.variables, self._decode, query.constructs,
+                self._sources(part.sn),
+            )  # fmt: skip
             yield EmissionRow(part.query, number, encode_body(body))
         elif part.evaluated:
             self._silent[part.query] = Silence(part.time, self._progress.last(part.query))
@@ -566,7 +573,7 @@ class Merge:
         """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
         if not part.evaluated or not (part.reports or len(part.whose)):
             return
-        body = SharedBody.of(part, self._decode)
+        body = SharedBody.of(part, self._decode, self._sources(part.sn))
         if part.reports:
             yield EmissionRow(group.number, group.records, encode_body(body))
             return

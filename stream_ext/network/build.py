@@ -66,6 +66,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     GraphNames,
+    GraphScope,
     Grouping,
     Logic,
     Names,
@@ -113,10 +114,12 @@ class Builder:
         estimates: Callable[[Callable[[PatternScan], IdPattern]], Estimates],
         orders: Orders,
         check: Check = Control.FREE.check,
+        held: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
-        during the building."""
+        during the building. `held`: patterns over the store read held edges, too."""
         self.plan = Plan()
+        self._held = held
         self._check = check
         self._orders = orders
         self._places: Mapping[Select, str] = {}
@@ -128,7 +131,7 @@ class Builder:
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
-        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, says="the unit row")
+        self._unit = self._add(UnitRow(), (), certain=NO_NAMES, label="the unit row")
         self._parameters: Wire | None = None
         self._makes_terms = False
         # What was built, by the part, its input, and the values that it was built for.
@@ -234,13 +237,13 @@ class Builder:
                 return self._remote(node, wire)
 
     def _graph_names(self, node: GraphNames, wire: Wire) -> Wire:
-        graph, says = id_graph(node.graph, self._resolve), f"graphs {_node(node.graph.node)}"
+        graph, label = self._graph_of(node.graph, node.window), f"graphs {_node(node.graph.node)}"
         if node.window is None:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
-            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
+            return self._add(operator, (wire,), wire.certain | node.certain, label, node)
         binding = {} if graph.each is None else {G: graph.each}
-        scan = self._scanned(node.window, IdPattern({}, binding, graph), node.certain, f"{says} in {node.window}", node)
-        return self._joined(wire, scan)
+        pattern, label = IdPattern({}, binding, graph), f"{label} in {node.window}"
+        return self._joined(wire, self._scanned(node.window, pattern, node.certain, label, node))
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
@@ -250,8 +253,11 @@ class Builder:
 
     def _pattern(self, source: PatternScan) -> IdPattern:
         if source not in self._patterns:
-            self._patterns[source] = id_pattern(source, self._resolve)
+            self._patterns[source] = id_pattern(source, self._resolve, self._held)
         return self._patterns[source]
+
+    def _graph_of(self, scope: GraphScope, window: str | None) -> IdGraph:
+        return id_graph(scope, self._resolve, self._held and window is None)
 
     def _source(self, node: PatternScan, wire: Wire) -> Wire:
         pattern = self._pattern(node)
@@ -289,7 +295,7 @@ class Builder:
         self.plan.scans.append(scan)
         return self._add(scan, (), node.certain, shown, node)
 
-    def _scanned(self, name: str, pattern: IdPattern, certain: Names, says: str, node: Logic | None = None) -> Wire:
+    def _scanned(self, name: str, pattern: IdPattern, certain: Names, label: str, node: Logic | None = None) -> Wire:
         """What a pattern finds in a window, as a set."""
         counted = self.plan.counted.get(name)
         if counted is None:
@@ -297,7 +303,7 @@ class Builder:
         else:
             scan = CountedScan(self._windows[name], pattern, counted)
         self.plan.scans.append(scan)
-        wire = self._add(scan, (), certain, says, node)
+        wire = self._add(scan, (), certain, label, node)
         return wire if counted is None else self._distinct(wire)
 
     def _is_parameters(self, wire: Wire) -> bool:
@@ -306,14 +312,14 @@ class Builder:
     def _path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
-        graph = id_graph(node.graph, self._resolve)
+        graph = self._graph_of(node.graph, node.window)
         given = node.window is not None or bool(node.merged)
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
-        says = f"{_node(node.subject)} path {_node(node.object)}"
+        label = f"{_node(node.subject)} path {_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
         if given:
             inputs += (self._edges(node, path, graph),)
-        return self._add(operator, inputs, wire.certain | node.certain, says, node)
+        return self._add(operator, inputs, wire.certain | node.certain, label, node)
 
     def _edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
         """The triples of the windows that a path is over, and of what is merged with them."""
@@ -708,12 +714,12 @@ class Builder:
         return self._add(Project(wire.variables, names, sources), (wire,), certain, f"project {' '.join(names)}")
 
     def _add(
-        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, says: str, node: Logic | None = None
+        self, operator: Operator, inputs: tuple[Wire, ...], certain: Names, label: str, node: Logic | None = None
     ) -> Wire:
         estimate = inputs[0].rows if inputs else 1.0
         if node is not None:
             estimate *= self._estimates.rows(node, inputs[0].certain if inputs else NO_NAMES)
-        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, says))
+        self.plan.stages.append(Stage(operator, tuple(wire.stage for wire in inputs), estimate, label))
         stage = len(self.plan.stages) - 1
         if node is None and inputs and operator.variables is inputs[0].variables and len(inputs) == 1:
             return replace(inputs[0], stage=stage, certain=certain, rows=estimate)

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hbase_store import NAMED, Snapshot
+from hbase_store.layout import terms
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
+from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.plan.join_order import Rank, ranked
 from stream_ext.plan.logic import (
     Alternatives,
@@ -137,23 +139,34 @@ class Estimates:
         """Exact, whatever is fixed of a pattern whose predicate is."""
         if P not in pattern.fixed:
             total = float(self._snapshot.count_all(self._graph(pattern)))
+            if pattern.graph.held and self._snapshot.has_held:
+                total += self._held_total(pattern)
             return math.pow(total, 0.25) if S in pattern.fixed or O in pattern.fixed else total
         for position, inverse in ((S, False), (O, True)):
             if position in pattern.fixed:
                 key = np.array([pattern.fixed[position]], np.uint64)
                 graph = self._graph(pattern)
-                return float(self._snapshot.neighbours(pattern.fixed[P], key, inverse, graph)[0][-1])
+                offsets = [self._snapshot.neighbours(p, key, inverse, graph)[0] for p in self._stored(pattern)]
+                return float(sum(int(each[-1]) for each in offsets))
         return self._total(pattern)
 
     def _total(self, pattern: IdPattern) -> float:
-        return float(self._snapshot.count(pattern.fixed[P], self._graph(pattern)))
+        return float(sum(self._snapshot.count(p, self._graph(pattern)) for p in self._stored(pattern)))
+
+    def _stored(self, pattern: IdPattern) -> tuple[int, ...]:
+        return StoreEdges(self._snapshot, pattern.graph).stored(pattern.fixed[P])
+
+    def _held_total(self, pattern: IdPattern) -> float:
+        graph = self._graph(pattern)
+        predicates = self._snapshot.predicates(graph, held=True).tolist()
+        return float(sum(self._snapshot.count(terms.held(p), graph) for p in predicates))
 
     def _graph(self, pattern: IdPattern) -> int:
         return NAMED if pattern.graph.one is None else pattern.graph.one
 
     def _fan(self, pattern: IdPattern, inverse: bool, rows: float) -> float:
         """How many edges of the predicate a vertex has, one way."""
-        predicate, named = pattern.fixed[P], pattern.graph.one != 0
+        predicate, named = self._stored(pattern)[-1], pattern.graph.one != 0
         key = (predicate, inverse, named)
         if key not in self._fans:
             self._fans[key] = self._snapshot.fan(predicate, inverse, named) if rows >= 1 else 0.5

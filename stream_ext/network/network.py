@@ -100,7 +100,7 @@ def registered_network(
     template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
     r2s = query.emits
     select = logic_of(query, check=check)
-    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check)
+    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check, held=True)
 
 
 def shared_network(
@@ -112,7 +112,8 @@ def shared_network(
     check: Check = Control.FREE.check,
 ) -> Network:
     """The network of all queries of a template; the first column of its rows is the query's row in the relation."""
-    return Network(template.select, windows, snapshot, encode, template.r2s, parameters=relation, check=check)
+    select = template.select
+    return Network(select, windows, snapshot, encode, template.r2s, parameters=relation, check=check, held=True)
 
 
 class Network:
@@ -131,16 +132,18 @@ class Network:
         returns: bool = False,
         orders: Orders | None = None,
         check: Check = Control.FREE.check,
+        held: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance, if they must survive this network; `check` is called again and
-        again during the planning."""
+        again during the planning. `held`: patterns over the store read held edges, too, as those of registered queries
+        do."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, encode(constants).tolist(), strict=True))
         self.unknown = [text for text, id in ids.items() if not id]
         self._orders = Orders() if orders is None else orders
         builder = Builder(
-            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check
+            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check, held
         )
         if parameters is not None:
             wire, cut = builder.shared(select, parameters)
@@ -160,11 +163,11 @@ class Network:
             self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
             self.answer = ResultState(cut, r2s, self.construct_at_end, returns, own_order(self._orders, cut))
-        if not self.answer.reads_what_goes:
-            _leave_untold_what_goes(self.stages, self._last)
+        if not self.answer.reads_removals:
+            _omit_unread_removals(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
-        self._retained = self._came = 0  # bytes of the state when it was measured last, and bytes that have come since
+        self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
 
     def arrive(self, arrival: Arrival) -> None:
@@ -177,7 +180,7 @@ class Network:
         for scan in self.scans:
             if scan.window.stream != arrival.stream:
                 continue
-            self._came += _ROW * len(arrival.s)
+            self._added += _ROW * len(arrival.s)
             if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
@@ -192,11 +195,11 @@ class Network:
             scan.settle()
 
     def retained_bytes(self, most: int) -> int:
-        """The bytes of the operators' state. They are measured again when so much has come that it may matter for the
+        """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
-        if self._came > most // _LOOKS:
-            self._retained, self._came = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
-        return self._retained + self._came
+        if self._added > most // _LOOKS:
+            self._retained, self._added = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+        return self._retained + self._added
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
@@ -231,7 +234,7 @@ class Network:
 
     def _changed(self, moment: Moment) -> ZSet:
         """Steps all stages; releases each change when the last stage has read it."""
-        control, goes_on = moment.control, not moment.last
+        control, is_registered = moment.control, not moment.last
         changes: list[Any] = []
         alive: dict[int, ZSet] = {}
         many = False  # whether any change has many rows
@@ -247,8 +250,8 @@ class Network:
             for i in done:
                 changes[i] = None
                 del alive[i]
-            if goes_on:
-                self._came += change.count * (change.width * _COLUMN + _ROW)
+            if is_registered:
+                self._added += change.count * (change.width * _COLUMN + _ROW)
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
@@ -343,7 +346,7 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
     return sum(sizes.values())
 
 
-def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
+def _omit_unread_removals(stages: Sequence[Stage], last: int) -> None:
     """Tells groups not to emit removed rows, if their rows reach only the answer, with all columns.
 
     Example: GROUP BY ?k with (COUNT(*) AS ?n) under ISTREAM: the old value of a changed count is not needed."""
@@ -359,4 +362,4 @@ def _leave_untold_what_goes(stages: Sequence[Stage], last: int) -> None:
     columns: list[int | None] = list(range(len(operator.variables)))
     for each in reversed(handed_on):
         columns = [None if source is None else columns[source] for source in each.sources()]
-    operator.tells_gone = not set(columns).issuperset(range(len(operator.variables)))
+    operator.emits_removals = not set(columns).issuperset(range(len(operator.variables)))

@@ -33,10 +33,10 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
         at, first, rest = waiting.pop()
         stage = stages[at]
         if at in shown:
-            yield Line(f"{first}{stage.says} (as above)", None)
+            yield Line(f"{first}{stage.label} (as above)", None)
             continue
         shown.add(at)
-        yield Line(first + stage.says, at)
+        yield Line(first + stage.label, at)
         inputs = [each for each in stage.inputs if stages[each].inputs or len(stage.inputs) > 1 or each != 0]
         if len(inputs) == 1:
             waiting.append((inputs[0], rest, rest))

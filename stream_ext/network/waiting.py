@@ -5,8 +5,8 @@ A conjunction may have thousands of them, so no class here searches all that are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 
+from stream_ext.computed_once import computed_once
 from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import NO_NAMES, Logic, Names, Test, mentioned, traits_of
 from stream_ext.plan.pushdown import takes
@@ -77,7 +77,7 @@ class Ordered:
     def take(self) -> Logic:
         return self._left.pop(self.next)
 
-    @cached_property
+    @computed_once
     def _of(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for place, item in self._left.items():
@@ -123,7 +123,7 @@ class Unused:
         """`unread`: the variables that only the parts read."""
         self._items, self._unread = items, unread
 
-    @cached_property
+    @computed_once
     def _last(self) -> dict[str, int]:
         """For each variable, the last part to come that mentions it."""
         return {name: place for place, item in self._items for name in mentioned(item)}

@@ -38,7 +38,7 @@ class Stage:
     operator: Operator
     inputs: tuple[int, ...]
     estimate: float  # of its rows; for EXPLAIN
-    says: str  # what it does, for EXPLAIN
+    label: str  # what it does, for EXPLAIN
 
 
 @dataclass(frozen=True, slots=True)

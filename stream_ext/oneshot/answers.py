@@ -61,16 +61,18 @@ def _read_question(
     """The query of a text; raises if the text cannot be evaluated once like this."""
     unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
     if isinstance(unit, Register):
-        raise BadArgument("a REGISTER text is registered, not asked once: POST it to /queries, or send the query alone")
+        raise BadArgument("a REGISTER text cannot be evaluated once: POST it to /queries, or send only the query in it")
     if isinstance(unit, Admin):
-        raise BadArgument("a statement of administration is no query: send it to a server (POST /sparql)")
+        raise BadArgument(
+            "this statement administers streams or queries, it is not a query: send it to a server (POST /sparql)"
+        )
     if not isinstance(unit, Query):
-        raise BadArgument("this is an update: send it as one (POST /update, or update= of the SPARQL Protocol)")
+        raise BadArgument("this is an update: send it as an update (POST /update, or update= of the SPARQL Protocol)")
     if unit.windows and at is None:
         raise BadArgument(
-            "a query with windows is evaluated at a time: register it (`rillet register`, POST /queries) to have it "
-            "evaluated at every close of its windows, ask with Accept: text/event-stream to listen for a while, or "
-            "give the time (--at T, at=T) to have it evaluated once"
+            "a query with windows needs a time at which it is evaluated: register it (`rillet register`, "
+            "POST /queries) to evaluate it whenever its windows close, send Accept: text/event-stream to "
+            "receive its results for a while, or give a time (--at T, at=T) to evaluate it once"
         )
     if (
         asking is None or asking.plans is None or not asking.plans.has(unit)
@@ -142,7 +144,7 @@ def answer_at_last_evaluation(
     windows = windows_of(query, catalog, state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
-        control=control,
+        control=control, held=True,
     )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)
@@ -224,7 +226,7 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
             return None
         if size > _ROW_BYTES:
             raise QueryTooLarge(
-                f"a row of the answer has {size} bytes; it may have {_ROW_BYTES}: ask for shorter terms"
+                f"a row of the answer has {size} bytes; the limit is {_ROW_BYTES}: ask for shorter terms"
             )
     parts = np.split(places, len(columns))
     return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))

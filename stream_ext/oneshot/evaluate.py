@@ -110,6 +110,7 @@ class Asking:
     allowed_urls: AllowedUrls = NOTHING  # the URLs that LOAD and SERVICE may request
     plans: Plans | None = None
     known: KnownValues | None = None
+    held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
 
@@ -136,7 +137,7 @@ def evaluate(
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *graph_windows)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check)
+        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check, held=asking.held)
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)

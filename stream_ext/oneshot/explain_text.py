@@ -58,7 +58,7 @@ def explain_text(unit: Unit) -> str:
     refusal = first_refusal(unit)
     if refusal is not None:
         position, name = refusal
-        lines.append(f"refused  line {position.line}, column {position.column}: {name} is not built yet")
+        lines.append(f"rejected line {position.line}, column {position.column}: {name} is not supported yet")
     return "\n".join(lines) + "\n"
 
 
@@ -201,6 +201,6 @@ def _window(policy: WindowPolicy) -> list[str]:
         if policy.step_ms.value
         else "none",
         "lateness": _setting(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),
-        "report": _setting(policy.reports, ", ".join(reports) or "nothing of its own"),
+        "report": _setting(policy.reports, ", ".join(reports) or "no condition of its own"),
     }
     return [f"{name:<9}{fact}" for name, fact in facts.items()]

@@ -63,6 +63,16 @@ def operators_of(store: Store, text: str, base: str, check: Check | None = None)
     return {"operators": [_line(line, stages) for line in lines_of(stages)]}
 
 
+def query_in(text: str, base: str, check: Check | None = None) -> Query | None:
+    """The query of a registration, or one with windows, which is registered as well; None: it is something else."""
+    unit: Unit = parse(text, base, check)
+    while isinstance(unit, Explain):
+        unit = unit.unit
+    if isinstance(unit, Register):
+        return unit.query
+    return unit if isinstance(unit, Query) and unit.windows else None
+
+
 def _line(line: Line, stages: Sequence[Stage]) -> dict[str, Any]:
     if line.stage is None:
         return {"operator": line.text}

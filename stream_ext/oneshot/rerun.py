@@ -65,7 +65,9 @@ class Rerun:
             QueryState(), True, created, body.gap,
         )  # fmt: skip
         decode: Callable[[Ids], list[bytes]] = self.store.terms
-        return to_json(body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph))
+        return to_json(
+            body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph, body.sources)
+        )
 
     def _compared_with(self, at: LastEvaluation, before: LastEvaluation | None) -> Answer | None:
         if self.query.emits_new:
@@ -90,6 +92,7 @@ class Rerun:
             salt=salt_of(number),
             allowed_urls=self.allowed_urls,
             control=self.control,
+            held=True,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.

@@ -35,7 +35,7 @@ def _of_scope(query: Query) -> Iterator[str]:
     if query.shape.graphs:
         return
     if query.dialect is Dialect.CSPARQL and policy_of(query).scope.value is PatternScope.WINDOWS:
-        yield "this C-SPARQL text names no graph by FROM, so it reads nothing of the store: only its windows"
+        yield "this C-SPARQL text has no FROM graph, so it reads only its windows and nothing from the store"
 
 
 def _of_variables(query: Query) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _of_variables(query: Query) -> Iterator[str]:
     bound = {name for part in parts for name in _bound(part)} | {window.stream.variable for window in query.windows}
     for name in used:
         if name not in bound and not name.startswith(("_:", ".")):
-            yield f"?{name} is bound nowhere in this text: it never has a value"
+            yield f"?{name} is never bound in this text, so it never has a value"
 
 
 def _whole(query: Query) -> SubSelect:
@@ -91,7 +91,7 @@ def _of_windows(query: Query) -> Iterator[str]:
         return
     for window in query.windows:
         if window.name not in read:
-            yield f"no pattern reads the window <{window.name}>: WINDOW <{window.name}> {{ ... }} would"
+            yield f"no pattern reads the window <{window.name}>; WINDOW <{window.name}> {{ ... }} would read it"
 
 
 def _of_lengths(query: Query) -> Iterator[str]:

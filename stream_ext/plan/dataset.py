@@ -64,7 +64,7 @@ OF_UPDATE = ("using-graph-uri", "using-named-graph-uri")
 def _term(graph: str, parameter: str) -> bytes:
     term = iri(graph)
     if not is_absolute(graph) or b"\\" in term:
-        raise BadArgument(f"{parameter}={graph[:200]}: a graph is named by an absolute IRI")
+        raise BadArgument(f"{parameter}={graph[:200]}: the name of a graph must be an absolute IRI")
     return term
 
 
@@ -81,7 +81,7 @@ def chosen(unit: Unit, dataset: Dataset) -> Unit:
     if isinstance(unit, Update):
         clauses = dataset.clauses(OF_UPDATE)
         return Update(tuple(_using(operation, clauses) for operation in unit.operations))
-    raise BadArgument("a dataset is named beside a query or an update; this is neither")
+    raise BadArgument("dataset parameters belong to a query or an update; this is neither")
 
 
 def _using(operation: Operation, clauses: tuple[GraphClause, ...]) -> Operation:
@@ -92,5 +92,8 @@ def _using(operation: Operation, clauses: tuple[GraphClause, ...]) -> Operation:
         return operation
     if operation.using or operation.graph is not None:
         word = "USING" if operation.using else "WITH"
-        raise BadArgument(f"{OF_UPDATE[0]}= and {OF_UPDATE[1]}= do not go with {word} in the text: say it in one place")
+        raise BadArgument(
+            f"{OF_UPDATE[0]}= and {OF_UPDATE[1]}= cannot be combined with {word} in the text: name the "
+            "graphs in one place"
+        )
     return replace(operation, using=clauses)

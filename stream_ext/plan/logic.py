@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar, cast
 
+from stream_ext.computed_once import computed_once
 from stream_ext.language.algebra.algebra import Pattern
 from stream_ext.language.algebra.formulas import Expression, PathNegated, PathRepeat
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
@@ -77,7 +77,7 @@ class PatternScan:
     as_bag: bool = False
     occurrence: Occurrence | None = None
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         time = Variable(self.time) if self.time is not None else None
         names = _names(self.subject, self.predicate, self.object, self.graph.node, time)
@@ -102,7 +102,7 @@ class PathSource:
     window: str | None
     merged: tuple[str, ...] = ()
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return _names(self.subject, self.object, self.graph.node)
 
@@ -121,7 +121,7 @@ class GraphNames:
     graph: GraphScope
     window: str | None = None
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return _names(self.graph.node)
 
@@ -147,7 +147,7 @@ class PerGraph:
         assert isinstance(self.graph.node, Variable)
         return self.graph.node.name
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return (self.inner.variables - {self.scope}) | {self.name}
 
@@ -167,11 +167,11 @@ class Table:
     def __hash__(self) -> int:
         return hash((self.names, len(self.rows), self.rows[:16]))  # others wait while a whole table is gone through
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return frozenset(self.names)
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return frozenset(name for i, name in enumerate(self.names) if all(row[i] is not None for row in self.rows))
 
@@ -195,17 +195,17 @@ class Test:
     mentions: Names
     questions: tuple[Question, ...] = ()
 
-    @cached_property
+    @computed_once
     def needs(self) -> Names:
         """The variables of the rows that it reads, also in its questions."""
         inner = NO_NAMES.union(*(mentioned(question.inner) for question in self.questions))
         return (self.mentions | inner) & self.sees
 
-    @cached_property
+    @computed_once
     def is_chance(self) -> bool:
         return is_chance(self.condition)
 
-    @cached_property
+    @computed_once
     def draws(self) -> bool:
         """Whether it has to be asked of whole solutions: of a part of one it would be asked once for several."""
         return draws(self.condition)
@@ -219,11 +219,11 @@ class Conjunction:
     items: tuple[Logic, ...] = ()
     tests: tuple[Test, ...] = ()
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return NO_NAMES.union(*(item.variables for item in self.items))
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return NO_NAMES.union(*(item.certain for item in self.items))
 
@@ -239,11 +239,11 @@ class Optional:
     right: Logic
     tests: tuple[Test, ...] = ()
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.left.variables | self.right.variables
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.left.certain
 
@@ -256,11 +256,11 @@ class Without:
     left: Logic
     right: Logic
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.left.variables
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.left.certain
 
@@ -270,11 +270,11 @@ class Without:
 class Alternatives:
     parts: tuple[Logic, ...]
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return NO_NAMES.union(*(part.variables for part in self.parts))
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.parts[0].certain.intersection(*(part.certain for part in self.parts[1:]))
 
@@ -288,11 +288,11 @@ class Assign:
     variable: str
     test: Test  # the expression, and what it sees
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.inner.variables | {self.variable}
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         return self.inner.certain
 
@@ -308,7 +308,7 @@ class Remote:
     silent: bool
     position: Position = field(compare=False)
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return self.inner_variables | _names(self.service)
 
@@ -355,11 +355,11 @@ class Select:
     limit: int | None
     position: Position | None = field(default=None, compare=False)  # of a sub-SELECT, in the text
 
-    @cached_property
+    @computed_once
     def variables(self) -> Names:
         return frozenset(self.names)
 
-    @cached_property
+    @computed_once
     def certain(self) -> Names:
         if self.grouping is not None:
             return frozenset(self.grouping.keys) & self.inner.certain & self.variables

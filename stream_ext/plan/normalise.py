@@ -257,8 +257,8 @@ class Normaliser:
         self._leaves += len(places)
         if self._leaves > LEAVES_MAX:
             raise QueryTooLarge(
-                f"the query's triple patterns, each in all the windows and graphs that it looks in, are more than "
-                f"{LEAVES_MAX}: give it fewer of the ones or of the others"
+                f"the query has more than {LEAVES_MAX} triple patterns, each counted once for every window "
+                "and graph that it reads: use fewer patterns, windows or graphs"
             )
         self._check()
         as_bag = len(places) > 1

@@ -54,7 +54,7 @@ def runnable(unit: Unit, text: str) -> Unit:
     refused = first_refusal(unit)
     if refused is not None:
         position, name = refused
-        raise Unsupported(f"{name} is not built yet", text, position.line, position.column)
+        raise Unsupported(f"{name} is not supported yet", text, position.line, position.column)
     if isinstance(unit, Query) and not _calls_others(unit):
         _passed[id(unit)] = unit
     return unit
@@ -201,8 +201,12 @@ _THE_WINDOWS = "the windows"
 
 def _timestamp(call: FunctionCall, inside: str) -> Refusal | None:
     if inside not in ("WINDOW", _GRAPH_IN_WINDOW, _THE_WINDOWS):
-        return call.position, "a timestamp outside of windows"
-    return None if is_timestamp(call) else (call.position, "a timestamp of what is no triple of variables and terms")
+        return call.position, "a timestamp outside windows"
+    return (
+        None
+        if is_timestamp(call)
+        else (call.position, "a timestamp of something that is not a triple of variables and terms")
+    )
 
 
 def _function(call: FunctionCall) -> Refusal | None:
@@ -222,7 +226,7 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
         yield query.windows[0].position, "CQELS-QL that is evaluated at closes or periods, and at arrivals too"
     past = [window for window in query.windows if window.extent is Extent.HISTORY]
     if past and len(past) < len(query.windows):
-        yield past[0].place("extent") or past[0].position, "a START ... END window beside one that goes on"
+        yield past[0].place("extent") or past[0].position, "a START ... END window together with a window without END"
 
 
 # ---- windows -------------------------------------------------------------------------------------------------

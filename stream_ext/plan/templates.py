@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from msgspec import structs
 
+from stream_ext.computed_once import computed_once
 from stream_ext.language.algebra.algebra import R2S, Form, QuadPattern, Query
 from stream_ext.language.algebra.formulas import And, Compare, Expression, Membership, Not, Or, PathRepeat, Repeat
 from stream_ext.language.algebra.terms import BlankLabel, Constant, Variable
@@ -58,7 +58,7 @@ class QueryTemplate:
     r2s: R2S
     variables: tuple[str, ...]
 
-    @cached_property
+    @computed_once
     def _hash(self) -> int:
         return hash((self.select, self.names, self.form, self.r2s, self.variables))
 

@@ -18,7 +18,7 @@ class BadEscape(ValueError):
 
     def __init__(self, shown: str, start: int) -> None:
         self.start = start
-        super().__init__(f"{shown} is no escape of N-Triples (or no character of Unicode)")
+        super().__init__(f"{shown} is not an escape sequence of N-Triples, or not a Unicode character")
 
 
 def canonical(text: bytes) -> bytes:

@@ -43,7 +43,9 @@ def check_doctype(data: bytes) -> None:
             return
         if part["elsewhere"]:
             _refuse(
-                data, part.start(), f"the entity {_shown(part['name'])} lies elsewhere: {_shown(part['elsewhere'])}"
+                data,
+                part.start(),
+                f"the entity {_shown(part['name'])} is defined outside the document: {_shown(part['elsewhere'])}",
             )
         if part["percent"]:
             _refuse(data, part.start(), f"%{_shown(part['name'])} is a parameter entity")
@@ -54,7 +56,7 @@ def check_doctype(data: bytes) -> None:
 def _refuse(data: bytes, start: int, what: str) -> None:
     before = data[:start]
     column = start - before.rfind(b"\n")
-    message = f'{what}; nothing is fetched for a document: write the value itself, <!ENTITY name "value">'
+    message = f'{what}; entities outside the document are not fetched: write the value itself, <!ENTITY name "value">'
     raise BadData(message, before.count(b"\n") + 1, column)
 
 

@@ -18,6 +18,7 @@ from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
 from stream_ext.rdf.parsers import PARSERS, Wrong
 from stream_ext.rdf.reading import ReadingBudget, too_long_a_line
+from stream_ext.rdf.versions import is_of_messages
 
 N_TRIPLES, N_QUADS = "application/n-triples", "application/n-quads"
 TURTLE, TRIG = "text/turtle", "application/trig"
@@ -30,10 +31,10 @@ N3 = "text/n3"
 _OTHERS = {TURTLE: "TURTLE", TRIG: "TRIG", RDF_XML: "RDF_XML", JSON_LD: "JSON_LD"}
 _READ_AS_LINES = {**_OTHERS, N3: "N3"}
 _HINTS = {
-    "application/x-www-form-urlencoded": " (what curl says if it is told nothing else: -H 'Content-Type: text/turtle')",
+    "application/x-www-form-urlencoded": " (curl's default; add -H 'Content-Type: text/turtle')",
     "application/json": " (JSON-LD is application/ld+json, a push of one JSON object a line application/x-ndjson)",
 }
-_REMOTE_CONTEXT = 'a JSON-LD "@context" that stands elsewhere is not fetched: write it out in the document'
+_REMOTE_CONTEXT = 'a remote JSON-LD "@context" is not fetched: write the context into the document'
 #: What is sent to a parser at once.
 _PIECE_BYTES = 1 << 18
 #: Shorter documents are parsed here: a context that is applied again and again takes the cube of its length.
@@ -45,12 +46,12 @@ _PREAMBLE = re.compile(
 #: Messages of the parsers of Turtle and TriG, in words that are easier to understand.
 _REASONS = {
     "A dot is expected at the end of statements": "a '.' is missing at the end of the statement before this",
-    "Unexpected end": "the document ends in the middle of a statement: a '.' is missing at its end, or more",
+    "Unexpected end": "the document ends in the middle of a statement: at least a '.' is missing",
     "Unexpected end of file": "the document ends in the middle of what begins here: a string or an IRI is not closed",
 }
 _NO_SUBJECT = "is not a valid subject or graph name"
 _SIGN_BEFORE = " (is a '.', ';' or ',' missing before it?)"
-_DOT_BEHIND_PREFIX = " (PREFIX and BASE have no '.' behind them, @prefix and @base do)"
+_DOT_BEHIND_PREFIX = " (PREFIX and BASE have no '.' at the end, @prefix and @base have one)"
 _LINE_BREAK = re.compile(rb"\r\n|\n|\r")
 _POSTAMBLE = re.compile(r" \(line \d+\)$")
 
@@ -65,14 +66,27 @@ def parse_rdf(data: bytes, media_type: str, base: str, reading: ReadingBudget | 
 
 def essence(media_type: str, known: tuple[str, ...]) -> str:
     """The media type without its parameters, if it is one of `known`."""
-    name, *parameters = (part.strip().lower() for part in media_type.split(";"))
+    name, parameters = parameters_of(media_type, known)
+    if is_of_messages(parameters.get("version", "")):
+        raise UnsupportedMedia(
+            "a message log is not supported here: it is pushed to a stream; send a version without -messages"
+        )
+    return name
+
+
+def parameters_of(media_type: str, known: tuple[str, ...]) -> tuple[str, dict[str, str]]:
+    """The media type, if it is one of `known`, and its parameters. What is no UTF-8 is refused."""
+    name, *written = (part.strip().lower() for part in media_type.split(";"))
     if name not in known:
         hint = _HINTS.get(name, "")
-        raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not read here; these are: {', '.join(known)}")
-    for parameter in parameters:
-        if parameter.startswith("charset=") and parameter[8:].strip("\"'") not in ("utf-8", "utf8", "us-ascii"):
-            raise UnsupportedMedia(f"{parameter} is not read; send UTF-8")
-    return name
+        raise UnsupportedMedia(f"{name or 'no media type'}{hint} is not supported here; send one of {', '.join(known)}")
+    parameters = {}
+    for each in filter(None, written):
+        parameter, _, value = (part.strip().strip("\"'") for part in each.partition("="))
+        parameters[parameter] = value
+    if (charset := parameters.get("charset")) not in (None, "utf-8", "utf8", "us-ascii"):
+        raise UnsupportedMedia(f"charset={charset} is not supported; send UTF-8")
+    return name, parameters
 
 
 def read_rows(
@@ -107,11 +121,21 @@ def lines_of(stream: IO[bytes], media_type: str, base: str) -> Iterator[bytes]:
 
 
 def _as_n_quads(data: bytes, media_type: str, base: str, reading: ReadingBudget) -> Iterator[bytes]:
-    if len(data) <= _SHORT_BYTES and not (media_type == RDF_XML and declares(data)):
+    if media_type == RDF_XML and declares(data):  # however short it is, it may expand
+        return _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
+    return as_n_quads(_pieces(data), len(data), media_type, base, reading)
+
+
+def as_n_quads(
+    pieces: Iterator[bytes], size: int, media_type: str, base: str, reading: ReadingBudget
+) -> Iterator[bytes]:
+    """The pieces of a document that was sent with so many bytes, in a form that is no lines, as lines of N-Quads."""
+    if size <= _SHORT_BYTES:
+        data = b"".join(pieces)
         reading.took(len(data))
         yield _parsed_here(data, _OTHERS[media_type], base)
     else:
-        yield from _parsed_in_process(_OTHERS[media_type], base, _pieces(data), reading)
+        yield from _parsed_in_process(_OTHERS[media_type], base, pieces, reading)
 
 
 def _in_characters(error: BadData, data: bytes) -> BadData:

@@ -13,7 +13,7 @@ import numpy as np
 from stream_ext.errors import BadData
 
 NESTING_MAX = 500
-TOO_DEEP = f"its JSON nests deeper than {NESTING_MAX} levels: make it flatter"
+TOO_DEEP = f"its JSON is nested deeper than {NESTING_MAX} levels: make it flatter"
 _ESCAPED = re.compile(rb"\\.", re.DOTALL)
 _OTHERS = bytes(set(range(256)) - set(b'"[]{}'))
 _PIECE = 1 << 20  # bytes that are looked at together

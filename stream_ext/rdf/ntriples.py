@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from stream_ext.errors import BadData
 from stream_ext.rdf.canonical import BadEscape, canonical, unescape
@@ -27,6 +28,7 @@ _TRIPLE_LINE = re.compile(_TRIPLE + _NO_GRAPH + rb"\.[ \t]*+)?+" + _LINE_END + _
 _QUAD_LINE = re.compile(_TRIPLE + _GRAPH + rb"\.[ \t]*+)?+" + _LINE_END + _REST)
 # Statements that may share a line; the last alternative never matches nothing, so the search always moves on.
 _STATEMENT = re.compile(rb"[ \t\r\n]*+" + _TRIPLE + _NO_GRAPH + rb"\.)[ \t]*+|[\r\n]++" + _REST)
+_QUAD_STATEMENT = re.compile(rb"[ \t\r\n]*+" + _TRIPLE + _GRAPH + rb"\.)[ \t]*+|[\r\n]++" + _REST)
 
 _BLANKS = re.compile(r"[ \t]*")
 _LABEL = re.compile(
@@ -54,21 +56,38 @@ def _go_on() -> None:
     pass
 
 
+class Directives(Protocol):
+    """Reads lines that are directives, and no statements."""
+
+    def rows(self, line: bytes, number: int = 0) -> list[Row] | None:
+        """None: the line is no directive. BadData: it is one that is wrong."""
+        ...
+
+    def copy(self) -> Directives:
+        """Another one, which has seen the same lines."""
+        ...
+
+
 def read_lines(
-    data: bytes, quads: bool, add: Callable[[list[Row]], object], check: Callable[[], None] = _go_on
+    data: bytes,
+    quads: bool,
+    add: Callable[[list[Row]], object],
+    check: Callable[[], None] = _go_on,
+    directives: Directives | None = None,
 ) -> None:
     """Adds the statements of a document, one a line, some thousand at a time; `check` may end it in between.
 
-    `add` raises BadEscape for a wrong escape; its line is found then."""
+    `add` raises BadEscape for a wrong escape; its line is found then. `directives`: None where there are none."""
     expression = _QUAD_LINE if quads else _TRIPLE_LINE
     for start, end in line_pieces(data, _PIECE_BYTES):
         check()
         piece = data[start:end]
         _check_utf8(piece, data, start)
+        before = None if directives is None else directives.copy()
         try:
-            add(_rows(expression.findall(piece), quads, one_a_line=True))
+            add(_rows(expression.findall(piece), quads, one_a_line=True, directives=directives))
         except (BadData, BadEscape):
-            check_lines(piece, quads, True, _lines_before(data, start))
+            check_lines(piece, quads, True, _lines_before(data, start), before)
             raise
 
 
@@ -97,22 +116,27 @@ def line_pieces(data: bytes, size: int, returns: bool = True) -> Iterator[tuple[
         yield start, len(data)
 
 
-def statement_rows(data: bytes) -> list[Row]:
-    """Triples of N-Triples, of which several may stand on one line."""
+def statement_rows(data: bytes, quads: bool = False) -> list[Row]:
+    """Statements of N-Triples or N-Quads, of which several may stand on one line."""
     try:
-        return _rows(_STATEMENT.findall(data), quads=False, one_a_line=False)
+        return _rows((_QUAD_STATEMENT if quads else _STATEMENT).findall(data), quads, one_a_line=False)
     except BadData:
-        check_lines(data, quads=False, one_a_line=False)
+        check_lines(data, quads, one_a_line=False)
         raise
 
 
-def _rows(found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool) -> list[Row]:
+def _rows(
+    found: list[tuple[bytes, ...]], quads: bool, one_a_line: bool, directives: Directives | None = None
+) -> list[Row]:
     rows: list[Row] = []
     append = rows.append
     for s, p, o, g, rest in found:
         if s:
             append((s, p, o, g))
         elif rest:
+            if directives is not None and (directed := directives.rows(rest)) is not None:
+                rows.extend(directed)
+                continue
             rows.extend(_LineReader(rest.decode(), 0, quads, one_a_line).rows())
     return rows
 
@@ -121,9 +145,13 @@ def _lines_before(whole: bytes, start: int) -> int:
     return sum(1 for _ in _LINE_BREAK.finditer(whole, 0, start))
 
 
-def check_lines(data: bytes, quads: bool, one_a_line: bool = True, before: int = 0) -> None:
+def check_lines(
+    data: bytes, quads: bool, one_a_line: bool = True, before: int = 0, directives: Directives | None = None
+) -> None:
     """Raises what is wrong with the first line that is wrong, with its number; so many lines stand `before` them."""
     for number, line in enumerate(re.split("\r\n|\n|\r", data.decode()), start=before + 1):
+        if directives is not None and directives.rows(line.encode(), number) is not None:
+            continue
         for _ in _LineReader(line, number, quads, one_a_line).rows():
             pass
 
@@ -168,7 +196,7 @@ class _LineReader:
             self._at += 1
             yield s.encode(), p.encode(), o.encode(), g.encode()
             if self._one and not self._ended():
-                self._fail("one statement a line: this stands behind the end of another")
+                self._fail("only one statement is allowed on a line: this is after the end of another")
 
     def _next(self) -> str:
         match = _BLANKS.match(self._text, self._at)
@@ -214,12 +242,12 @@ class _LineReader:
         plain = _IRI_ESCAPE.sub(lambda escape: "_" * len(escape[0]), raw)
         bad = _IRI_FORBIDDEN.search(plain)
         if bad:
-            self._fail(f"{bad[0]!r} may not stand in an IRI", start + 1 + bad.start())
+            self._fail(f"{bad[0]!r} is not allowed in an IRI", start + 1 + bad.start())
         value = self._unescape(raw, start + 1)
         if _IRI_FORBIDDEN.search(value):
-            self._fail("an escape in this IRI stands for a character that an IRI may not hold")
+            self._fail("an escape in this IRI is a character that is not allowed in an IRI")
         if not _SCHEME.match(value):
-            self._fail(f"<{value}> is relative; N-Triples and N-Quads know absolute IRIs only")
+            self._fail(f"<{value}> is relative; N-Triples and N-Quads allow absolute IRIs only")
         self._at = end + 1
         return f"<{value}>"
 

@@ -38,8 +38,8 @@ class ParserTurn:
         share_s = rules.share_s + rules.share_a_mib_s * size / (1 << 20)
         if self._queue.waiting and self._queue.clock() - self._began_s > share_s:
             raise DeadlineExceeded(
-                f"this document was parsed for {share_s:.0f} s while others waited for their turn: send it in parts, "
-                "or as N-Triples or N-Quads, which wait for nobody"
+                f"parsing this document took longer than {share_s:.0f} s while others waited for their turn: send it "
+                "in parts, or as N-Triples or N-Quads, which need not wait"
             )
 
 
@@ -71,7 +71,7 @@ class ParseQueue:
 
     def _wait(self, check: Callable[[], None]) -> None:
         if len(self._waiting) >= self.rules.waiting:
-            raise self._overload(f"{len(self._waiting)} of them wait already")
+            raise self._overload(f"{len(self._waiting)} others are already waiting")
         mine, until_s = object(), self.clock() + self.rules.wait_s
         self._waiting.append(mine)
         try:
@@ -79,7 +79,7 @@ class ParseQueue:
                 self._changed.wait(_LOOK_S)
                 check()
                 if self.clock() > until_s:
-                    raise self._overload(f"none has become free for {self.rules.wait_s:g} s")
+                    raise self._overload(f"no place became free within {self.rules.wait_s:g} s")
         finally:
             self._waiting.remove(mine)
             self._changed.notify_all()
@@ -87,6 +87,6 @@ class ParseQueue:
     def _overload(self, why: str) -> Overload:
         return Overload(
             f"{self.rules.at_once} long documents are parsed at once, and {why}: send this one later, in parts of up "
-            "to 4 KiB, or as N-Triples or N-Quads, which wait for nobody",
+            "to 4 KiB, or as N-Triples or N-Quads, which need not wait",
             _RETRY_AFTER_S,
         )

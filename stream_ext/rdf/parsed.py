@@ -39,7 +39,10 @@ class Pushed:
     parsed: Parsed
     element: Indexes  # per triple
     time: npt.NDArray[np.int64]  # per element, MISSING where none was given
-    graph: Indexes  # per element: an index into the terms, -1 for the default graph
+    #: Per element: an index into the terms, -1 for the default graph. Of an element with triples in several graphs: the
+    #: graph of the first; `parsed.g` has all.
+    graph: Indexes
+    blanks_per_element: bool = False  # the same label in two elements is two blank nodes
 
 
 class Numbering:

@@ -27,7 +27,7 @@ BEGIN, PIECE, LINES, DONE, WRONG, MEMORY = b"B", b"P", b"L", b"D", b"W", b"M"
 MEMORY_BYTES, MEMORY_A_BYTE = 512 << 20, 32
 _RAISED_AT_BYTES = 1 << 20
 _FRAME_BYTES = 1 << 18
-_FORMULAS = "this document has formulas ({ ... }), which are no RDF: take them out"
+_FORMULAS = "this document has formulas ({ ... }), which are not RDF: remove them"
 
 
 class DocumentStream:

@@ -143,7 +143,7 @@ class _Parser:
         status = self._process.wait()
         if status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS) or status > 0:
             return _too_large(size)
-        return RilletError(f"the process that parsed this document ended ({status}): send it again")
+        return RilletError(f"the process that parsed this document ended ({status}): send the document again")
 
 
 def _frame(kind: bytes, body: bytes) -> bytes:
@@ -152,11 +152,11 @@ def _frame(kind: bytes, body: bytes) -> bytes:
 
 def _too_large(size: int, reason: bytes = b"") -> TooLarge:
     if b"buffer" in reason:  # no memory is lacking: of one token there is more than the parser holds
-        return TooLarge(f"up to byte {size} a term has more than 16 MiB, more than any term may have: shorten it")
+        return TooLarge(f"up to byte {size} a term has more than 16 MiB, the limit for a term: shorten it")
     most = (parser_process.MEMORY_BYTES + parser_process.MEMORY_A_BYTE * size) >> 20
     return TooLarge(
-        f"after {size} bytes that were read it takes more than the {most} MiB of memory that parsing it may take: its "
-        "prefixes, entities or contexts expand too far, or it nests too deep; send it in parts, or as N-Triples"
+        f"after {size} bytes the document needs more than the {most} MiB of memory that its parser may use: its "
+        "prefixes, entities or contexts expand too far, or it is nested too deep; send it in parts, or as N-Triples"
     )
 
 

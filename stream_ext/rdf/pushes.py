@@ -9,22 +9,24 @@ import msgspec
 import numpy as np
 
 from hbase_store.layout import terms
-from stream_ext.errors import BadArgument, BadData
+from stream_ext.errors import BadArgument, BadData, UnsupportedMedia
 from stream_ext.rdf.documents import (
     DOCUMENT_TYPES,
     JSON_LD,
     N_QUADS,
     NDJSON,
     TRIG,
-    essence,
+    parameters_of,
     parse_rdf,
     read_rows,
 )
 from stream_ext.rdf.iris import is_absolute, resolve
+from stream_ext.rdf.messages import MESSAGE_TYPES, Messages, parse_messages
 from stream_ext.rdf.nesting import TOO_DEEP
 from stream_ext.rdf.ntriples import check_lines, line_pieces, statement_rows
 from stream_ext.rdf.parsed import MISSING, Numbering, Parsed, Pushed, Row
 from stream_ext.rdf.reading import ReadingBudget
+from stream_ext.rdf.versions import VERSION_LABELS, is_of_messages
 from stream_ext.times import checked_time, parse_time
 
 PUSH_TYPES = (*DOCUMENT_TYPES, NDJSON)
@@ -34,20 +36,60 @@ def parse_push(
     data: bytes, media_type: str, timestamp: int | None, base: str, reading: ReadingBudget | None = None
 ) -> Pushed:
     """The elements of one push; `timestamp` is the time of those that carry none of their own."""
-    media_type, reading = essence(media_type, PUSH_TYPES), reading or ReadingBudget()
+    media_type, is_log = _media_type(media_type)
+    reading = reading or ReadingBudget()
     if media_type == NDJSON:
         return _parse_lines(data, timestamp, base, reading)
-    parsed = parse_rdf(data, media_type, base, reading)
+    if media_type in MESSAGE_TYPES:
+        found = parse_messages(data, media_type, base, is_log, reading)
+        if isinstance(found, Messages):
+            return _message_an_element(found, timestamp)
+        parsed = found
+    else:
+        parsed = parse_rdf(data, media_type, base, reading)
     if media_type in (N_QUADS, TRIG):
         return _graph_an_element(parsed, timestamp)
     if not len(parsed.s):
         if media_type == JSON_LD:
             _refuse_nameless(data)
-        raise BadData("the body has no triple, so it is no element; to say that time has passed, send a heartbeat")
-    graphs = np.unique(parsed.g)
-    if len(graphs) > 1:
-        raise BadData("the body is one element, and an element has one graph; send graphs as application/trig")
-    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), graphs.astype(np.int32))
+        raise BadData(
+            "the body has no triple, so it is not an element; to advance the time of the stream, send a heartbeat"
+        )
+    return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), parsed.g[:1].copy())
+
+
+def _media_type(written: str) -> tuple[str, bool]:
+    """The media type, and whether its parameters announce a message log. Other parameters than those that have a
+    meaning here would be ignored in silence, so they are refused."""
+    media_type, parameters = parameters_of(written, PUSH_TYPES)
+    version = parameters.pop("version", None)
+    parameters.pop("charset", None)
+    if parameters:
+        raise UnsupportedMedia(
+            f"the parameter {next(iter(parameters))}= of {media_type} is not supported here; version= and charset= are"
+        )
+    if version is None:
+        return media_type, False
+    if version not in VERSION_LABELS or media_type == NDJSON:
+        raise UnsupportedMedia(
+            f"version={version} of {media_type} is not supported here; send one of {', '.join(VERSION_LABELS)}, "
+            f"of {', '.join(t for t in PUSH_TYPES if t != NDJSON)}"
+        )
+    if is_of_messages(version) and media_type not in MESSAGE_TYPES:
+        raise UnsupportedMedia(
+            f"{media_type} has no delimiter of messages; send a message log as one of {', '.join(MESSAGE_TYPES)}, or "
+            f"as {NDJSON}, in which each line is an element"
+        )
+    return media_type, is_of_messages(version)
+
+
+def _message_an_element(found: Messages, timestamp: int | None) -> Pushed:
+    """Each message is an element, whatever its graphs."""
+    graph = np.full(found.count, -1, np.int32)
+    first = np.searchsorted(found.message, np.arange(found.count))
+    has_triples = np.bincount(found.message, minlength=found.count) > 0
+    graph[has_triples] = found.parsed.g[first[has_triples]]
+    return Pushed(found.parsed, found.message, _times(found.count, timestamp), graph, blanks_per_element=True)
 
 
 def _times(count: int, timestamp: int | None) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -78,7 +120,9 @@ class _Element(msgspec.Struct, forbid_unknown_fields=True):
     graph: str | None = None
 
 
-_AN_ELEMENT = 'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, of which data is needed'
+_AN_ELEMENT = (
+    'an element is a line {"timestamp": T, "graph": "IRI", "data": "<s> <p> <o> ."}, in which only data is required'
+)
 _AT_BYTE = re.compile(r" \(byte (\d+)\)$")
 _ELEMENT = msgspec.json.Decoder(_Element)
 _IRI_FORBIDDEN = re.compile(r'[\x00-\x20<>"{}|^`\\]')
@@ -105,7 +149,7 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
             problem, column = _placed(str(error), line)
-            raise BadData(f"this is no element: {problem}; {_AN_ELEMENT}", line_number, column) from None
+            raise BadData(f"this is not an element: {problem}; {_AN_ELEMENT}", line_number, column) from None
         except RecursionError:
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
@@ -120,7 +164,7 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
     numbering.add(rows)
     element_graphs = numbering.numbers(graphs)
     element_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    return Pushed(numbering.parsed(), element_of, np.array(times, dtype=np.int64), element_graphs)
+    return Pushed(numbering.parsed(), element_of, np.array(times, dtype=np.int64), element_graphs, True)
 
 
 def _placed(message: str, line: bytes) -> tuple[str, int]:
@@ -155,25 +199,28 @@ def _graph(written: str | None, base: str) -> bytes:
     reference = written[1:-1] if written.startswith("<") and written.endswith(">") else written
     absolute = resolve(reference, base) if base else reference
     if not is_absolute(absolute) or _IRI_FORBIDDEN.search(absolute):
-        raise BadArgument(f"the graph {written[:80]!r} is no IRI")
+        raise BadArgument(f"the graph {written[:80]!r} is not an IRI")
     return terms.iri(absolute)
 
 
 def _element_rows(data: bytes, graph: bytes, base: str, reading: ReadingBudget) -> tuple[list[Row], bytes]:
-    """The triples of one line, each in the graph of their element, and that graph."""
+    """The triples of one line with their graphs, and the graph of the first; of an element without triples the
+    `graph` of the line."""
     if data.startswith(b'"'):
-        text = _STRING.decode(data).encode()
-        rows = statement_rows(text)
+        text, quads = _STRING.decode(data).encode(), not graph
+        rows = statement_rows(text, quads)
         if b"\\" in text:
-            check_lines(text, quads=False, one_a_line=False)  # escapes, while it is known whose they are
-        return (rows if not graph else [(s, p, o, graph) for s, p, o, _ in rows]), graph
+            check_lines(text, quads, one_a_line=False)  # escapes, while it is known whose they are
+        return _in_graph(rows, graph)
     if not data.startswith(b"{") and not data.startswith(b"["):
-        raise BadData("`data` is a string of N-Triples or a JSON-LD object")
+        raise BadData("`data` must be a string of N-Triples or a JSON-LD object")
     rows = list[Row]()
     read_rows(data, JSON_LD, base, rows.extend, reading)
     if not rows:
         _refuse_nameless(data)
-    return _one_graph(rows, graph)
+    if graph and {g for _, _, _, g in rows} not in ({b""}, {graph}, set()):
+        raise BadData("`graph` gives the element one graph, and its JSON-LD names another: leave out `graph`")
+    return _in_graph(rows, graph)
 
 
 _LOOKED_THROUGH_BYTES = 1 << 18
@@ -191,17 +238,15 @@ def _refuse_nameless(data: bytes) -> None:
         for name, value in node.items():
             if not name.startswith("@") and ":" not in name and value not in (None, [], {}):
                 raise BadData(
-                    f"this JSON-LD has no triple: {name!r} is no IRI, and there is no @context that explains it; "
+                    f"this JSON-LD has no triple: {name!r} is not an IRI, and no @context maps it to one; "
                     'write {"@context": {"@vocab": "http://example.org/"}, ...} for example'
                 )
 
 
-def _one_graph(rows: list[Row], graph: bytes) -> tuple[list[Row], bytes]:
-    named = {g for _, _, _, g in rows}
-    if len(named) > 1 or (graph and named and named != {b""} and named != {graph}):
-        raise BadData("an element has one graph, and this JSON-LD names another or several")
-    graph = graph or next(iter(named), b"")
-    return [(s, p, o, graph) for s, p, o, _ in rows], graph
+def _in_graph(rows: list[Row], graph: bytes) -> tuple[list[Row], bytes]:
+    if graph:
+        return [(s, p, o, graph) for s, p, o, _ in rows], graph
+    return rows, rows[0][3] if rows else b""
 
 
 def _scoped(rows: Sequence[Row], line_number: int) -> list[Row]:
@@ -211,6 +256,6 @@ def _scoped(rows: Sequence[Row], line_number: int) -> list[Row]:
     def scoped(text: bytes) -> bytes:
         return scope + text[2:] if text.startswith(b"_:") else text
 
-    if not any(s.startswith(b"_:") or o.startswith(b"_:") for s, _, o, _ in rows):
+    if not any(s.startswith(b"_:") or o.startswith(b"_:") or g.startswith(b"_:") for s, _, o, g in rows):
         return list(rows)
     return [(scoped(s), p, scoped(o), scoped(g)) for s, p, o, g in rows]

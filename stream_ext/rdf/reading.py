@@ -58,10 +58,11 @@ class ReadingBudget:
             most = _EXPANDED_BYTES + _EXPANDED_A_BYTE * self._read
         if self._expanded > most:
             raise TooLarge(
-                f"after {self._read} bytes that were read it has expanded to more than {most}: its prefixes, entities "
-                "or contexts stand for IRIs that are long and repeat; make these shorter, or send it in parts"
+                f"after {self._read} bytes the document has expanded to more than {most}: its prefixes, "
+                "entities or contexts are long and used often; make them shorter, or send the document in "
+                "parts"
             )
 
 
 def too_long_a_line() -> TooLarge:
-    return TooLarge(f"a statement has more than {LINE_BYTES_MAX} bytes, more than its terms may have: shorten them")
+    return TooLarge(f"a statement has more than {LINE_BYTES_MAX} bytes, the limit for its terms together: shorten them")

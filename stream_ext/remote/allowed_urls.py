@@ -80,7 +80,7 @@ def _checked(url: str, allowed: tuple[UrlParts, ...], verb: str, flag: str) -> s
     except ValueError as error:
         raise OutOfBounds(f"<{url}> cannot be fetched: {error}") from None
     if not any(each.covers(place) for each in allowed):
-        raise OutOfBounds(f"<{url}> is not among the URLs that {flag} of this server allows")
+        raise OutOfBounds(f"<{url}> is not among the URLs that this server allows ({flag})")
     # Written anew from the parts that were checked, so that no HTTP client can read it in another way.
     path = quote(place.path) if place.scheme == "file" else parts.path
     return urlunsplit((place.scheme, _authority(place), path, parts.query, ""))
@@ -95,12 +95,12 @@ def _place(parts: SplitResult) -> UrlParts:
     """The parts of a URL; ValueError for a URL that is not fetched, or that can be read in more than one way."""
     scheme = parts.scheme.lower()
     if scheme not in _PORTS:
-        raise ValueError("only http, https and file URLs are known")
+        raise ValueError("only http, https and file URLs are supported")
     if "@" in parts.netloc or "\\" in parts.netloc:
-        raise ValueError("a URL with a user name or a backslash is not taken")
+        raise ValueError("a URL must not have a user name or a backslash")
     host = (parts.hostname or "").lower().removesuffix(".")
     if (scheme == "file") == bool(host and host != "localhost"):
-        raise ValueError("a file has no host, and everything else has one")
+        raise ValueError("a file URL has no host, and every other URL has one")
     path = unquote(parts.path) or "/"
     if not path.startswith("/") or {".", ".."} & set(path.replace("\\", "/").split("/")) or "\0" in path:
         raise ValueError("a path begins with / and has no . or .. in it")

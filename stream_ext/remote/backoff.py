@@ -52,7 +52,7 @@ class Backoff:
         for each in what:
             failed = self._failed.get(each)
             if failed is not None and self._is_pausing(failed):
-                return f"{failed.why}; it is asked again {failed.pause_ms / 1000:g} s after that"
+                return f"{failed.why}; the next request is sent {failed.pause_ms / 1000:g} s after that"
         return None
 
     def failed(self, what: Hashable, why: str) -> None:

@@ -61,7 +61,7 @@ def _file(url: str, allowed_urls: AllowedUrls) -> Fetched:
     try:
         with open(unquote(urlsplit(url).path), "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise CannotFetch(f"<{url}> is no file")
+                raise CannotFetch(f"<{url}> is not a file")
             data = file.read(allowed_urls.bytes_max + 1)
     except OSError as error:
         raise CannotFetch(f"<{url}> cannot be read: {error.strerror}") from None
@@ -99,8 +99,8 @@ def _followed(client: httpx.Client, url: str, allowed_urls: AllowedUrls, ends: f
                 return _received(response, url, allowed_urls, ends)
             url = allowed_urls.check_load(urljoin(url, response.headers["location"]))
             if url.startswith("file:"):
-                raise CannotFetch(f"a server sent us on to <{url}>")
-    raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
+                raise CannotFetch(f"a server redirected this request to <{url}>")
+    raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirects")
 
 
 def _received(response: httpx.Response, url: str, allowed_urls: AllowedUrls, ends: float) -> Fetched:
@@ -131,9 +131,7 @@ def _by_name(url: str, looked_at: str) -> str:
     stem = Path(urlsplit(url).path.lower().removesuffix(".gz"))
     media_type = _SUFFIXES.get(stem.suffix)
     if media_type is None:
-        raise CannotFetch(
-            f"<{url}>: {looked_at} does not say which form of RDF it is ({' '.join(_SUFFIXES)}, also .gz)"
-        )
+        raise CannotFetch(f"<{url}>: {looked_at} does not determine the RDF format ({' '.join(_SUFFIXES)}, also .gz)")
     return media_type
 
 
@@ -142,7 +140,7 @@ def _unzipped(found: Fetched, bytes_max: int) -> bytes:
         with gzip.open(io.BytesIO(found.data)) as file:
             return _within(file.read(bytes_max + 1), found.url, bytes_max)
     except (OSError, EOFError, zlib.error):
-        raise CannotFetch(f"<{found.url}> is not what gzip writes, or is cut off") from None
+        raise CannotFetch(f"<{found.url}> is not valid gzip data, or is incomplete") from None
 
 
 def _within(data: bytes, url: str, bytes_max: int) -> bytes:

@@ -68,7 +68,7 @@ def solutions(data: bytes, url: str) -> list[Solution]:
         bindings = msgspec.json.decode(data, type=_Document).results.bindings
         return [{name: term.text() for name, term in each.items()} for each in bindings]
     except (msgspec.DecodeError, ValueError) as error:
-        raise CannotFetch(f"<{url}> answered what are no SPARQL results in JSON: {error}") from None
+        raise CannotFetch(f"<{url}> did not answer with SPARQL results in JSON: {error}") from None
 
 
 def solution(binding: object) -> Solution:
@@ -121,7 +121,7 @@ class Remotes:
         except httpx.TimeoutException:
             raise NoAnswer(self._late(url)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise NoAnswer(f"<{url}> cannot be asked: {error or type(error).__name__}") from None
+            raise NoAnswer(f"<{url}> cannot be reached: {error or type(error).__name__}") from None
 
     def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
         """Each step of a redirection must be allowed, and is requested in the same way."""
@@ -135,7 +135,7 @@ class Remotes:
                 if not response.is_redirect:
                     return self._received(response, url, ends)
                 url = self._allowed_urls.check_service(urljoin(url, response.headers["location"]))
-        raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirections")
+        raise CannotFetch(f"<{url}>: more than {_REDIRECTS_MAX} redirects")
 
     def _received(self, response: httpx.Response, url: str, ends: float) -> bytes:
         data = []
@@ -154,4 +154,4 @@ class Remotes:
     def _late(self, url: str) -> str:
         if self._within_s is None:
             return late(url, self._allowed_urls)
-        return f"<{url}> did not answer all that an evaluation asks within {self._within_s:g} s (--service-timeout)"
+        return f"<{url}> did not answer all requests of an evaluation within {self._within_s:g} s (--service-timeout)"

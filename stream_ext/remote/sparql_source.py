@@ -149,7 +149,9 @@ class SparqlSource:
         self.url = url
         self._origin = _origin(url)
         self._sleep = sleep
-        self._outside = AllowedUrls(service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s)
+        self._allowed_urls = AllowedUrls(
+            service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s
+        )
         self._client = httpx.Client(
             timeout=silence_s,
             trust_env=False,  # neither proxies nor passwords of the environment
@@ -178,7 +180,7 @@ class SparqlSource:
             rows = self.select(f"{what} WHERE {{ {where}{behind} }} GROUP BY ?g{order}")
             some = [self._counted(row) for row in rows if "g" in row]
             if all(each.graph in found for each in some):
-                raise CannotFetch(f"<{self.url}> counts {there} named graphs and names {len(found)}")
+                raise CannotFetch(f"<{self.url}> counts {there} named graphs but lists {len(found)}")
             found |= {each.graph: each for each in some if each.graph is not None}
             behind = f" FILTER(STR(?g) > {_string(max(found))})"
         return [found[name] for name in sorted(found)]
@@ -187,7 +189,7 @@ class SparqlSource:
         try:
             return Counted(_name(row["g"]), _whole(row["n"]), _whole(row["b"]))
         except (LookupError, ValueError, ArithmeticError):
-            raise CannotFetch(f"<{self.url}> was asked for numbers and answered {row!r:.200}") from None
+            raise CannotFetch(f"<{self.url}> was asked for counts and answered {row!r:.200}") from None
 
     def default_graph(self) -> Counted:
         return Counted(None, self.count(SourceTriples(None)), self.count(SourceTriples(None, blank=True)))
@@ -243,8 +245,8 @@ class SparqlSource:
             form = _form(response)
             if "json" not in form:
                 raise CannotFetch(self._not_what(form, "SPARQL results in JSON", response))
-            ends = time.monotonic() + self._outside.timeout_s
-            return solutions(b"".join(pieces(response, self.url, self._outside, ends)), self.url)
+            ends = time.monotonic() + self._allowed_urls.timeout_s
+            return solutions(b"".join(pieces(response, self.url, self._allowed_urls, ends)), self.url)
 
     # ---- triples
 
@@ -259,7 +261,7 @@ class SparqlSource:
                 quiet.size = 0
             received += statements
             if received > 2 * expected + 1000:
-                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, and what it sends does not end")
+                raise CannotFetch(f"<{self.url}> counts {expected:,} triples, but its answer does not end")
             yield piece
         self._check(triples, expected, received)
 
@@ -267,12 +269,14 @@ class SparqlSource:
         with self._opened(text, _GRAPHS) as response:
             form = _FORMS.get(_form(response))
             if form is None:
-                raise CannotFetch(self._not_what(_form(response), "RDF that is read while it comes", response))
+                raise CannotFetch(
+                    self._not_what(_form(response), "RDF in a format that can be read as a stream", response)
+                )
             body = self._body(response, quiet)
             try:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
             except BadData as error:
-                raise CannotFetch(f"<{self.url}> sent what is no RDF: {error}") from None
+                raise CannotFetch(f"<{self.url}> sent an answer that is not RDF: {error}") from None
             except TooLarge as error:
                 raise CannotFetch(f"<{self.url}>: {error}") from None
 
@@ -285,7 +289,7 @@ class SparqlSource:
                 for bindings in _bindings(self._body(response, quiet)):
                     yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
-                words = f"sent what are no SPARQL results in JSON: {error or type(error).__name__}"
+                words = f"sent an answer that is not SPARQL results in JSON: {error or type(error).__name__}"
                 raise CannotFetch(f"<{self.url}> {words}") from None
 
     def _check(self, triples: SourceTriples | SourceQuads, expected: int, received: int) -> None:
@@ -293,10 +297,10 @@ class SparqlSource:
         if received == expected or received == (now := self.count(triples)):
             return
         if now != expected:
-            raise Later(f"<{self.url}> changes while it is read: {expected:,} triples became {now:,}")
+            raise Later(f"<{self.url}> changed while it was read: {expected:,} triples became {now:,}")
         if received == self.count_distinct(triples):
             return
-        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} and sends {received:,}"
+        words = f"<{self.url}> counts {expected:,} triples of {triples.pattern()} but sent {received:,}"
         raise CutShort(words, received) if received < expected else CannotFetch(words)
 
     def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
@@ -306,13 +310,15 @@ class SparqlSource:
             for piece in response.iter_bytes(_PIECE_BYTES):
                 quiet.size += len(piece)
                 if quiet.size > _NOTHING_BYTES:
-                    words = f"sent {quiet.size:,} bytes without a triple, and what it sends does not end"
+                    words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"
                     raise CannotFetch(f"<{self.url}> {words}")
                 yield piece
         except httpx.TransportError as error:
-            raise Later(f"<{self.url}> broke off while it sent triples: {error or type(error).__name__}") from None
+            raise Later(
+                f"<{self.url}> broke the connection while it sent triples: {error or type(error).__name__}"
+            ) from None
         except httpx.HTTPError as error:
-            raise CannotFetch(f"<{self.url}> sent what cannot be unpacked: {error}") from None
+            raise CannotFetch(f"<{self.url}> sent data that cannot be decompressed: {error}") from None
 
     # ---- HTTP
 
@@ -325,9 +331,9 @@ class SparqlSource:
                 return ask()
             except Later as later:
                 if tried == tries:
-                    raise NoAnswer(f"{later}; it was tried {tries} times") from None
+                    raise NoAnswer(f"{later}; gave up after {tries} tries") from None
                 wait_s = min(_WAIT_S * 2**tried if later.wait_s is None else later.wait_s, _WAIT_S_MAX)
-                notice(f"{later}; again in {wait_s:g} s")
+                notice(f"{later}; trying again in {wait_s:g} s")
                 self._sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
@@ -348,15 +354,15 @@ class SparqlSource:
         except httpx.TransportError as error:
             raise Later(f"<{self.url}> does not answer: {error or type(error).__name__}") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"<{self.url}> cannot be asked: {error or type(error).__name__}") from None
-        raise CannotFetch(f"<{self.url}>: more than {_REDIRECTS_MAX} redirections")
+            raise CannotFetch(f"<{self.url}> cannot be reached: {error or type(error).__name__}") from None
+        raise CannotFetch(f"<{self.url}>: more than {_REDIRECTS_MAX} redirects")
 
     def _same_origin(self, url: str) -> str:
         try:
-            return self._outside.check_service(url)
+            return self._allowed_urls.check_service(url)
         except OutOfBounds:
             raise CannotFetch(
-                f"<{self.url}> sends us on to {url[:300]!r}, which is another origin: name that one if it is meant"
+                f"<{self.url}> redirects to {url[:300]!r}, which has another origin: give that address if you trust it"
             ) from None
 
     def _refusal(self, response: httpx.Response) -> CannotFetch:
@@ -367,13 +373,13 @@ class SparqlSource:
         if status in _TOO_MUCH:
             return TooMuch(message)
         if status in (401, 403):
-            message += " (who may read it is said by --from-auth FILE, or the variable RILLET_FROM_AUTH)"
+            message += " (give the user or token with --from-auth FILE, or the variable RILLET_FROM_AUTH)"
         return CannotFetch(message)
 
     def _not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
         return (
-            f"<{self.url}> answered {form or 'without a Content-Type'}, and not {wanted}: is it the address of a "
-            f"SPARQL endpoint? It begins: {_beginning(response)}"
+            f"<{self.url}> answered {form or 'without a Content-Type'}, not {wanted}: is this the address "
+            f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
         )
 
 
@@ -388,11 +394,11 @@ def _origin(url: str) -> str:
         parts, allowed = SplitResult("", "", "", "", ""), False
     if "@" in parts.netloc:
         raise BadArgument(
-            "an address with a user name would be seen by everybody on this machine: "
-            "write it without, and give --from-auth FILE, or the variable RILLET_FROM_AUTH"
+            "other users of this machine can see a user name in an address: leave it out, and give "
+            "--from-auth FILE, or the variable RILLET_FROM_AUTH"
         )
     if not allowed:
-        raise BadArgument(f"{url}: the address of a SPARQL endpoint is http://... or https://...")
+        raise BadArgument(f"{url}: the address of a SPARQL endpoint begins with http:// or https://")
     return f"{parts.scheme.lower()}://{parts.netloc}"
 
 
@@ -410,21 +416,27 @@ def _account(authorization: str | None) -> Any:
     is_named = bool(blank) and scheme.lower() in ("basic", "digest")
     user, colon, password = (rest.strip() if is_named else (authorization or "").strip()).partition(":")
     if not colon:
-        raise BadArgument("who reads the source is written user:password, Digest user:password, or Bearer TOKEN")
+        raise BadArgument("write the access to the source as user:password, Digest user:password, or Bearer TOKEN")
     return httpx.DigestAuth(user, password) if is_named and scheme.lower() == "digest" else (user, password)
 
 
 def checked(graph: str) -> str:
     """The name of a graph, as it is written into a query."""
     if not _IN_IRI.fullmatch(graph):
-        raise CannotFetch(f"a graph is named {graph[:200]!r}, which is no IRI and cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {graph[:200]!r}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return graph
 
 
 def _name(term: bytes) -> str:
     found = parse_term(term)
     if found.kind != "iri":
-        raise CannotFetch(f"a graph is named by {term.decode()}: one that has no IRI cannot be asked for")
+        raise CannotFetch(
+            f"the source has a graph with the name {term.decode()}; this is not an IRI, so the graph "
+            "cannot be requested"
+        )
     return found.value
 
 
@@ -481,7 +493,7 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
             raise BadData(f"a line of more than {LINE_BYTES_MAX} bytes")
     if last := b"".join(rest).strip():
         if not last.endswith(b".") and not last.startswith(b"#"):
-            raise Later("the answer broke off in the middle of a line")
+            raise Later("the answer ended in the middle of a line")
         yield last + b"\n"
 
 

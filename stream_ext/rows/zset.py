@@ -64,7 +64,7 @@ class ZSet:
     #: Columns that alone prove that no added row was in the collection at the step before, and that no two rows cancel
     #: each other out: then new rows need not be looked up among the removed ones.
     fresh: frozenset[int] | None = None
-    untold: int = 0  # how many removed rows are left out, because no operator reads them
+    omitted: int = 0  # how many removed rows are left out, because no operator reads them
 
     def __len__(self) -> int:
         return self.count
@@ -100,7 +100,7 @@ class ZSet:
 
     def with_columns(self, columns: tuple[Ids | Deferred, ...]) -> ZSet:
         """The same rows under other columns."""
-        return ZSet(columns, self.count, self.weights, self.untils, None, self.untold)
+        return ZSet(columns, self.count, self.weights, self.untils, None, self.omitted)
 
     def negated(self) -> ZSet:
         return ZSet(self.stored, self.count, -self.weight_array(), self.untils)

@@ -42,17 +42,17 @@ class InlineRunner:
         merge: Merge,
         make_shard: Callable[[Role], InlineShard],
         on_sent: Callable[[], None] = lambda: None,
-        held: Callable[[], Collection[int]] = frozenset,
+        suspended: Callable[[], Collection[int]] = frozenset,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         clock: Clock | None = None,
         on_step: Callable[[int], None] = lambda took_ms: None,
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`on_sent` is called when parts were sent beside those of Spark, `on_step` with what each step took,
-        `on_fault` for each fault that is new, with the snapshot since which the query runs; by then what it said before
-        is merged. Queries that are `held`, in quarantine, are not stepped here; those that
-        are behind are gone on with while there `has_room`."""
-        self._held, self._clock, self._on_step = held, clock or MonotonicClock(SystemClock()), on_step
+        """`on_sent` is called when parts were sent in addition to those of Spark, `on_step` with the duration of each
+        step, `on_fault` for each new fault, with the snapshot since which the query runs, after its earlier parts are
+        merged. `suspended` queries, which are in quarantine, are not stepped here; queries that are behind catch up
+        while there `has_room`."""
+        self._suspended, self._clock, self._on_step = suspended, clock or MonotonicClock(SystemClock()), on_step
         self._stepping_since_ms: int | None = None
         self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
         self._has_room, self._share = has_room, Share()
@@ -116,36 +116,36 @@ class InlineRunner:
             return
         _, position, states = self._merge.attempt(role)
         shard = self._make_shard(role)
-        shard.suspended = self._held()
+        shard.suspended = self._suspended()
         self.faults = {}
         shard.build(states, position)
-        self._tell_faults(self._new_faults(shard))
+        self._report_faults(self._new_faults(shard))
         while self._has_work(role, shard):
             if shard.sn < self._head:
                 sn = shard.sn + 1
-                shard.suspended = self._held()
+                shard.suspended = self._suspended()
                 parts = self._step(shard, sn)
                 if self._closed:
                     return
                 faults = self._new_faults(shard)
                 self._merge.take(role, sn, parts)
-                self._tell_faults(faults)
+                self._report_faults(faults)
                 if role == "beside":
                     self._on_sent()
-            if self._goes_on_behind(shard) and not self._closed:
-                shard.suspended = self._held()
-                parts = self._go_on(shard)
+            if self._may_catch_up(shard) and not self._closed:
+                shard.suspended = self._suspended()
+                parts = self._catch_up(shard)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
-                self._tell_faults(faults)
+                self._report_faults(faults)
 
     def _new_faults(self, shard: InlineShard) -> dict[int, QueryFault]:
-        """Which are seen from now on."""
+        """The faults that are new since the last call."""
         before = self.faults
         self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.faults.items()}
         return {query: fault for query, fault in self.faults.items() if before.get(query) != fault}
 
-    def _tell_faults(self, faults: Mapping[int, QueryFault]) -> None:
+    def _report_faults(self, faults: Mapping[int, QueryFault]) -> None:
         for query, (why, since) in faults.items():
             self._on_fault(query, why, since)
 
@@ -159,10 +159,10 @@ class InlineRunner:
             self._share.stepped(took_ms)
             self._on_step(took_ms)
 
-    def _goes_on_behind(self, shard: InlineShard) -> bool:
+    def _may_catch_up(self, shard: InlineShard) -> bool:
         return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
 
-    def _go_on(self, shard: InlineShard) -> list[AnyPart]:
+    def _catch_up(self, shard: InlineShard) -> list[AnyPart]:
         others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
         try:
             return shard.go_on()
@@ -171,23 +171,23 @@ class InlineRunner:
                 self._share.went_on(self._clock.now_ms() - began_ms)
 
     def under_way_ms(self) -> int:
-        """For how long it has been stepping a snapshot; 0: it is not."""
+        """How long it has been stepping a snapshot; 0: it is not stepping."""
         since_ms = self._stepping_since_ms
         return 0 if since_ms is None else self._clock.now_ms() - since_ms
 
     @property
     def is_closed(self) -> bool:
-        """Nothing that is being evaluated counts any more."""
+        """Whether it is closed, so that a running evaluation does not count any more."""
         return self._closed
 
     def _has_work(self, role: Role, shard: InlineShard) -> bool:
-        """Waits for the next snapshot, unless some queries are behind. False: the merge does not stand where the shard
-        does, for another has (or had) the queries meanwhile."""
+        """Waits for the next snapshot, unless some queries are behind. False: the merge has another position than the
+        shard, because the other runner has (or had) the queries meanwhile."""
 
         def goes_on() -> bool:
             there = role == "beside" or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
         with self._changed:
-            self._changed.wait_for(lambda: self._head > shard.sn or self._goes_on_behind(shard) or not goes_on())
+            self._changed.wait_for(lambda: self._head > shard.sn or self._may_catch_up(shard) or not goes_on())
             return goes_on()

@@ -1,14 +1,14 @@
-"""A trial: some queries, stepped alone in a fresh process, to see whether it survives.
+"""A trial: a fresh process steps some queries without others, to see whether it survives.
 
-It gets its job on standard input, and says on standard output how far it has come:
+The process reads its job from standard input, and reports its progress on standard output:
 
-    opened   the store is open; from here on it must show signs of life
-    built    the queries are where they were
-    stepped  all is done
+    opened   the store is open; from now on the process must show signs of life
+    built    the state of the queries is built
+    stepped  all snapshots are stepped
     away     the store does not answer
-    failed   and why: for a reason of its own
+    failed   with the reason: an error that is not the queries' fault
 
-What the queries say there is thrown away: who has survived is made up for by whoever steps the others."""
+The results are discarded: if the trial survives, the runner of the other queries repeats these evaluations."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from stream_ext.runners.underway import StepWatch, Underway
 #: Interpreter, imports, compiled loops and store; on a busy machine.
 _OPENS_S = 120.0
 _LOOK_S = 0.2
-_GOES_ON_S = 5.0
+_CATCH_UP_S = 5.0
 _WHY_BYTES_MAX = 2_000
 
 
@@ -54,13 +54,13 @@ class TrialJob(msgspec.Struct, frozen=True):
     factory: str
     underway: str
     until: int
-    stands: int
-    #: Of each query, there.
+    position: int
+    #: The state of each query at `position`.
     states: dict[int, msgspec.Raw]
 
 
 class Process:
-    """Trials, one after the other; of a store and a shard's factory."""
+    """Runs trials, one after the other, for one store and one factory of shards."""
 
     def __init__(
         self, store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, settings: SparkSettings
@@ -72,7 +72,7 @@ class Process:
         self._closed = False
 
     def run(self, states: Mapping[int, Any], position: int, until: int) -> Outcome:
-        """One process after the other, where they do not all stand at one place."""
+        """Tries the queries, in one process for each position that some of them have."""
         places: dict[int, dict[int, Any]] = {} if states else {position: {}}
         for number, state in states.items():
             places.setdefault(position if state.behind_at is None else state.behind_at, {})[number] = state
@@ -99,10 +99,10 @@ class Process:
                 self._process.kill()
 
     def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
-        goes_on = {number: msgspec.structs.replace(state, behind_at=None) for number, state in states.items()}
+        from_there = {number: msgspec.structs.replace(state, behind_at=None) for number, state in states.items()}
         return TrialJob(
             self._store_url, self._base, self._allowed_urls, self._budget, self._factory, str(underway), until, sn,
-            wire.Codec(self._factory).encode_states(goes_on),
+            wire.Codec(self._factory).encode_states(from_there),
         )  # fmt: skip
 
     def _run(self, job: TrialJob, watched: StepWatch) -> Outcome:
@@ -129,33 +129,33 @@ class Process:
                 process.kill()
 
     def _followed(self, process: subprocess.Popen[bytes], watched: StepWatch) -> Outcome:
-        """What became of it; killed, if it shows no sign of life for too long."""
+        """The outcome of the process. It is killed if it shows no sign of life for too long."""
         assert process.stdout is not None
-        said, changes, alive = b"", 0, time.monotonic()
+        output, changes, alive = b"", 0, time.monotonic()
         while True:
             readable, _, _ = select.select([process.stdout], [], [], _LOOK_S)
             more = os.read(process.stdout.fileno(), 1 << 12) if readable else b""
             if readable and not more:
-                return self._ended(process, said, watched)
-            said += more
+                return self._ended(process, output, watched)
+            output += more
             if more or watched.changes != changes:
                 changes, alive = watched.changes, time.monotonic()
-            limit_s = self._timeout_s if said else _OPENS_S
+            limit_s = self._timeout_s if output else _OPENS_S
             if time.monotonic() - alive > limit_s:
                 process.kill()
                 process.wait()
-                if not said:
+                if not output:
                     return Outcome("failed", f"it did not start within {limit_s:g} s")
                 return self._died(f"it did not answer for {limit_s:g} s", watched)
 
-    def _ended(self, process: subprocess.Popen[bytes], said: bytes, watched: StepWatch) -> Outcome:
+    def _ended(self, process: subprocess.Popen[bytes], output: bytes, watched: StepWatch) -> Outcome:
         code = process.wait()
-        last, _, why = said.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
+        last, _, why = output.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
         if last == "stepped":
             return Outcome("survived")
         if last == "away":
             return Outcome("away", why)
-        if last == "failed" or not said:
+        if last == "failed" or not output:
             return Outcome("failed", why or f"it ended with status {code} before it had opened the store")
         by = signal.Signals(-code).name if code < 0 else f"status {code}"
         return self._died(f"it ended by {by}", watched)
@@ -170,19 +170,20 @@ class Process:
 
 def main() -> None:
     _end_with_parent()
-    say = os.dup(1)
-    os.dup2(2, 1)  # what others print is no report
+    report = os.dup(1)
+    os.dup2(2, 1)  # other prints are not reports
     job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TrialJob)
     try:
-        _step(job, lambda word: os.write(say, word.encode() + b"\n"))
+        _step(job, lambda word: os.write(report, word.encode() + b"\n"))
     except StoreUnavailable as error:
-        os.write(say, f"away {_one_line(error)}\n".encode())
+        os.write(report, f"away {_one_line(error)}\n".encode())
     except Exception as error:  # noqa: BLE001 -- the parent says it
-        os.write(say, f"failed {_one_line(error)}\n".encode())
+        os.write(report, f"failed {_one_line(error)}\n".encode())
 
 
 def _end_with_parent() -> None:
-    """By the kernel, whatever this process is busy with; the thread that started it lives as long as the server."""
+    """Asks the kernel to kill this process when its parent ends, which also works in the middle of compiled code. The
+    thread that started the process lives as long as the server."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
@@ -190,24 +191,24 @@ def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_WHY_BYTES_MAX]
 
 
-def _step(job: TrialJob, say: Callable[[str], object]) -> None:
+def _step(job: TrialJob, report: Callable[[str], object]) -> None:
     warm.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
     shard = codec.open_shard(job.store_url, job.base, job.allowed_urls, job.budget, job.states.keys())
     shard.refresh()
     shard.stepping = underway.steps
-    underway.steps(job.stands)
-    say("opened")
-    shard.build(codec.decode_states(job.states), job.stands)
-    say("built")
-    for sn in range(job.stands + 1, job.until + 1):
+    underway.steps(job.position)
+    report("opened")
+    shard.build(codec.decode_states(job.states), job.position)
+    report("built")
+    for sn in range(job.position + 1, job.until + 1):
         underway.steps(sn)
         shard.step(sn)
-    # What is much is evaluated in pieces, for as long as others may be kept waiting for it.
-    until_s = time.monotonic() + _GOES_ON_S
+    # Many evaluations are done in pieces; the trial does as many pieces as fit into a time.
+    until_s = time.monotonic() + _CATCH_UP_S
     while shard.has_more and time.monotonic() < until_s:
         shard.go_on()
-    say("stepped")
+    report("stepped")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from hbase_store import EmissionRow, Store, StreamPosition
+from stream_ext.attached.source_times import SourceTimes
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
@@ -74,6 +75,7 @@ class Engine:
         )
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
+        self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
         # What is done with merged emissions.
         self.derived = Derived(injector, self.merge.last, self._room_again)
@@ -114,6 +116,7 @@ class Engine:
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
             on_fault=self._failed,
             waits=self.waits,
+            sources=self._source_times.at,
         )
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
@@ -131,7 +134,7 @@ class Engine:
             self.merge,
             self._shard,
             self._notify_spark,
-            lambda: self.quarantine.held,
+            lambda: self.quarantine.suspended,
             self._look_at_fault,
             MonotonicClock(self.clock),
             self._lag.stepped,
@@ -173,6 +176,8 @@ class Engine:
     def published(self, news: PublishedBatch) -> None:
         for accepted in news.accepted:
             self.elements[accepted.stream] += len(accepted.element_times)
+        if any(step.kind == "source" for step in news.steps):
+            self._source_times.changed(news.sn, news.catalog.sources)
         for step in news.steps:
             self._follow(step, news)
             self._follow_home(step)
@@ -228,9 +233,9 @@ class Engine:
         `for_all` False: does not wait for queries that are behind."""
         self.merge.wait(sn, deadline_s, for_all)
         if for_all:
-            self.merge.wait(self.quarantine.settle(deadline_s), deadline_s, for_all)
+            self.merge.wait(self.quarantine.wait_until_empty(deadline_s), deadline_s, for_all)
         for _ in range(self.derived.depth()):
-            later = self.derived.settle(deadline_s)
+            later = self.derived.wait_until_pushed(deadline_s)
             if later <= sn:
                 return
             self.merge.wait(later, deadline_s, for_all)
@@ -261,7 +266,7 @@ class Engine:
 
     def _suspended_changed(self) -> None:
         if self.spark is not None:
-            self.spark.held_changed()
+            self.spark.suspended_changed()
 
     def _spark_is_silent(self, what: str) -> None:
         if what:
@@ -308,8 +313,10 @@ class Engine:
             self.spark.head_moved(sn)
 
     def _find_homes(self) -> None:
-        """Finds, for each snapshot that is still to be stepped, whether a query stays inline."""
+        """Finds, for each snapshot that is still to be stepped, whether a query stays inline, and of which time what is
+        held of sources is."""
         catalog = Catalog.read(self._store, self.merge.position)
+        self._source_times.changed(self.merge.position, catalog.sources)
         for query in catalog.queries.values():
             self._follow_home(CatalogStep("query", query.number, query))
         self.merge.publish(self.merge.position, bool(self._at_home))
@@ -317,6 +324,8 @@ class Engine:
             later = catalog.followed(self._store, sn)
             for number in catalog.queries.keys() | later.queries.keys():
                 self._follow_home(CatalogStep("query", number, later.queries.get(number)))
+            if later.sources != catalog.sources:
+                self._source_times.changed(sn, later.sources)
             catalog = later
             self.merge.publish(sn, bool(self._at_home))
 
@@ -349,7 +358,7 @@ class Engine:
             self.merge.dropped(step.number)
             self.derived.dropped(step.number)
             self.subscriptions.end(step.number)
-        elif step.definition is None:
+        elif step.kind == "stream" and step.definition is None:
             self.lateness.forget_stream(step.number)
             self.elements.pop(step.number, None)
         elif step.kind == "stream" and step.number not in news.before.streams:

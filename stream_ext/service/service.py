@@ -21,8 +21,12 @@ import numpy as np
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
+from stream_ext.attached.holding import Holding
+from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over, windows_of
+from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
@@ -43,12 +47,13 @@ from stream_ext.oneshot.answers import (
     rows_of,
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
-from stream_ext.oneshot.explanation import explain, operators_of
+from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.plan_cache import Plans
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.dataset import DatasetOverride, read_runnable
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import MAIN, Source
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.standby import Standby
@@ -97,7 +102,7 @@ from stream_ext.writer.updates import Updated, change_of, updated
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
-READER = "whoever reads the store"
+READER = "readers of the store"
 Result = TypeVar("Result")
 
 #: LMDB publishes in about a millisecond, HBase in some ten.
@@ -146,6 +151,7 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
     ) -> None:
         """Use `Service.open`."""
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
@@ -153,6 +159,8 @@ class Service:
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
+        self._main = next((source for source in sources if source.settings.name == MAIN), None)
+        self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
@@ -179,6 +187,7 @@ class Service:
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         self._injector, self._engine = injector, engine
         injector.start(engine)
+        self._hold_main(injector)
         # The listeners of live queries were connected to a process that has ended.
         left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
         for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
@@ -187,6 +196,8 @@ class Service:
 
     def end(self, error: BaseException) -> None:
         self._injector.halt(error)
+        if self._holding is not None:
+            self._holding.close()
         self._engine.stopped(error)
         self._injector.close()
         self._engine.close()
@@ -220,8 +231,10 @@ class Service:
         retain: Retain | None = None,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
+        sources: Sequence[Source] = (),
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer."""
+        """Takes the writer's lease, and continues after the last writer. What registered queries need of the source
+        that is called `main` is held."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +244,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            return cls(store, base, clock, pace, limits, settings, retain or Retain(), allowed_urls, budget)
+            retain = retain or Retain()
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, sources)
         except BaseException:
             store.close()
             raise
@@ -275,7 +289,9 @@ class Service:
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
         if len(data) > self.limits.push_bytes:
-            raise TooLarge(f"a push of {len(data)} bytes; the limit is {self.limits.push_bytes}: send it in parts")
+            raise TooLarge(
+                f"a push of {len(data)} bytes exceeds the limit of {self.limits.push_bytes}: send it in parts"
+            )
         self._check_lag(definition)
         self._engine.retention.check_room(definition)
         elements = read_push(definition, data, media_type, timestamp, self.base, self._reading("push", len(data)))
@@ -309,8 +325,8 @@ class Service:
         query = None if stream.of_query is None else self._injector.catalog.queries.get(stream.of_query)
         if query is not None:
             raise BadArgument(
-                f"stream {stream.name!r} is what query {query.name!r} says, so nobody else pushes to it or moves its "
-                "time; push to a stream that the query reads"
+                f"stream {stream.name!r} is the output of query {query.name!r}, so it accepts no pushes and "
+                "no heartbeats; push to a stream that the query reads"
             )
 
     def _check_graphs(self, stream: StreamDefinition, elements: Elements) -> None:
@@ -320,7 +336,8 @@ class Service:
         derived, terms = self._derived_graphs(self.head()), elements.parsed.terms
         if stream.options.graph is not None:
             derived.check_writable(iri(stream.options.graph))
-        for place in np.unique(elements.graph[elements.graph >= 0]).tolist():
+        graphs = elements.parsed.g[elements.absorbed]
+        for place in np.unique(graphs[graphs >= 0]).tolist():
             derived.check_writable(terms[place])
 
     def _check_lag(self, stream: StreamDefinition) -> None:
@@ -386,14 +403,16 @@ class Service:
         _check_wait(wait)
         unit = read_runnable(text, self.base, dataset, control.check)
         if isinstance(unit, Admin):
-            raise BadArgument("a statement of administration is no update: send it to a server (POST /sparql)")
+            raise BadArgument(
+                "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
+            )
         if not isinstance(unit, Update):
-            raise BadArgument("this is a query, not an update: send it as one (GET or POST /sparql?query=...)")
+            raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
         try:
             change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the update needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
         self._await(published.sn, wait)
         return updated(published, self.store)
 
@@ -440,7 +459,7 @@ class Service:
             given = self._derived_graphs(sn, control).of_query
             return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
         except MemoryError as error:
-            raise QueryTooLarge(f"the query needs more memory than there is ({error}): ask for less") from error
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
     def _derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
         return DerivedGraphs(
@@ -491,7 +510,11 @@ class Service:
     def explain(self, text: str) -> dict[str, Any]:
         self._check_text(text)
         check = self._deadline("text")
-        return explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
+        query = query_in(text, self.base, check)
+        if self._holding is not None and query is not None and "refused" not in found:
+            found["sources"] = {MAIN: self._holding.explained(patterns_of(RegisteredText.of(query, check)))}
+        return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
@@ -549,7 +572,9 @@ class Service:
         try:
             written = cast("GraphWriteOutcome", self._injector.change(change).result())
         except MemoryError as error:  # nothing of it was done
-            raise QueryTooLarge(f"the request needs more memory than there is ({error}): send it in parts") from error
+            raise QueryTooLarge(
+                f"the request needs more memory than is available ({error}): send it in parts"
+            ) from error
         self._await(written.snapshot, wait)
         return written
 
@@ -558,14 +583,21 @@ class Service:
     def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         self._check_text(text)
         registration = self._read_registration(text, name)
-        return _registered(self._injector.change(registration))
+        release = self._reserved(registration)
+        try:
+            return _registered(self._injector.change(registration))
+        finally:
+            release()
 
     def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
             self._check_text(text)
-            waiting.append(self._injector.change(self._read_registration(text, None)))
+            registration = self._read_registration(text, None)
+            release = self._reserved(registration)
+            waiting.append(self._injector.change(registration))
+            waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
                 yield _registered(waiting.popleft())
         for future in waiting:
@@ -575,12 +607,68 @@ class Service:
         """Registers a query for one connection, which must drop it at its end."""
         self._check_text(text)
         registration = self._read_registration(text, name)
-        self._injector.change(replace(registration, live=True)).result()
+        release = self._reserved(registration)
+        try:
+            self._injector.change(replace(registration, live=True)).result()
+        finally:
+            release()
 
     def _read_registration(self, text: str, name: str | None) -> Registration:
         registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
         check_services(query_parts(registration.query), self.allowed_urls, text)
         return registration
+
+    # ---- attached stores ---------------------------------------------------------------------------------------
+
+    def _hold_main(self, injector: Injector) -> None:
+        """Begins to hold what registered queries need of the source `main`."""
+        if self._main is not None:
+            catalog = lambda: injector.catalog  # noqa: E731
+            self._holding = Holding(self._main, self.store, self.clock, catalog, injector.own_change)
+            self._holding.start()
+
+    def _reserved(self, registration: Registration) -> Callable[[], None]:
+        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+        if self._holding is None:
+            return lambda: None
+        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+
+    def source_status(self) -> list[dict[str, Any]]:
+        """The status of the source of which something is held; nothing without one."""
+        return [] if self._holding is None else [self._holding.status()]
+
+    def source_groups(self, name: str) -> list[dict[str, Any]]:
+        """What is held of a source: each pattern, and how many quads."""
+        return self._held_of(name).groups()
+
+    def held_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""
+        if self._holding is not None:
+            self._holding.apply(inserted, deleted)
+
+    def _held_of(self, name: str) -> Holding:
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        return self._holding
+
+    def refresh_source(self, name: str, wait: Wait = "published") -> int:
+        """Fetches what is held of a source anew; returns a snapshot that has it."""
+        _check_wait(wait)
+        sn = self._held_of(name).refresh()
+        self._await(sn, wait)
+        return sn
+
+    def source_written(self, quads: Iterable[Quad]) -> None:
+        """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
+        graph: returns when what is held of them is right."""
+        if self._holding is not None:
+            self._holding.written(quads)
+
+    # ---- what is registered ------------------------------------------------------------------------------------
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._injector.catalog.queries.values())
@@ -614,7 +702,7 @@ class Service:
     def move_query(self, name: str, runner: str) -> int:
         """Moves a query to another runner; returns the snapshot after which it is there."""
         if runner not in ("inline", "spark"):
-            raise BadArgument(f"runner={runner}: a query is moved to 'inline' or to 'spark'")
+            raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
@@ -651,13 +739,13 @@ class Service:
         last = self._engine.merge.last(query.number)
         if seen and since > last:
             raise Gone(
-                f"query {query.name!r} has made {last} emissions, and no number {since}; if that was one of a query "
-                "of this name that was dropped, listen anew, without Last-Event-ID"
+                f"query {query.name!r} has {last} emissions, so there is no number {since}; if the number is "
+                "from a dropped query of the same name, subscribe again without Last-Event-ID"
             )
         if 0 < since < last:
             oldest = self._engine.emissions.oldest(query.number)
             if since + 1 < oldest:
-                raise Gone(f"emission {since + 1} of {query.name!r} is not kept any more; the oldest is {oldest}")
+                raise Gone(f"emission {since + 1} of {query.name!r} is no longer retained; the oldest is {oldest}")
 
     def emissions(self, name: str, since: int = 0, limit: int | None = None) -> list[Emission]:
         self.check_retained(name, since)
@@ -667,10 +755,10 @@ class Service:
         """One emission as JSON, evaluated again at its snapshot."""
         definition = self.query_definition(name)
         if not 0 < number <= self._engine.merge.last(definition.number):
-            raise NotFound(f"query {definition.name!r} has made no emission {number}")
+            raise NotFound(f"query {definition.name!r} has no emission {number}")
         self.check_retained(name, number - 1)
         if (body := self._engine.emissions.body(definition.number, number)) is None:
-            raise Gone(f"emission {number} of {definition.name!r} is not kept any more")
+            raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         query = query_over(definition, catalog)
         windows = windows_of(query, catalog, None if state is None else state.t0)
@@ -722,6 +810,8 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            if self._holding is not None:
+                self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
@@ -735,7 +825,11 @@ class Service:
 
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
-            raise TooLarge(f"a text of {len(text)} characters; the limit is {self.limits.text_characters}")
+            raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
+
+
+def _called(release: Callable[[], None], done: Future[Any]) -> None:
+    release()
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
@@ -752,7 +846,7 @@ def _last_time(injector: Injector) -> int:
 
 def _check_wait(wait: str) -> None:
     if wait not in ("published", "evaluated"):
-        raise BadArgument(f"wait={wait}: it is 'published' or 'evaluated'")
+        raise BadArgument(f"wait={wait}: the value is 'published' or 'evaluated'")
 
 
 def _graph_term(graph: str | None) -> bytes | None:

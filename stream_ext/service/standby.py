@@ -76,7 +76,7 @@ class Standby:
             while self._is_time():
                 self._look()
         except Exception as error:  # our bug, or a store that cannot be read: listeners get the error
-            log.error("this server does not write any more before it is started again", exc_info=error)
+            log.error("this server does not write until it is restarted", exc_info=error)
             self._writing.give_up(error)
 
     def _is_time(self) -> bool:
@@ -95,7 +95,7 @@ class Standby:
 
     def _see_that_all_is_well(self) -> None:
         try:
-            with self._waits.during("store", "the look for the store"):
+            with self._waits.during("store", "the check of the store"):
                 self._store.probe()
         except StoreUnavailable as error:
             self._is_unanswered = True
@@ -109,7 +109,7 @@ class Standby:
 
     def _come_back(self, error: BaseException) -> None:
         if not self._has_ended:
-            log.warning("this server does not write any more", extra={"fields": {"why": str(error)}})
+            log.warning("this server has stopped writing", extra={"fields": {"why": str(error)}})
             self._writing.end(error)
             self._has_ended = True
         begins = False

@@ -25,7 +25,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "state": "failed" if error is not None and query.is_evaluated else _state(query, state),
         "error": error or engine.derived.faults.get(query.number),
         "runner": query.home or merge.owner,
-        "why": _why(engine) if query.home is None else "it was moved there",
+        "why": _why(engine) if query.home is None else "the query was moved there",
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],

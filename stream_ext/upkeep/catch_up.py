@@ -49,16 +49,16 @@ class CatchUp:
             if behind_ms > self._longest_ms and (query := queries.get(number)) is not None:
                 self._fail(number, Failure("behind", self._why(state.behind_at + 1, state.after)), query.since)
                 log.warning(
-                    "A query was parked, for it stayed behind the others for too long.",
+                    "a query was parked because it was behind the others for too long",
                     extra={"fields": {"query": query.name, "snapshot": state.behind_at + 1, "behind_ms": behind_ms}},
                 )
 
     def _why(self, sn: int, time: int | None) -> str:
-        came = "" if time is None else f" (it had come to the close at {time})"
+        came = "" if time is None else f" (it had reached the close at {time})"
         return (
-            f"it was behind the other queries for longer than {self._longest_ms / 1000:g} s (--max-catch-up), for more "
-            f"closes fell due in snapshot {sn} than it got through{came}; resuming it goes on from the latest snapshot "
-            "and leaves out what it has missed"
+            f"it was behind the other queries for longer than {self._longest_ms / 1000:g} s "
+            f"(--max-catch-up), because snapshot {sn} made more closes due than it could evaluate{came}; "
+            "if it is resumed, it continues at the latest snapshot and skips what it has missed"
         )
 
     def _since(self, sn: int) -> int:

@@ -106,8 +106,8 @@ def as_objects(store: Store, stream: int, late: Sequence[Late], names: Mapping[i
             size += len(objects[-1]["data"]) + sum(map(len, objects[-1]["queries"]))
         if size > JSON_BYTES_MAX and len(objects) > 1:
             raise TooLarge(
-                f"these late elements have more than {JSON_BYTES_MAX >> 20} MiB: ask for fewer at a time, with limit= "
-                "and since= (the snapshot of the last one)"
+                f"these late elements have more than {JSON_BYTES_MAX >> 20} MiB: request fewer at a time, "
+                "with limit= and since= (the snapshot of the last one)"
             )
     return objects
 
@@ -116,13 +116,25 @@ def _object(store: Store, columns: StreamColumns, late: Late, names: Mapping[int
     element = int(columns.push.searchsorted(late.push)) + late.element
     start, stop = columns.element.searchsorted([element, element + 1])
     rows = slice(int(start), int(stop))
-    s, p, o = (store.terms(column[rows]) for column in (columns.s, columns.p, columns.o))
-    data = b"\n".join(b"%s %s %s ." % triple for triple in zip(s, p, o, strict=True))
-    graph = int(columns.graph[element])
+    graph, graphs = int(columns.graph[element]), columns.graphs(rows)
+    if (graphs != graph).any():  # one graph would not be true: N-Quads
+        several, where = np.unique(graphs, return_inverse=True)
+        ends_of = [b" %s ." % _text(store, each) if each else b" ." for each in several.tolist()]
+        ends = [ends_of[place] for place in where.tolist()]
+        named = {}
+    else:
+        ends = [b" ."] * len(graphs)
+        named = {"graph": parse_term(_text(store, graph)).value} if graph else {}
+    terms = (store.terms(column[rows]) for column in (columns.s, columns.p, columns.o))
+    lines = [b"%s %s %s%s" % statement for statement in zip(*terms, ends, strict=True)]
     return {
         "timestamp": late.time,
-        **({"graph": parse_term(store.terms(columns.graph[element : element + 1])[0]).value} if graph else {}),
-        "data": data.decode(),
+        **named,
+        "data": b"\n".join(lines).decode(),
         "snapshot": late.sn,
         "queries": [names[query] for query in late.queries if query in names],
     }
+
+
+def _text(store: Store, term: int) -> bytes:
+    return store.terms(np.array([term], np.uint64))[0]

@@ -290,9 +290,9 @@ class Retention:
     def check_room(self, stream: StreamDefinition) -> None:
         if self.is_full and stream.options.timeless is not True:
             raise Overload(
-                f"the windows of the registered queries hold {self._timing_bytes()} bytes of elements, more than "
-                f"--timing-bytes {self._retain.timing_bytes}: push again when they have moved on (a heartbeat moves a "
-                "silent stream), shorten windows, or give more bytes",
+                f"the windows of the registered queries contain {self._timing_bytes()} bytes of elements, "
+                f"more than --timing-bytes {self._retain.timing_bytes}: push again when the windows have "
+                "moved on (a heartbeat advances a silent stream), shorten the windows, or raise the limit",
                 1,
             )
 

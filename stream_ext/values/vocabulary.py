@@ -90,9 +90,9 @@ class Vocabulary:
         ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)
         others = [i for i in np.flatnonzero(ids == 0).tolist() if not _is_own_blank(texts[i])]
         if others:
-            texts_of_others = [texts[i] for i in others]
-            ids[others] = found = self._encode_stored(texts_of_others)
-            self._keep(texts_of_others, found)
+            unresolved = [texts[i] for i in others]
+            ids[others] = found = self._encode_stored(unresolved)
+            self._keep(unresolved, found)
         return ids
 
     def _keep(self, texts: Sequence[bytes], ids: Ids) -> None:
@@ -186,11 +186,11 @@ class Vocabulary:
             return
         self._seen = seen
         with self._lock:
-            texts_of_others = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
-        if not texts_of_others:
+            unresolved = [(id, text) for text, id in self._ids.items() if not _is_own_blank(text)]
+        if not unresolved:
             return
-        local = np.array([id for id, _ in texts_of_others], np.uint64)
-        stored = self._encode_stored([text for _, text in texts_of_others])
+        local = np.array([id for id, _ in unresolved], np.uint64)
+        stored = self._encode_stored([text for _, text in unresolved])
         known = (stored != 0) & (stored != local)
         local, stored = local[known], stored[known]
         order = np.argsort(stored)

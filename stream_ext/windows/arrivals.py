@@ -31,7 +31,7 @@ class Arrival:
     s: Ids
     p: Ids
     o: Ids
-    g: Ids  # of each triple's element
+    g: Ids  # the graph of each triple
     times: Times  # of each triple's element
     element: Indexes  # of each triple
     latest: int | None
@@ -111,7 +111,7 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     elements = columns.element[part]
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
-        columns.s[part], columns.p[part], columns.o[part], columns.graph[elements], columns.time[elements],
+        columns.s[part], columns.p[part], columns.o[part], columns.graphs(part), columns.time[elements],
         elements - np.int32(start), *position,
     )  # fmt: skip
 
@@ -173,8 +173,8 @@ def _rows(store: Store, stream: int, sn: int, reach: Reach, whole: bool) -> Iter
             yield row
         elif whole:
             raise SnapshotGone(
-                f"what this window needs of its stream is not retained any more: elements of snapshot {number} and "
-                f"before are gone; ask for a later time, or give the stream a longer `retention`"
+                f"elements that this window needs are no longer retained: those of snapshot {number} and "
+                "before are gone; use a later time, or give the stream a longer `retention`"
             )
 
 

@@ -84,7 +84,7 @@ class ScheduledWindow:
 
     @property
     def origin(self) -> int:
-        assert self.t0_ms is not None, f"<{self.name}> closes nowhere before its T0 is known"
+        assert self.t0_ms is not None, f"<{self.name}> has no closes before its T0 is known"
         return self.t0_ms
 
     @property

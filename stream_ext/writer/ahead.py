@@ -30,19 +30,22 @@ def check_ahead(stream: StreamDefinition, times: Times, now_ms: int) -> list[str
     hint = f"times are milliseconds since 1970: was {' or '.join(finer)} meant?" if finer else ""
     if allowed_ms is not None and latest - now_ms > allowed_ms:
         where = f"element {at + 1}: " if len(times) > 1 else ""
-        advice = hint or 'send it in time; or let it be any, with PATCH and {"ahead": "any"}, if the future is replayed'
+        advice = hint or (
+            "send it when that time has come; or, to replay data from the future, remove the limit by "
+            'PATCH with {"ahead": "any"}'
+        )
         raise BadArgument(
-            f"{where}the time {latest} is {date_of_ms(latest)}, and the clock says {date_of_ms(now_ms)}: it is further "
-            f"ahead than the option ahead of stream {stream.name!r} allows ({allowed_ms} ms), and nothing was taken; "
-            f"{advice}"
+            f"{where}the time {latest} is {date_of_ms(latest)}, and the clock is at {date_of_ms(now_ms)}: "
+            f"that is further ahead than the option ahead of stream {stream.name!r} allows ({allowed_ms} "
+            f"ms); nothing was accepted; {advice}"
         )
     found = [f"the time {latest} is {date_of_ms(latest)}; {hint}"] if hint else []
     seconds = (times >= (now_ms - _BEFORE_MS) // 1000) & (times <= (now_ms + _AFTER_MS) // 1000)
     if now_ms >= _HINTS_FROM_MS and seconds.any():
         time = int(times[seconds][0])
         found.append(
-            f"the time {time} is {date_of_ms(time)}, for times are milliseconds since 1970; as seconds it would be "
-            f"{date_of_ms(time * 1000)}: if that was meant, send {time * 1000}"
+            f"the time {time} is {date_of_ms(time)}, because times are milliseconds since 1970; as "
+            f"seconds it would be {date_of_ms(time * 1000)}: if you mean that, send {time * 1000}"
         )
     return found
 

@@ -30,7 +30,7 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
             return Intent(result=lambda _: (meant, False), steps=steps)
         for other in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
             if other is not None:
-                raise NameInUse(f"{key!r} would answer to a name of stream {other.name!r} (<{other.iri}>); use another")
+                raise NameInUse(f"{key!r} is also a name of stream {other.name!r} (<{other.iri}>); use another name")
         number = view.new_number("stream")
         definition = StreamDefinition(number, names.name, names.iri, parsed)
         return Intent(result=lambda _: (definition, True), steps=[CatalogStep("stream", number, definition)])
@@ -49,8 +49,8 @@ def change_stream(key: str, options: Mapping[str, object]) -> Change:
         fixed = [name for name in options if name not in CHANGEABLE and given[name] != there[name]]
         if fixed:
             raise NameInUse(
-                f"stream {existing.name!r} keeps its option {fixed[0]!r} ({_json(there[fixed[0]])}); what can be "
-                f"changed is {', '.join(CHANGEABLE)}: drop the stream first, or use another name"
+                f"stream {existing.name!r} keeps its option {fixed[0]!r} ({_json(there[fixed[0]])}); only "
+                f"{', '.join(CHANGEABLE)} can be changed: drop the stream first, or use another name"
             )
         fields = {field: getattr(wanted, field) for name, field in CHANGEABLE.items() if name in options}
         changed = msgspec.structs.replace(existing.options, **fields)
@@ -64,18 +64,18 @@ def change_stream(key: str, options: Mapping[str, object]) -> Change:
 def _check_same(existing: StreamDefinition, options: StreamOptions, own_iri: str | None) -> None:
     if own_iri is not None and own_iri != existing.iri:
         raise NameInUse(
-            f"stream {existing.name!r} is there with the IRI <{existing.iri}>; drop it first, or use another name"
+            f"stream {existing.name!r} already exists with the IRI <{existing.iri}>; drop it first, or use another name"
         )
     if options != existing.options:
         given, there = options.as_json(), existing.options.as_json()
         differing = [
-            f'"{name}": {_json(given[name])} asked, {_json(there[name])} there'
+            f'"{name}": {_json(given[name])} requested, {_json(there[name])} in use'
             for name in given
             if given[name] != there[name]
         ]
         raise NameInUse(
-            f"stream {existing.name!r} is there with other options ({'; '.join(differing)}): "
-            "drop it first, or use another name"
+            f"stream {existing.name!r} already exists with other options ({'; '.join(differing)}): drop "
+            "it first, or use another name"
         )
 
 
@@ -88,7 +88,7 @@ def drop_stream(key: str) -> Change:
         stream = view.catalog.stream(key, may_make=False)
         if stream.of_query is not None:
             query = view.catalog.queries[stream.of_query]
-            raise NameInUse(f"stream {stream.name!r} is what query {query.name!r} says: drop the query")
+            raise NameInUse(f"stream {stream.name!r} is the output of query {query.name!r}: drop the query")
         _check_unread(view.catalog, stream)
         return Intent(result=lambda _: None, steps=[CatalogStep("stream", stream.number, None)])
 
@@ -98,7 +98,7 @@ def drop_stream(key: str) -> Change:
 def _check_unread(catalog: Catalog, stream: StreamDefinition) -> None:
     readers = [query.name for query in catalog.readers_of(stream.number)]
     if readers:
-        raise NameInUse(f"stream {stream.name!r} is read by {', '.join(map(repr, readers))}: drop what reads it first")
+        raise NameInUse(f"stream {stream.name!r} is read by {', '.join(map(repr, readers))}: drop these queries first")
 
 
 def drop_query(key: str) -> Change:

@@ -75,8 +75,8 @@ class DerivedGraphs:
         if owner is None:
             return None
         return (
-            f"the graph <{owner.iri}> is the latest answer of the registered query {owner.name!r}, so nobody else "
-            "writes to it; name another graph, or drop the query first"
+            f"the graph <{owner.iri}> is the latest answer of the registered query {owner.name!r}, so no "
+            "request may write to it; use another graph, or drop the query first"
         )
 
     def check_writable(self, graph: bytes | None) -> None:
@@ -98,7 +98,7 @@ class DerivedGraphs:
             return None
         if row is None or row.number != number:
             raise Gone(
-                f"the answer of {definition.name!r} at snapshot {self.sn} is not kept any more; ask at a later one"
+                f"the answer of {definition.name!r} at snapshot {self.sn} is no longer retained; use a later snapshot"
             )
         body = decode_body(row.body)
         if definition.r2s == R2S.RSTREAM.value:

@@ -158,7 +158,7 @@ class Derived:
         """The greatest possible length of a chain of queries."""
         return len(self._pushes.catalog.deriving)
 
-    def settle(self, deadline_s: float) -> int:
+    def wait_until_pushed(self, deadline_s: float) -> int:
         """Waits until all emissions that are stored by now are pushed; returns the snapshot that has them (0: none)."""
         found = 0
         for query in self._pushes.catalog.deriving:
@@ -170,7 +170,7 @@ class Derived:
                 latest = self._lines[query.number].latest if query.number in self._lines else None
             if not pushed or (latest is not None and wait([latest], deadline_s).not_done):
                 raise DeadlineExceeded(
-                    f"what query {query.name!r} said did not come to its stream within {deadline_s:g} s"
+                    f"the output of query {query.name!r} did not reach its stream within {deadline_s:g} s"
                 )
             if latest is not None and latest.exception() is None:
                 found = max(found, latest.result().snapshot)
@@ -231,4 +231,4 @@ def _push_of(row: EmissionRow, stream: StreamDefinition) -> Push:
     return Push(stream.number, elements_of(body, stream), 0, source_of(row.query), row.number, body.time)
 
 
-_FAULT = "its emission {} did not come to its stream: {}"
+_FAULT = "its emission {} did not reach its stream: {}"

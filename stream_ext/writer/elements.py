@@ -17,7 +17,6 @@ from hbase_store.layout.terms import iri, parse_term
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, BadData, TooLarge
 from stream_ext.rdf import MISSING, Parsed, Pushed, parse_push
-from stream_ext.rdf.documents import NDJSON
 from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.times import parse_time
 
@@ -40,17 +39,18 @@ class BlankPlaces:
     per_element: bool
 
     @classmethod
-    def of(cls, pushed: Pushed, per_element: bool) -> BlankPlaces:
-        parsed = pushed.parsed
+    def of(cls, pushed: Pushed) -> BlankPlaces:
+        parsed, per_element = pushed.parsed, pushed.blanks_per_element
         blank = np.fromiter(map(is_blank, parsed.terms), np.bool_, len(parsed.terms))
         places = cls(np.empty(0, np.int64), blank, per_element)
         if not blank.any():
             return places
-        named = np.flatnonzero(pushed.graph >= 0)
+        named, in_graphs = np.flatnonzero(pushed.graph >= 0), parsed.g >= 0
         used = [
             places._keys(parsed.s, pushed.element),
             places._keys(parsed.o, pushed.element),
-            places._keys(pushed.graph[named], named.astype(np.int32)),
+            places._keys(parsed.g[in_graphs], pushed.element[in_graphs]),
+            places._keys(pushed.graph[named], named.astype(np.int32)),  # of elements without triples, too
         ]
         return cls(np.unique(np.concatenate(used)), blank, per_element)
 
@@ -78,6 +78,7 @@ class Elements:
     graph: Indexes  # of each element, into `parsed.terms`; -1 = none named
     absorbed: Mask | None  # of each triple; None: none is
     places: BlankPlaces
+    of_several_graphs: bool = False  # some element has triples in several graphs; else all are in that of their element
 
     @property
     def timed(self) -> bool | None:
@@ -93,6 +94,7 @@ class EncodedElements:
     s: Ids
     p: Ids
     o: Ids
+    g: Ids | None  # None: the triples are in the graphs of their elements
 
 
 def no_blanks(terms: Sequence[bytes]) -> BlankPlaces:
@@ -115,8 +117,8 @@ def read_push(
     missing = time == MISSING
     if missing.any() and not missing.all():
         raise BadArgument(
-            "some elements of this push carry a time and others do not: "
-            "give all of them one, or ?timestamp= for the rest"
+            "some elements of this push have a time and others do not: give every element a time, or "
+            "give ?timestamp= for the others"
         )
     return Elements(
         pushed.parsed,
@@ -124,7 +126,8 @@ def read_push(
         time,
         pushed.graph,
         absorbed_of(stream, pushed.parsed),
-        BlankPlaces.of(pushed, per_element=media_type.partition(";")[0].strip().lower() == NDJSON),
+        BlankPlaces.of(pushed),
+        bool((pushed.parsed.g != pushed.graph[pushed.element]).any()),
     )
 
 
@@ -166,7 +169,7 @@ def _times(stream: StreamDefinition, pushed: Pushed) -> Times:
 def _time_of(term: bytes) -> int:
     if not term.startswith(b'"'):
         what = "a blank node" if is_blank(term) else term.decode()
-        raise BadArgument(f"{what} is no time: write milliseconds since the epoch or an xsd:dateTime")
+        raise BadArgument(f"{what} is not a time: write milliseconds since the epoch or an xsd:dateTime")
     return parse_time(parse_term(term).value)
 
 
@@ -188,8 +191,16 @@ def _index_of(terms: list[bytes], term: bytes) -> int | None:
 
 def assemble(elements: Elements, ids: Ids, blanks: Ids, default_graph: int) -> EncodedElements:
     """The columns, from the id of each term (0 for blank nodes) and as many fresh blank ids as there are places."""
-    parsed, graph, places = elements.parsed, elements.graph, elements.places
-    s, o = places.fill(ids, blanks, parsed.s, elements.element), places.fill(ids, blanks, parsed.o, elements.element)
-    named = places.fill(ids, blanks, np.maximum(graph, 0), np.arange(len(graph), dtype=np.int32))
-    graphs = np.where(graph >= 0, named, np.uint64(default_graph))
-    return EncodedElements(graphs, s, ids[parsed.p], o)
+    parsed, element, places = elements.parsed, elements.element, elements.places
+
+    def graphs_of(graph: Indexes, scope: Indexes) -> Ids:
+        named = places.fill(ids, blanks, np.maximum(graph, 0), scope)
+        return np.where(graph >= 0, named, np.uint64(default_graph))
+
+    return EncodedElements(
+        graphs_of(elements.graph, np.arange(len(elements.graph), dtype=np.int32)),
+        places.fill(ids, blanks, parsed.s, element),
+        ids[parsed.p],
+        places.fill(ids, blanks, parsed.o, element),
+        graphs_of(parsed.g, element) if elements.of_several_graphs else None,
+    )

@@ -21,7 +21,7 @@ from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.windows.openings import Openings, opened, openings_of
-from stream_ext.writer.elements import Elements, Ids, Mask, Times, assemble
+from stream_ext.writer.elements import Elements, EncodedElements, Ids, Mask, Times, assemble
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Gathering:
             return moving
         definition = self._catalog.streams.get(stream)
         if definition is None:
-            raise NotFound("the stream was dropped before this push came to it")
+            raise NotFound("the stream was dropped before this push was written")
         position = self._positions.get(stream)
         if position is None:
             return _Moving(definition, 0, None, None, None, None, [], {})
@@ -265,12 +265,12 @@ class Gathering:
 
 _WRONG_KIND = {
     "clock": (
-        "stream {!r} runs by the clock, because its first push carried no times; "
-        "send this one without times too, or use another stream"
+        "stream {!r} takes its times from the clock, because its first push had no times; send this push "
+        "without times too, or use another stream"
     ),
     "elements": (
-        "stream {!r} runs by the times of its elements, because its first push carried them; "
-        'give this one times too (?timestamp=, or "timestamp" in each line), or use another stream'
+        "stream {!r} takes its times from its elements, because its first push had times; "
+        'give this push times too (?timestamp=, or "timestamp" in each line), or use another stream'
     ),
 }
 
@@ -310,8 +310,21 @@ def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns
         s=np.concatenate([part.s for part in parts]),
         p=np.concatenate([part.p for part in parts]),
         o=np.concatenate([part.o for part in parts]),
+        g=_graphs(everything, parts),
     )
     return columns, _absorbed(everything)
+
+
+def _graphs(everything: Sequence[Elements], parts: Sequence[EncodedElements]) -> Ids | None:
+    """The graph of each triple, if an element has triples in several graphs."""
+    if all(part.g is None for part in parts):
+        return None
+    return np.concatenate(
+        [
+            part.graph[elements.element] if part.g is None else part.g
+            for elements, part in zip(everything, parts, strict=True)
+        ]
+    )
 
 
 def _absorbs(moving: _Moving) -> bool:
@@ -332,6 +345,7 @@ def _with_rows(columns: StreamColumns, rows: Mask) -> StreamColumns:
         columns.s[rows],
         columns.p[rows],
         columns.o[rows],
+        None if columns.g is None else columns.g[rows],
     )
 
 
@@ -355,13 +369,13 @@ def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[
 
 
 def _absorbed_terms(elements: Elements) -> Mask:
-    """Which of the terms occur in triples that the store absorbs, or are graphs of elements that have such triples."""
+    """Which of the terms occur in triples that the store absorbs, or are the graphs of such triples."""
     parsed, absorbed = elements.parsed, elements.absorbed
     found = np.zeros(len(parsed.terms), np.bool_)
     if absorbed is not None:
         for column in (parsed.s, parsed.p, parsed.o):
             found[column[absorbed]] = True
-        graphs = elements.graph[elements.element[absorbed]]
+        graphs = parsed.g[absorbed]
         found[graphs[graphs >= 0]] = True
     return found
 

@@ -69,7 +69,9 @@ def checked_graph(graph: str) -> bytes:
     """The term of a graph's IRI; one that is relative, or no IRI at all, is refused."""
     term = iri(graph)
     if not is_absolute(graph) or b"\\" in term:
-        raise BadArgument(f"graph={graph[:200]}: a graph is named by an absolute IRI, http://example.org/g")
+        raise BadArgument(
+            f"graph={graph[:200]}: the name of a graph must be an absolute IRI, such as http://example.org/g"
+        )
     return term
 
 
@@ -126,7 +128,7 @@ def read_dataset(derived: DerivedGraphs) -> GraphAnswer:
 
 
 def _no_graph(graph: bytes) -> NotFound:
-    return NotFound(f"there is no graph {graph.decode()}: it holds no triple")
+    return NotFound(f"there is no graph {graph.decode()}: it has no triples")
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------
@@ -220,8 +222,8 @@ def _triples(graph: bytes | None, documents: Sequence[Document], reading: Readin
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()
         raise BadData(
-            f"this document names graphs of its own, and its triples are meant for {where}: "
-            "send it without default and graph=, by POST, and each statement goes to the graph that it names"
+            f"this document names graphs itself, but the request is for {where}: send it by POST without "
+            "default and graph=, and each statement goes to the graph that it names"
         )
     return parsed
 

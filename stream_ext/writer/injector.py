@@ -131,7 +131,7 @@ class Listener(Protocol):
         ...
 
 
-class _Nobody:
+class _NotStarted:
     """The listener until `start`."""
 
     def published(self, news: PublishedBatch) -> None:
@@ -168,7 +168,7 @@ class Injector:
     def __init__(self, store: Store, clock: Clock, pace: PublishingPace, waits: Waits) -> None:
         self._store, self._clock, self._pace, self._waits = store, clock, pace, waits
         self.numbers = NumberAllocator(store.kv)
-        self._listener: Listener = _Nobody()
+        self._listener: Listener = _NotStarted()
         self._changed = threading.Condition()
         self._queue: deque[_QueuedRequest] = deque()
         self._queued_bytes = 0
@@ -241,14 +241,14 @@ class Injector:
     def _check_count(self) -> None:
         if len(self._queue) >= self._pace.queue_requests:
             raise Overload(
-                f"{len(self._queue)} requests wait to be written; send this one again a little later", _RETRY_AFTER_S
+                f"{len(self._queue)} requests are waiting to be written; send this one again later", _RETRY_AFTER_S
             )
 
     def _check_room(self, size: int) -> None:
         self._check_count()
         if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
             raise Overload(
-                f"{self._queued_bytes} bytes of pushes wait to be written; send this one again a little later",
+                f"{self._queued_bytes} bytes of pushes are waiting to be written; send this one again later",
                 _RETRY_AFTER_S,
             )
 
@@ -261,7 +261,7 @@ class Injector:
         if self._halted_by is not None:  # it stops after what is under way
             raise refusal_of(self._halted_by, self._store.url)
         if self._closed:
-            raise RilletError("the store is being closed: nothing more is written")
+            raise RilletError("the store is being closed and accepts no more writes")
         self._queue.append(waiting)
         self._queued_bytes += waiting.size
         # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
@@ -489,7 +489,7 @@ class Injector:
         try:
             publish()
         except StoreUnavailable:
-            if self._retry(self._store.settle) == self.head:
+            if self._retry(self._store.resolve_outcome) == self.head:
                 raise
         if (sn := int(self._store.head())) > self.head:
             self._reached = "committed"
@@ -543,7 +543,9 @@ class Injector:
         self, sn: int, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
     ) -> None:
         """`catalog`: the one after these steps, if it is known."""
-        assert sn == self.head + 1, f"one writer, dense snapshots: published {sn} after {self.head}"
+        assert sn == self.head + 1, (
+            f"snapshots must follow each other without gaps: {sn} was published after {self.head}"
+        )
         before = self.catalog
         if catalog is None:
             catalog = before
@@ -563,7 +565,7 @@ class Injector:
             self._queue.clear()
             self._queued_bytes = 0
         if not goes_on_after(error):
-            log.error("the writer has stopped by a fault of this server", exc_info=error)
+            log.error("the writer has stopped because of a fault of this server", exc_info=error)
         self._listener.stopped(error)
         waiting = [one for one in front if not one.future.done()]
         _refuse(waiting, refusal if self._is_undone(error) else self._unknown(error))
@@ -577,8 +579,9 @@ class Injector:
 
     def _unknown(self, error: BaseException) -> OutcomeUnknown:
         return OutcomeUnknown(
-            f"the writer of {self._store.url} stopped while it wrote this request ({_named(error)}): whether it counts "
-            f"is not known. Look for it in a snapshot after {self.head}; a push with source and seq may be sent again"
+            f"the writer of {self._store.url} stopped while it wrote this request ({_named(error)}): it "
+            f"is not known whether the request was written. Check the snapshots after {self.head}; a push "
+            "with source and seq can safely be sent again"
         )
 
 
@@ -593,13 +596,13 @@ def refusal_of(error: BaseException, url: str) -> RilletError:
         return error
     if goes_on_after(error):
         return NotWriter(
-            f"this server does not write to {url} now: {error}. Nothing of this request was done; send it again later, "
-            "here or to the writer",
+            f"this server cannot write to {url} now: {error}. Nothing of this request was applied; send "
+            "it again later, to this server or to the writer",
             _RETRY_AFTER_S,
         )
     return NotWriter(
-        f"the writer of {url} has stopped ({_named(error)}); nothing of this request was done: look at the log of the "
-        "server, and restart it",
+        f"the writer of {url} has stopped ({_named(error)}); nothing of this request was applied: see the "
+        "server's log, and restart the server",
         0,
     )
 

@@ -71,9 +71,7 @@ class Registration:
             same = self._same(existing)  # refused here: an error of `result` would be one of the writer
             return Intent(result=lambda _: Registered(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
-            raise TooLarge(
-                f"{self.queries_max} queries are registered, which is the limit (--max-queries); drop one first"
-            )
+            raise TooLarge(f"{self.queries_max} queries are registered, the limit (--max-queries); drop one first")
         if self.live:
             for window in self.query.windows:
                 if window.stream.variable is None:
@@ -138,8 +136,8 @@ class Registration:
             there = StreamDefinition(of_stream, names.name, names.iri, StreamOptions())
         elif not _waits(there, view):
             raise NameInUse(
-                f"what a CONSTRUCT says is a stream of the query's name, and stream {there.name!r} is there with "
-                "elements of its own; drop it first, or use another name"
+                f"the output of a CONSTRUCT is a stream with the query's name, but stream {there.name!r} "
+                "already exists with elements of its own; drop it first, or use another name"
             )
         stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", made_by=None)
         found.take(CatalogStep("stream", stream.number, stream))
@@ -151,7 +149,7 @@ class Registration:
         ):  # a shell takes the last line's end away; and sent to a server at another address it is still the same query
             return existing
         raise NameInUse(
-            f"{existing.name!r} is a registered query with another text; drop it first, or use another name"
+            f"{existing.name!r} is already a registered query with another text; drop it first, or use another name"
         )
 
 
@@ -165,14 +163,14 @@ def read_registration(
     runnable(unit, text)
     if not isinstance(unit, Register):
         if unit == Update(()):
-            raise BadArgument("the text is empty: what is registered is a query, or REGISTER ... AS and a query")
-        raise BadArgument("an update is not registered: send it as an update")
+            raise BadArgument("the text is empty: send a query, or REGISTER ... AS and a query")
+        raise BadArgument("an update cannot be registered: send it as an update")
     query, written = unit.query, unit.iri or unit.name
     names = None if written is None else names_of(written, folder)
     if name is not None:
         wanted = names_of(name, folder)
         if names is not None and names != wanted:
-            raise BadArgument(f"the text registers {written!r}, but it was sent to {name!r}")
+            raise BadArgument(f"the text registers {written!r}, but the path names {name!r}")
         names = wanted
     constants = reading_of(text, base, check or Control.FREE.check).constants
     check_terms(constants)
@@ -191,7 +189,7 @@ def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
     for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
         id = int(view.store.ids([graph.text])[0])
         if not id or not len(view.store.at(view.head).predicates(id)):
-            yield f"the graph {graph.text.decode()} has no triple yet"
+            yield f"the graph {graph.text.decode()} has no triples yet"
 
 
 @dataclass(slots=True)
@@ -212,7 +210,8 @@ class _Found:
         self.streams = sorted(self.catalog.streams)
         if not self.streams:
             raise BadArgument(
-                "there is no stream yet whose past START ... END could replay; register this when there is"
+                "START ... END replays the past of a stream, but no such stream exists yet; register this "
+                "query when it exists"
             )
 
 
@@ -221,7 +220,7 @@ def _no_stream_of(catalog: Catalog, key: str) -> str:
     right."""
     if catalog.find_query(key) is None:
         return ""
-    return f" ({key!r} is a query, but only what a CONSTRUCT says is a stream)"
+    return f" ({key!r} is a query, but only the output of a CONSTRUCT is a stream)"
 
 
 def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: str) -> _Found:
@@ -241,8 +240,9 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
             near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
-                f"{'but for its time ' if window.time_predicate else ''}"
-                "(timing data: its elements are seen in windows only), and goes with the query unless it is pushed to"
+                f"{'except for its time ' if window.time_predicate else ''}(timing data: its elements are "
+                "visible in windows only); unless something is pushed to it, it is dropped together with the "
+                "query"
             )
         found.streams.append(stream.number)
     return found

@@ -126,5 +126,5 @@ def run(page: Page, block: Block, code: str, folder: Path, address: str) -> str:
         ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=known, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, f"{page.name}, line {block.line}:\n{code}\n{done.stderr}"
-    assert "not built yet" not in done.stdout
+    assert "not supported yet" not in done.stdout
     return done.stdout

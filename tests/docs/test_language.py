@@ -23,7 +23,7 @@ LISTED = {codes(name)[0]: codes(example)[0] for name, example in rows(REFUSED)}
 def test_what_the_page_says_is_refused_is_refused_under_that_name(name: str, text: str) -> None:
     with pytest.raises(Unsupported) as refusal:
         parse_runnable(text, BASE)
-    assert refusal.value.message == f"{name} is not built yet"
+    assert refusal.value.message == f"{name} is not supported yet"
 
 
 def test_every_name_that_a_refusal_has_is_on_the_page() -> None:

@@ -50,7 +50,7 @@ def test_every_option_of_a_stream_is_listed() -> None:
 
 
 def test_every_field_of_an_emission_is_listed() -> None:
-    body = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["a"], [], [b""], None, 2, 1)
+    body = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["a"], [], [b""], None, 2, 1, sources={})
     asked = EmissionBody("q", 1, "RSTREAM", 1, [], 1, [], [], [], True, 0, None)
     made = EmissionBody("q", 1, "RSTREAM", 1, [], 1, ["s", "p", "o"], [], [b"", b"", b""], None, 0, None, True, True)
     section = HTTP.section("GET /queries/{query}/results")

@@ -90,7 +90,7 @@ def test_client_and_commands_speak_https_and_bring_a_token(
     assert main(["query", "DROP ALL", "--server", server.url]) == 1
     assert "this is the token for reading" in capsys.readouterr().err
     assert main(["status", "--server", server.url, "--token", "wrong"]) == 1
-    assert "--token TOKEN, or RILLET_TOKEN" in capsys.readouterr().err
+    assert "--token TOKEN or RILLET_TOKEN" in capsys.readouterr().err
     assert main(["pause", "near", "--server", server.url, "--token", "t0ken"]) == 0
 
 
@@ -104,12 +104,12 @@ def test_commands_say_why_there_is_no_connection(
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     untrusted = said(server.url)
     assert "is not trusted" in untrusted and "SSL_CERT_FILE=FILE" in untrusted and "no server" not in untrusted
-    assert "then say https://" in said(server.url.replace("https", "http")).lower()
+    assert "write https://" in said(server.url.replace("https", "http")).lower()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
     assert f"{tmp_path / 'nowhere.pem'} (SSL_CERT_FILE) has no certificates: No such file" in said(server.url)
     monkeypatch.setenv("SSL_CERT_FILE", files.authority)
     with live(tmp_path, trusting=False) as plain:
-        assert "then say http://" in said(plain.url.replace("http", "https")).lower()
+        assert "write http://" in said(plain.url.replace("http", "https")).lower()
 
 
 def test_the_cookie_is_bound_to_the_host_and_never_travels_without_tls(server: Live, files: Files) -> None:
@@ -143,7 +143,7 @@ def test_files_that_are_no_certificate_and_key_are_refused(files: Files, tmp_pat
     for cert, other, message in (
         (files.cert, None, "belong together"),
         (None, files.key, "belong together"),
-        (files.cert, str(tmp_path / "nowhere"), r"nowhere: there is no such file \(--tls-key\)"),
+        (files.cert, str(tmp_path / "nowhere"), r"nowhere: this file does not exist \(--tls-key\)"),
         (files.key, files.cert, "PEM files"),
         (files.cert, files.authority, "PEM files"),
         (files.cert, str(locked), "has a password"),
@@ -158,12 +158,12 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
     assert main(["serve", "--tls-cert", files.cert]) == 2
     assert "belong together" in capsys.readouterr().err
     for flag, value, message in (
-        ("--cors", "app.example", "no origin"),
+        ("--cors", "app.example", "is not an origin"),
         ("--cors", "https://app.example/", "write https://app.example"),
-        ("--cors", "*", "no origin"),
-        ("--cors", "null", "no origin"),
-        ("--allowed-host", "http://x", "no name of a host"),
-        ("--allowed-host", "x:80", "no name of a host"),
+        ("--cors", "*", "is not an origin"),
+        ("--cors", "null", "is not an origin"),
+        ("--allowed-host", "http://x", "is not a host name"),
+        ("--allowed-host", "x:80", "is not a host name"),
     ):
         with pytest.raises(SystemExit):
             main(["serve", flag, value])

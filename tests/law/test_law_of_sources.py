@@ -14,6 +14,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from hbase_store.layout.terms import held
 from stream_ext.continuous.query_run import ChangesBetween
 from stream_ext.language.algebra.algebra import Compare, CompareOp, Variable
 from stream_ext.network.operators.core import testing
@@ -41,20 +42,35 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Graph:
     """A store of four nodes and two predicates, changed at random; and what is in it, as a plain set of quads."""
 
-    def __init__(self, store: Store, seed: int) -> None:
-        self._store, self._random = store, random.Random(seed)
+    def __init__(self, store: Store, seed: int, held: bool = False) -> None:
+        """`held`: some of it is held edges, and some is both."""
+        self._store, self._random, self._held = store, random.Random(seed), held
         batch = store.begin()
         self.nodes = [int(i) for i in batch.encode([b"<http://ex/%d>" % n for n in range(6)])]
         store.commit(batch)
-        self.quads: set[Quad] = set()
+        self._parts: dict[bool, set[Quad]] = {False: set(), True: set()}
+
+    @property
+    def quads(self) -> set[Quad]:
+        return self._parts[False] | self._parts[True]
 
     def change(self) -> int:
         batch = self._store.begin()
         for _ in range(self._random.randrange(6)):
             quad = self._quad()
             verb = batch.insert if self._random.random() < 0.6 else batch.delete
-            verb(*(np.array([id], np.uint64) for id in quad))
-            self.quads = self.quads | {quad} if verb == batch.insert else self.quads - {quad}
+            as_held = self._held and self._random.random() < 0.5
+            s, p, o, g = quad
+            verb(*(np.array([id], np.uint64) for id in (s, held(p) if as_held else p, o, g)))
+            (self._parts[as_held].add if verb == batch.insert else self._parts[as_held].discard)(quad)
+        return self._store.commit(batch)
+
+    def change_held(self) -> int:
+        """Changes nothing but held edges."""
+        batch = self._store.begin()
+        for _ in range(6):
+            s, p, o, g = self._quad()
+            batch.insert(s, held(p), o, g)
         return self._store.commit(batch)
 
     def _quad(self) -> Quad:
@@ -87,35 +103,54 @@ def matches(pattern: IdPattern, quads: set[Quad]) -> Counter[Row]:
 SHAPES = [("a", None, "b"), ("b", None, "c"), ("c", None, "d"), ("c", None, "c"), ("b", "p", "c"), ("a", "b", "c")]
 
 
-@pytest.mark.parametrize(
-    ("shape", "graph"), list(product(SHAPES, ["default", "named", "variable", "merged", "merged with default"]))
-)
+GRAPHS = ["default", "named", "variable", "merged", "merged with default"]
+
+
+@pytest.mark.parametrize(("shape", "graph"), list(product(SHAPES, GRAPHS)))
 def test_a_store_join_follows_both_its_rows_and_the_store(
     store: Store, shape: tuple[str, str | None, str], graph: str
 ) -> None:
     follow(store, IdShape(shape, graph), SHAPES.index(shape))
 
 
+@pytest.mark.parametrize(("shape", "graph"), list(product(SHAPES, GRAPHS)))
+def test_a_store_join_reads_held_edges_as_if_they_were_our_own(
+    store: Store, shape: tuple[str, str | None, str], graph: str
+) -> None:
+    follow(store, IdShape(shape, graph, held=True), SHAPES.index(shape))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_store_join_that_does_not_ask_for_held_edges_sees_none(store: Store, graph: str) -> None:
+    world, pattern = Graph(store, 1, held=True), IdShape(SHAPES[0], graph).pattern
+    operator = StoreJoin(("a", "b"), pattern(world.nodes))
+    for step in range(20):
+        before, sn = int(store.head()), world.change_held()
+        changes = None if step == 0 else ChangesBetween(store, before, sn)
+        found = operator.step(Moment(step, store.at(), changes), zset([((world.nodes[0], world.nodes[1]), 1, 9)], 2))
+        assert not found.count
+
+
 class IdShape:
     """The pattern of a shape: None stands for a fixed predicate."""
 
-    def __init__(self, shape: tuple[str, str | None, str], graph: str) -> None:
-        self.shape, self.graph = shape, graph
+    def __init__(self, shape: tuple[str, str | None, str], graph: str, held: bool = False) -> None:
+        self.shape, self.graph, self.held = shape, graph, held
 
     def pattern(self, nodes: list[int]) -> IdPattern:
         fixed = {1: nodes[4]} if self.shape[1] is None else {}
         binding = {i: name for i, name in enumerate(self.shape) if name is not None}
         if self.graph == "variable":
             binding[3] = "g"
-            return IdPattern(fixed, binding, IdGraph(None, "g"))
+            return IdPattern(fixed, binding, IdGraph(None, "g", held=self.held))
         if self.graph.startswith("merged"):
             among = sorted([0, nodes[0]] if "default" in self.graph else nodes[:2])
-            return IdPattern(fixed, binding, IdGraph(None, None, np.array(among, np.uint64)))
-        return IdPattern(fixed, binding, IdGraph(0 if self.graph == "default" else nodes[0]))
+            return IdPattern(fixed, binding, IdGraph(None, None, np.array(among, np.uint64), self.held))
+        return IdPattern(fixed, binding, IdGraph(0 if self.graph == "default" else nodes[0], held=self.held))
 
 
 def follow(store: Store, shape: IdShape, seed: int) -> None:
-    world, left = Graph(store, seed), Source(seed, 2)
+    world, left = Graph(store, seed, shape.held), Source(seed, 2)
     pattern = shape.pattern(world.nodes)
     operator = StoreJoin(("a", "b"), pattern)
     key = [i for i, v in enumerate(("a", "b")) if v in pattern.variables]
@@ -148,8 +183,8 @@ def test_a_window_scan_is_the_set_of_what_its_instance_holds(seed: int) -> None:
             s, p, o = (np.array([id], np.uint64) for id in row)
             scan.arrive(s, p, o, np.zeros(1, np.uint64), np.array([at], np.int64))
         out += entries_of(scan.step(moment(time)))
-        held = {(row[0], row[2]) for at, row in arrived if row[1] == 7 and time - window.range_ms <= at < time}
-        assert model.alive(out, time) == Counter(held), f"seed {seed}, time {time}"
+        content = {(row[0], row[2]) for at, row in arrived if row[1] == 7 and time - window.range_ms <= at < time}
+        assert model.alive(out, time) == Counter(content), f"seed {seed}, time {time}"
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path as Folder
 
 import numpy as np
@@ -176,11 +177,14 @@ SCOPES: dict[str, tuple[Callable[[list[int]], IdGraph], Callable[[list[int], int
 }
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["ours", "held"])
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize("way", PATHS, ids=str)
-def test_a_path_over_the_store_follows_its_rows_and_the_store(store: Store, way: model.Path, scope: str) -> None:
+def test_a_path_over_the_store_follows_its_rows_and_the_store(
+    store: Store, way: model.Path, scope: str, held: bool
+) -> None:
     seed = PATHS.index(way)
-    world, left = Graph(store, seed), Source(seed, 2)
+    world, left = Graph(store, seed, held), Source(seed, 2)
     names = {P: world.nodes[4], Q: world.nodes[5]}
     graph, holds = SCOPES[scope]
     for ends in [("a", "x"), ("x", "y"), (1, "x"), ("x", "b")]:
@@ -189,7 +193,7 @@ def test_a_path_over_the_store_follows_its_rows_and_the_store(store: Store, way:
             ends[0] if isinstance(ends[0], str) else Constant(b"<http://ex/%d>" % (ends[0] - 1)),
             id_path(algebra(way), lambda name: names[int(name)]),
             ends[1],
-            graph(world.nodes),
+            replace(graph(world.nodes), held=held),
         )
         follow(store, world, left, operator, way, ends, scope, holds, names)
 

@@ -44,7 +44,7 @@ def test_what_one_wrote_is_there_when_it_is_opened_again(kind: type[Graph], tmp_
 def test_a_store_opens_where_it_is_made(tmp_path: Path) -> None:
     graph = Graph(store=RilletStore(str(tmp_path / "store")))
     graph.add((EX.a, EX.p, EX.b))
-    with pytest.raises(BadArgument, match="open already"):
+    with pytest.raises(BadArgument, match="already open"):
         graph.open(str(tmp_path / "other"))
     assert len(graph) == 1
     graph.close()

@@ -207,7 +207,7 @@ def test_what_is_no_server_is_told_at_once() -> None:
     graph = Graph(store="rillet")
     with pytest.raises(RilletError, match=r"no server answers at http://127\.0\.0\.1:1 "):
         graph.open("http://127.0.0.1:1")
-    with pytest.raises(BadArgument, match="no address"):
+    with pytest.raises(BadArgument, match="is not the address"):
         graph.open("http://:x")
     with pytest.raises(BadArgument, match="DROP ALL"):
         graph.destroy("http://127.0.0.1:1")

@@ -238,7 +238,7 @@ def test_clearing_the_default_graph_of_a_named_graph_clears_that_graph(tmp_path:
 def test_a_graph_that_a_blank_node_names_is_updated_once_it_is_there(tmp_path: Path) -> None:
     both = Both(tmp_path / "store", union=False)
     graph = both.ours.graph(BNode("mine"))
-    with pytest.raises(BadArgument, match="holds no triple yet"):
+    with pytest.raises(BadArgument, match="has no triples yet"):
         graph.update("INSERT DATA { ex:a ex:p 1 }")
     graph.add((EX.a, EX.p, Literal(0)))
     graph.update("INSERT DATA { ex:a ex:p 1 }")

@@ -252,7 +252,7 @@ def test_no_foreign_engine_answers_what_ours_does_not(graph: Graph) -> None:
         graph.update("DELETE { ?s ?p ?o } WHERE { SERVICE <http://far/> { ?s ?p ?o } }")
     with pytest.raises(QuerySyntaxError):
         graph.query("SELECT { }")
-    with pytest.raises(BadArgument, match="limit: not known"):
+    with pytest.raises(BadArgument, match="limit: this store does not know them"):
         graph.query("SELECT * { ?s ?p ?o }", limit=3)
     assert len(graph) == 1
 

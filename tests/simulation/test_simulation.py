@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulation.mortal import WAYS, Way
 from tests.simulation.world import CALM, UNREACHABLE, WILD, Story, Trouble, World, chained_story, story
+from tests.stream_ext.attached.pretended_source import PretendedSource
 
 LENGTH = 25
 
@@ -42,6 +43,21 @@ def test_a_chain_in_a_world_in_which_everything_goes_wrong_says_what_it_says_in_
 ) -> None:
     seeds = range(900 + block * 4, 904 + block * 4)
     assert sum(compare(tmp_path, seed, of=chained_story) for seed in seeds) > 10, "hardly anybody died"
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_updates_of_a_source_that_is_held_are_as_updates_of_our_own_store(block: int, tmp_path: Path) -> None:
+    deaths = 0
+    for seed in range(700 + block * 4, 704 + block * 4):
+        calm, _ = told(tmp_path / f"calm {seed}", seed, CALM)
+        (tmp_path / f"held {seed}").mkdir()
+        trouble = random.Random(f"trouble {seed}")
+        world = World(tmp_path / f"held {seed}", story(seed, LENGTH), WILD, trouble, source=PretendedSource())
+        found = world.run()
+        for name in calm.keys() - {"the store"}:  # which has nothing of the source
+            assert found[name] == calm[name], f"seed {seed}, {name}: {world.trace[-20:]}"
+        deaths += world.deaths
+    assert deaths > 10, "hardly anybody died"
 
 
 @pytest.mark.parametrize("block", range(3))

@@ -31,6 +31,7 @@ from stream_ext.writer.injector import PublishingPace
 from tests.integrity.clients import ndjson, operations
 from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever
 from tests.simulation.mortal import WAYS, Died, Mortal, Way
+from tests.stream_ext.attached.pretended_source import PretendedSource
 from tests.stream_ext.scene import EX, Change, Push, Scene
 
 BASE = "http://rillet/"
@@ -129,6 +130,7 @@ class World:
     deaths: int = 0
     opening: int = 0  # durable steps of the first opening, which nothing is planned for
     steps: int = 0  # those after it, until all was told
+    source: PretendedSource | None = None  # it gets the updates
 
     def run(self) -> dict[str, list[tuple[Any, ...]]]:
         """What each query has said in the end."""
@@ -161,7 +163,10 @@ class World:
         if dies is not None:  # planned before anything runs
             self.kv.dies_at(*dies)
         retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)
-        self.service = Service(store, BASE, self.clock, PublishingPace(0, 0), Limits(), None, retain, NOTHING)
+        sources = [] if self.source is None else [self.source]
+        self.service = Service(
+            store, BASE, self.clock, PublishingPace(0, 0), Limits(), None, retain, NOTHING, sources=sources
+        )
 
     def _insist(self, act: Callable[[], T]) -> T:
         """Until it is answered; each time somebody dies, another life begins."""
@@ -263,6 +268,9 @@ class World:
     def _tell(self, place: int, step: Push | Change) -> None:
         if isinstance(step, Push):
             self._push(place)
+        elif self.source is not None:
+            self.source.store.update(operations(step))
+            self.service.refresh_source("main", self._wait)
         else:
             self.service.update(operations(step), wait=self._wait)
 

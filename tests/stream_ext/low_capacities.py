@@ -18,7 +18,7 @@ LOW = (
     ("stream_ext.network.operators.joins.join", "_FEW", 0),
     ("stream_ext.rows.key_table", "_LEAST_CAPACITY", 2),
     ("stream_ext.network.operators.scans.occurrence_scan", "_CLEAN_LEAST", 2),
-    ("stream_ext.network.operators.answers.ordered_rows", "_SETTLE_LEAST", 2),
+    ("stream_ext.network.operators.answers.ordered_rows", "_SUM_LEAST", 2),
     ("stream_ext.network.operators.paths.path_pairs", "_UNUSED_STARTS_MIN", 2),
     ("stream_ext.rows.row_index", "_LEAST_CAPACITY", 2),
     ("stream_ext.network.operators.groups.tallies", "_CLEAN_LEAST", 2),

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyoxigraph as ox
 
 import hbase_store
 from hbase_store import PushMark, Store, StreamColumns, StreamMove
+from hbase_store.arrays import Ids
+from hbase_store.layout.terms import HELD_BASE
 from stream_ext.catalog.catalog import CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered import constants_of, query_of
@@ -273,8 +276,9 @@ class Played(Protocol):
 class Player:
     """Plays a scene into a store, as the injector would."""
 
-    def __init__(self, store: Store, scene: Played) -> None:
-        self.store, self.scene = store, scene
+    def __init__(self, store: Store, scene: Played, chance: random.Random | None = None) -> None:
+        """`chance`: each quad of the store is our own, held, or both, as it decides."""
+        self.store, self.scene, self.chance = store, scene, chance
         self.times: dict[int, int | None] = {1: None, 2: None}
         self.firsts: dict[int, int | None] = {1: None, 2: None}
         self.openings: dict[int, Openings] = {1: (), 2: ()}
@@ -316,11 +320,21 @@ class Player:
                     g = np.array(
                         [0 if q[1] is None else int(batch.encode([q[1].encode()])[0]) for q in quads], np.uint64
                     )
-                    verb(s, p, o, g)
+                    for some, predicates in self._kinds(p, verb == batch.delete):
+                        verb(s[some], predicates[some], o[some], g[some])
             return self.store.commit(batch)
         for stream in sorted({push.stream for push in step}):
             self._stream(batch, stream, step)
         return self.store.commit(batch)
+
+    def _kinds(self, p: Ids, both: bool) -> list[tuple[npt.NDArray[np.bool_], Ids]]:
+        """Which rows are written as our own edges, and which as held ones; `both`: all of them as either."""
+        everyone = np.ones(len(p), np.bool_)
+        if self.chance is None:
+            return [(everyone, p)]
+        draws = np.array([self.chance.random() for _ in range(len(p))])
+        kinds = (everyone, everyone) if both else (draws < 0.6, draws >= 0.4)
+        return [(kinds[0], p), (kinds[1], p | np.uint64(HELD_BASE))]
 
     def _stream(self, batch: hbase_store.Batch, stream: int, pushes: list[Push]) -> None:
         marks, times, ordinals, elements, texts = [], [], [], [], []

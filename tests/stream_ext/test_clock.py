@@ -62,7 +62,7 @@ def run_on(clock: ManualClock, service: Service, count: int) -> list[int]:
     for _ in range(count):
         at = len(said(service))
         clock.advance(1_000)
-        until(lambda at=at: len(said(service)) > at, "time goes on")
+        until(lambda at=at: len(said(service)) > at, "time continues")
     return times(said(service))[before:]
 
 

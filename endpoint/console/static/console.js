@@ -1,5 +1,5 @@
-// What a page does beyond showing: keys in the editor, fields that depend on others, live results.
-// Every page works without it, but for the live results.
+// What a page does besides showing its content: keys in the editor, fields that depend on others, live results.
+// Every page works without this script, except for the live results.
 "use strict";
 
 for (const editor of document.querySelectorAll("[data-editor]")) {
@@ -13,7 +13,7 @@ for (const editor of document.querySelectorAll("[data-editor]")) {
   if (problem) select(editor, Number(problem.dataset.line), Number(problem.dataset.column));
 }
 
-// A text in the address is filled in, and waits for the button: whoever wrote the address did not press it.
+// A text in the address is filled in but not run: the author of the link is not the user who presses the button.
 const came = document.querySelector("[data-came]");
 const fragment = new URLSearchParams(location.hash.slice(1)).get("query");
 if (came && fragment !== null) {
@@ -21,7 +21,7 @@ if (came && fragment !== null) {
   came.hidden = false;
 }
 
-// The bar says which snapshot is the latest now, for as long as somebody looks.
+// The bar shows the latest snapshot, while the page is visible.
 const snapshot = document.querySelector("[data-snapshot]");
 if (snapshot) setInterval(() => { if (!document.hidden) look(snapshot); }, 2000);
 
@@ -30,12 +30,12 @@ async function look(shown) {
   try {
     const answer = await fetch(shown.dataset.snapshot, { headers: { accept: "text/plain" } });
     if (answer.ok) found = await answer.text();
-  } catch {} // nobody is there now; the next look may find somebody
+  } catch {} // the server does not answer now; the next request may succeed
   shown.classList.toggle("old", found === null);
   if (found !== null) shown.querySelector("b").textContent = found;
 }
 
-// On a narrow screen the bar is wider than the page: what one is looking at is in view.
+// On a narrow screen the bar is wider than the page: scroll to the entry of this page.
 document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 
 // Puts the caret where the error is.
@@ -91,13 +91,13 @@ function live(section) {
 
   function listen() {
     source = new EventSource(`${section.dataset.live}?since=${last}`);
-    source.onopen = () => state("listening", "on");
+    source.onopen = () => state("connected", "on");
     source.onerror = () => {
       const over = source.readyState === EventSource.CLOSED;
-      state(over ? "the query has ended, or the server refuses" : "not connected, trying again", "off");
+      state(over ? "the query has ended, or the server rejects the subscription" : "not connected, trying again", "off");
     };
     source.onmessage = (event) => take(JSON.parse(event.data));
-    find("toggle").textContent = "Stop listening";
+    find("toggle").textContent = "Disconnect";
   }
 
   function take(emission) {
@@ -109,7 +109,7 @@ function live(section) {
     requestAnimationFrame(show);
   }
 
-  // Variables that have been a number can be drawn.
+  // Variables that had a number as their value can be drawn.
   function offer(emission) {
     const choices = find("of");
     for (const binding of emission.results?.bindings ?? []) {
@@ -136,8 +136,8 @@ function live(section) {
     if (source) {
       source.close();
       source = null;
-      state("not listening", "");
-      find("toggle").textContent = "Listen";
+      state("disconnected", "");
+      find("toggle").textContent = "Connect";
     } else {
       listen();
     }
@@ -151,7 +151,7 @@ function count(emission) {
   return emission.results.bindings.length;
 }
 
-function said(emission) {
+function summary(emission) {
   if ("boolean" in emission) return emission.boolean ? "yes" : "no";
   const rows = count(emission);
   const thing = "graph" in emission ? "triple" : "row";
@@ -164,7 +164,7 @@ function rows(table, emission, prefixes) {
   if ("boolean" in emission) {
     const cell = table.insertRow().insertCell();
     cell.className = "term literal";
-    cell.textContent = said(emission);
+    cell.textContent = summary(emission);
     return;
   }
   const head = table.createTHead().insertRow();
@@ -187,7 +187,7 @@ function rows(table, emission, prefixes) {
   }
 }
 
-// What a CONSTRUCT says, N-Triples, as rows.
+// The result of a CONSTRUCT (N-Triples) as rows.
 function triples(graph) {
   const vars = ["subject", "predicate", "object"];
   const bindings = [...graph.matchAll(/^(\S+) (\S+) (.+) \.$/gm)].map(([, ...nodes]) =>
@@ -224,7 +224,7 @@ function term(value, prefixes) {
   return shown;
 }
 
-// A mean may have 50 digits: the first ones are shown, all of them when one points at it.
+// A mean may have 50 digits: the page shows the first ones, and all of them as a tooltip.
 function briefNumber(text) {
   return text.length > 20 && text.slice(0, 16).includes(".") ? `${text.slice(0, 16)}…` : text;
 }
@@ -246,7 +246,7 @@ function numeric(term) {
 function log(list, emissions) {
   list.replaceChildren(...emissions.slice(-LOGGED).reverse().map((emission) => {
     const line = document.createElement("li");
-    for (const [kind, text] of [["", `#${emission.emission}`], ["", moment(emission.time)], ["rows", said(emission)]]) {
+    for (const [kind, text] of [["", `#${emission.emission}`], ["", moment(emission.time)], ["rows", summary(emission)]]) {
       const part = document.createElement("span");
       part.className = kind;
       part.textContent = text;

@@ -31,7 +31,7 @@ def to_rdflib(unit: Unit) -> rdflib.plugins.sparql.sparql.Query:
     import rdflib.plugins.sparql
 
     if not isinstance(unit, Query | Register):
-        raise BadArgument("rdflib prepares queries only; give it the text of an update (to_sparql)")
+        raise BadArgument("rdflib prepares queries only; for an update, use its text (to_sparql)")
     return rdflib.plugins.sparql.prepareQuery(to_sparql(unit))
 
 

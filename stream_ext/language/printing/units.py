@@ -53,7 +53,7 @@ class Units(Patterns):
             text = self.query(unit.query)
             return self._with_base(text if self.plain else f"{_registration(unit)}\n{text}")
         if self.plain:
-            raise BadArgument("administration of streams and queries has no form in plain SPARQL")
+            raise BadArgument("statements that administer streams and queries cannot be written in plain SPARQL")
         return self._administration(unit)
 
     def _with_base(self, text: str) -> str:

@@ -84,7 +84,9 @@ def _aggregate(cursor: Cursor, word: str) -> Expression:
     _require_arguments(cursor, word)
     allowed = cursor.aggregates
     if allowed is None:
-        cursor.fail(f"{word} is an aggregate: it stands in SELECT, HAVING or ORDER BY, and not inside of another one")
+        cursor.fail(
+            f"{word} is an aggregate: it is allowed in SELECT, HAVING and ORDER BY, but not inside another aggregate"
+        )
     position = cursor.position()
     cursor.aggregates = None
     with cursor.nested():

@@ -160,8 +160,8 @@ class Cursor:
         self._parts += 1
         if self._parts > PARTS_MAX:
             self.fail(
-                f"up to here there are more than {PARTS_MAX} {_PARTS}: "
-                "put what differs in values only into VALUES, or split it"
+                f"up to here there are more than {PARTS_MAX} {_PARTS}: put parts that differ only in values "
+                "into VALUES, or split the query"
             )
 
     def begin_operation(self) -> None:
@@ -197,7 +197,7 @@ class Cursor:
     def refuse(self, name: str, offset: int | None = None) -> NoReturn:
         """Refuses syntax that the algebra cannot express yet; other syntax that does not run: `plan/refuse.py`."""
         at = self.position(offset)
-        raise Unsupported(f"{name} is not built yet", self.source.written, at.line, at.column)
+        raise Unsupported(f"{name} is not supported yet", self.source.written, at.line, at.column)
 
     def expected(self, what: str) -> NoReturn:
         self.fail(f"expected {what}, found {self._found()}{meant(self.raw) if self.kind == 'word' else ''}")
@@ -206,11 +206,11 @@ class Cursor:
         if self.kind == "end":
             return "the end of the text"
         if self.kind == "bad" and self.raw in "\"'":
-            return f"a string that is not closed (a line break in it wants {self.raw * 3})"
+            return f"a string that is not closed (a string with line breaks needs {self.raw * 3})"
         if self.raw == ">":
-            return "'>' (an IRI is closed by it, a prefixed name before it is not)"
+            return "'>' (it closes an IRI, not a prefixed name)"
         if self.raw == "<":
-            return "'<' (if it begins an IRI: that one is not closed, or holds a blank or one of \" { } | ^ ` \\)"
+            return "'<' (if it begins an IRI: the IRI is not closed, or contains a blank or one of \" { } | ^ ` \\)"
         return f"'{self.raw[:40]}'"
 
     # ---- prologue and IRIs
@@ -280,7 +280,7 @@ class Cursor:
         if "\\" in reference:
             reference = unescape(self.source, reference, self.offset + 1)
             if re.search(r'[\x00-\x20<>"{}|^`\\]', reference):
-                self.fail("an escape in this IRI stands for a character that an IRI may not hold")
+                self.fail("an escape in this IRI is a character that is not allowed in an IRI")
         if is_absolute(reference):
             return reference
         if not self.base:

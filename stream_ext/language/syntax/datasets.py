@@ -127,7 +127,8 @@ def _declare(cursor: Cursor, clause: WindowClause, offset: int, name: str = "") 
     if first is not None and DIALECTS[first.declared] is not DIALECTS[clause.declared]:
         cursor.fail(
             f"{clause.declared} is {DIALECTS[clause.declared]}, but the first window of this text is "
-            f"{DIALECTS[first.declared]} ({first.declared}, line {first.position.line}): one dialect a query",
+            f"{DIALECTS[first.declared]} ({first.declared}, line {first.position.line}): use one dialect "
+            "in a query",
             offset,
         )
     chosen = name or clause.name or f"urn:rillet:window:{len(cursor.windows) + 1}"

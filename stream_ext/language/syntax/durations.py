@@ -80,7 +80,7 @@ def _with_unit(cursor: Cursor) -> int:
         cursor.advance()
         return count * unit
     if cursor.kind in ("word", "pname") and cursor.offset == end:
-        cursor.fail(f"'{cursor.raw}' is no unit of time; those there are: ns, ms, s, m or min, h, d")
+        cursor.fail(f"'{cursor.raw}' is not a unit of time; the units are ns, ms, s, m or min, h, d")
     return count
 
 
@@ -90,7 +90,7 @@ def _iso(cursor: Cursor, match: re.Match[str]) -> int:
         cursor.fail("years and months have no fixed length; write days, hours, minutes, seconds")
     exact = sum((Fraction(part) * unit for part, unit in zip(rest, _ISO_MS, strict=True) if part), Fraction(0))
     if exact.denominator != 1:
-        cursor.refuse("a length that is no whole number of milliseconds")
+        cursor.refuse("a length that is not a whole number of milliseconds")
     return int(exact)
 
 
@@ -98,12 +98,12 @@ def _duration_literal(cursor: Cursor) -> int:
     offset = cursor.offset
     lexical, datatype = typed_string(cursor)
     if datatype not in _DURATION_TYPES:
-        cursor.fail('a length in quotes wants its datatype: "PT5S"^^xsd:duration', offset)
+        cursor.fail('a length in quotes needs its datatype: "PT5S"^^xsd:duration', offset)
     if lexical.startswith("-"):
         cursor.fail("a length cannot be negative", offset)
     match = _ISO.fullmatch(lexical)
     if match is None or lexical != lexical.upper():
-        cursor.fail(f"'{lexical}' is no xsd:duration, as PT5S is one", offset)
+        cursor.fail(f"'{lexical}' is not an xsd:duration, such as PT5S", offset)
     return _iso(cursor, match)
 
 
@@ -126,7 +126,7 @@ def point_in_time(cursor: Cursor, owner: str) -> int:
     elif cursor.kind in STRINGS:
         written, datatype = typed_string(cursor)
         if datatype not in (None, XSD + "dateTime"):
-            cursor.fail(f"{owner} is milliseconds or an xsd:dateTime", offset)
+            cursor.fail(f"{owner} must be milliseconds or an xsd:dateTime", offset)
     else:
         cursor.expected(f'a time after {owner}: milliseconds since the epoch, or "2024-01-31T12:00:00Z"')
     try:

@@ -27,7 +27,7 @@ def check_grouping(
     if position is None:
         return
     if star:
-        cursor.fail_at("SELECT * has no meaning over groups; name the variables", position)
+        cursor.fail_at("SELECT * is not allowed with GROUP BY or aggregates; name the variables", position)
     known = {key.expression.name for key in group_by if isinstance(key.expression, Variable)}
     keys = {key.variable for key in group_by if key.variable is not None}
     known |= keys
@@ -39,7 +39,7 @@ def check_grouping(
                 cursor.fail_at(_unknown(name, bool(group_by)), position)
             continue
         if name in keys:
-            cursor.fail_at(f"?{name} is a key of GROUP BY already; AS takes a new variable", each.position)
+            cursor.fail_at(f"?{name} is already a key of GROUP BY; AS needs a new variable", each.position)
         if not isinstance(each.expression, Aggregate):
             for free in _ungrouped(each.expression):
                 if free not in known:
@@ -50,8 +50,11 @@ def check_grouping(
 def _unknown(name: str, grouped: bool) -> str:
     hint = f"add it to GROUP BY, or project (SAMPLE(?{name}) AS ?one)"
     if grouped:
-        return f"?{name} is neither a key of GROUP BY nor inside of an aggregate; {hint}"
-    return f"?{name} stands beside an aggregate, so all solutions are one group, which has no one value of it; {hint}"
+        return f"?{name} is neither a key of GROUP BY nor inside an aggregate; {hint}"
+    return (
+        f"?{name} is selected together with an aggregate, so all solutions form one group, in which it "
+        f"has no single value; {hint}"
+    )
 
 
 def _ungrouped(expression: Expression) -> list[str]:

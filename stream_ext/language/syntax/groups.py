@@ -159,7 +159,7 @@ class _Group:
             if cursor.kind != "var":
                 cursor.expected("a variable after AS")
             if name in cursor.visible:
-                cursor.fail(f"?{name} has a value in this group already; BIND takes a variable that is new in it")
+                cursor.fail(f"?{name} already has a value in this group; BIND needs a new variable")
             cursor.visible[name] = None
             cursor.advance()
             cursor.require(")", "to close BIND")
@@ -186,13 +186,13 @@ def _refuse(cursor: Cursor, word: str) -> None:
     if word in FOREIGN_ELEMENTS:
         cursor.refuse(word)
     if word in ("EXISTS", "NOT"):
-        cursor.fail(f"{word} stands in a FILTER: FILTER {word} ...")
+        cursor.fail(f"{word} belongs into a FILTER: FILTER {word} ...")
     if word in ("LIMIT", "OFFSET", "ORDER", "GROUP", "HAVING"):
         cursor.fail(f"{word} stands behind the '}}' of the pattern")
     if word == "UNION":
-        cursor.fail("UNION stands between two groups: { ... } UNION { ... }")
+        cursor.fail("UNION connects two groups: { ... } UNION { ... }")
     if word == "SELECT":
-        cursor.fail("a sub-SELECT stands in a group of its own: { SELECT ... }")
+        cursor.fail("a sub-SELECT needs a group of its own: { SELECT ... }")
     cursor.expected("a triple, '{', '}', FILTER, OPTIONAL, MINUS, BIND, VALUES, GRAPH, SERVICE or WINDOW")
 
 
@@ -238,8 +238,8 @@ def _window(cursor: Cursor) -> Pattern:
     other = next((window for window in cursor.windows.values() if window.declared.is_nameless), None)
     if other is not None:
         cursor.fail(
-            f"WINDOW is RSP-QL, but this text declares its windows by {other.declared} "
-            f"(line {other.position.line}): one dialect a query"
+            f"WINDOW is RSP-QL, but this text declares its windows by {other.declared} (line "
+            f"{other.position.line}): use one dialect in a query"
         )
     if cursor.kind == "var":
         position = cursor.position()
@@ -255,7 +255,7 @@ def _window(cursor: Cursor) -> Pattern:
 
 def _undeclared(cursor: Cursor, name: str) -> str:
     declared = ", ".join(f"<{window}>" for window in cursor.windows)
-    known = f"those declared: {declared}" if declared else "none is declared"
+    known = f"declared: {declared}" if declared else "none is declared"
     return f"no window <{name}> is declared by FROM NAMED WINDOW <{name}> ON <stream> [RANGE ...]; {known}"
 
 

@@ -15,10 +15,13 @@ def check_policies(cursor: Cursor, query: Query) -> None:
         closes = any(report.trigger is Trigger.WINDOW_CLOSE for report in window.reports)
         if closes and not stepped:
             _fail(
-                cursor, window, "REPORT WINDOW_CLOSE", "REPORT WINDOW_CLOSE needs a window that closes: one with STEP"
+                cursor, window, "REPORT WINDOW_CLOSE", "REPORT WINDOW_CLOSE needs a window that closes: give it a STEP"
             )
         if window.extent is Extent.NOW and stepped and query.dialect is not Dialect.CQELS:
-            message = f"[NOW] beside a stepped window has no meaning in {query.dialect}; make it a query of its own"
+            message = (
+                f"[NOW] together with a stepped window has no meaning in {query.dialect}; write a query of "
+                "its own for it"
+            )
             _fail(cursor, window, "extent", message)
     steps = {window.count_step: window for window in query.windows if window.extent in _COUNTS and window.count_step}
     if len(steps) > 1:

@@ -188,7 +188,7 @@ def _projection(cursor: Cursor, draft: _QueryDraft) -> None:
             break
     if cursor.kind == "word" and cursor.peek()[1] == "(":
         after = "WHERE" if draft.variables else "variables or '*' after SELECT"
-        cursor.expected(f"{after}; an expression stands as (expression AS ?variable)")
+        cursor.expected(f"{after}; write an expression as (expression AS ?variable)")
     if not draft.variables:
         cursor.expected("variables or '*' after SELECT")
 
@@ -205,7 +205,7 @@ def _projected(cursor: Cursor, draft: _QueryDraft) -> None:
         if cursor.kind != "var":
             cursor.expected("a variable after AS")
         if name in draft.variables:
-            cursor.fail(f"?{name} is projected already; AS takes a variable that is new")
+            cursor.fail(f"?{name} is already projected; AS needs a new variable")
         draft.variables[name] = None
         cursor.advance()
         cursor.require(")", "to close (expression AS ?variable)")
@@ -247,7 +247,7 @@ def template(cursor: Cursor) -> tuple[QuadPattern, ...]:
     triples: Triples[BlankLabel] = Triples(cursor, BlankLabel, emit)
     cursor.require("{", "to begin the template")
     triples.block()
-    cursor.require("}", "to close the template (triples with '.' between them stand in it, no GRAPH and no FILTER)")
+    cursor.require("}", "to close the template (a template has triples with '.' between them, no GRAPH and no FILTER)")
     cursor.visible, cursor.labels = visible, labels
     return tuple(quads)
 

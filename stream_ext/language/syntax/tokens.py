@@ -170,7 +170,7 @@ def unescape(source: SourceText, raw: str, offset: int) -> str:
         elif match[3]:
             return _SIMPLE[match[3]]
         shown = raw[match.start() : match.start() + (len(match[0]) if code else 2)]
-        why = "is no character of Unicode" if code else r"is no escape; those there are: \t \b \n \r \f \" \' \\ \u \U"
+        why = "is not a Unicode character" if code else r"is no escape; those there are: \t \b \n \r \f \" \' \\ \u \U"
         return source.fail(f"{shown} {why}", offset + match.start())
 
     return _ESCAPE.sub(character, raw)

@@ -121,7 +121,7 @@ class Triples(Generic[Blank]):
     def _check_path(self) -> None:
         if self._emit_path is None:
             self._cursor.fail(
-                "a property path finds triples; here stand triples that are made: give each its predicate"
+                "a property path can only find triples, and these triples are created: give each one a predicate"
             )
 
     def _node(self, what: str) -> Variable | Constant | Blank:
@@ -155,7 +155,9 @@ class Triples(Generic[Blank]):
         self._check_blank()
         label = cursor.raw[2:]
         if cursor.labels.setdefault(label, cursor.scope) != cursor.scope:
-            cursor.fail(f"the blank node _:{label} is used in two places that cannot share it; use a variable")
+            cursor.fail(
+                f"the blank node _:{label} is used in two groups, which cannot share a blank node; use a variable"
+            )
         cursor.advance()
         return self._blank(label)
 

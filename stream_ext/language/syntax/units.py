@@ -73,7 +73,7 @@ def _register(cursor: Cursor) -> Register:
     r2s = found.r2s
     if kind in R2S.__members__:
         if r2s not in (None, R2S(kind)):
-            cursor.fail(f"REGISTER says {kind}, the query says {r2s}", at)
+            cursor.fail(f"REGISTER has {kind}, but the query has {r2s}", at)
         r2s = R2S(kind)
         if kind == "DSTREAM":
             places.append(("REGISTER DSTREAM", kind_position))
@@ -131,7 +131,7 @@ def _create_stream(cursor: Cursor) -> CreateStream:
             _option(cursor, options)
             if not cursor.take(","):
                 break
-        cursor.require(")", "to close the options (or ','; a length of time is a string: '5s')")
+        cursor.require(")", "to close the options (or ','; a duration is a string: '5s')")
     elif cursor.raw == "(":
         cursor.expected("WITH before the options")
     return CreateStream(stream, tuple(options.items()), position)

@@ -27,7 +27,7 @@ from stream_ext.language.syntax.triples import Triples
 MANAGED = frozenset({"CLEAR", "DROP", "CREATE"})
 TRANSFERS = frozenset({"ADD", "MOVE", "COPY"})
 VERBS = frozenset({"INSERT", "DELETE", "WITH", "LOAD"}) | MANAGED | TRANSFERS
-_NO_BLANKS_DELETED = "DELETE cannot name a blank node"
+_NO_BLANKS_DELETED = "DELETE cannot contain a blank node"
 
 
 def update(cursor: Cursor) -> Update:
@@ -60,7 +60,7 @@ def _operation(cursor: Cursor) -> Operation:
     if word in TRANSFERS:
         return _transfer(cursor, word)
     if word in ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE", "REGISTER"):
-        cursor.fail(f"{word} has no place in an update; send it alone")
+        cursor.fail(f"{word} cannot be part of an update; send it as a request of its own")
     return cursor.expected("INSERT, DELETE, LOAD, CLEAR, CREATE, DROP, ADD, MOVE, COPY or WITH")
 
 
@@ -78,8 +78,8 @@ class _Data:
             cursor,
             BlankLabel,
             self._emit,
-            refuse_variables=f"{word} DATA holds data only; a variable has no place in it",
-            refuse_blanks="DELETE DATA cannot name a blank node" if word == "DELETE" else None,
+            refuse_variables=f"{word} DATA contains data only; a variable is not allowed in it",
+            refuse_blanks="DELETE DATA cannot contain a blank node" if word == "DELETE" else None,
         )
 
     def read(self) -> tuple[Quad, ...]:

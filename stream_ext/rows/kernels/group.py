@@ -223,18 +223,18 @@ def count_ids(slots, counts, ids):
 
 
 @njit(cache=True, nogil=True)
-def show_groups(touched, cells, width, always, lines, results, tells_gone, out, signs):
+def show_groups(touched, cells, width, always, lines, results, emits_removals, out, signs):
     """What changes in the answer: for each group touched, its row as shown (-1) and as it is now (+1), if they differ.
 
     A group's cells are its key (`width` ids), its rows, its state, and what it is shown with. `lines` says for each
     aggregate which line of `results` is its own, with a column for each group touched; END: it counts the group's rows.
-    `out` has lines for keys and aggregates. What goes is only counted unless it is to be told. Returns how many rows
-    there are, and how many go untold. Blocks are small enough for their cells to stay in the machine's cache while
+    `out` has lines for keys and aggregates. Without `emits_removals`, removed rows are only counted. Returns the
+    numbers of emitted and of omitted rows. Blocks are small enough for their cells to stay in the machine's cache while
     simple loops without branches go over them one after the other."""
-    n, untold = 0, 0
+    n, omitted = 0, 0
     rows, state = cells[:, width], cells[:, width + 1]
     slots, places = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)
-    old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)  # slots of the rows that go and that come
+    old, new = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.uint64)  # slots of the removed and of the added rows
     differs, values = np.empty(_BLOCK, np.int64), np.empty((len(lines), _BLOCK), np.int64)
     there, was = np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for low in range(0, len(touched), _BLOCK):
@@ -264,44 +264,44 @@ def show_groups(touched, cells, width, always, lines, results, tells_gone, out, 
             new[np.uint64(come)] = slots[j]
             places[np.uint64(come)] = j
             come += there[j] & differs[j]
-        if tells_gone:
+        if emits_removals:
             signs[n : n + gone] = -1
             signs[n + gone : n + gone + come] = 1
         else:
-            untold += gone
+            omitted += gone
             gone = 0
         for c in range(width):
-            left, came, key = out[c, n : n + gone], out[c, n + gone : n + gone + come], cells[:, c]
+            removed, added, key = out[c, n : n + gone], out[c, n + gone : n + gone + come], cells[:, c]
             for j in range(gone):
-                left[j] = key[old[j]]
+                removed[j] = key[old[j]]
             for j in range(come):
-                came[j] = key[new[j]]
+                added[j] = key[new[j]]
         for a in range(len(lines)):
-            left, came = out[width + a, n : n + gone], out[width + a, n + gone : n + gone + come]
+            removed, added = out[width + a, n : n + gone], out[width + a, n + gone : n + gone + come]
             shown, now = cells[:, width + 2 + a], values[a]
             for j in range(gone):
-                left[j] = shown[old[j]]
+                removed[j] = shown[old[j]]
             for j in range(come):
-                came[j] = now[places[j]]
+                added[j] = now[places[j]]
                 shown[new[j]] = now[places[j]]
         n += gone + come
-    return n, untold
+    return n, omitted
 
 
 @njit(cache=True, nogil=True)
-def settle_members(entries, cells, count, present, left, came):
-    """Which members came (their count is now positive) or left; each entry is listed at least once.
+def changed_members(entries, cells, count, present, removed, added):
+    """The members that were added (their count is now positive) or removed; each entry is listed at least once.
 
-    `count` and `present` are places in a member's cells. How many left, how many came."""
+    `count` and `present` are places in a member's cells. Returns how many were removed, and how many added."""
     gone, new = 0, 0
     for i in range(len(entries)):
         entry = np.uint64(entries[i])
         there = cells[entry, count] > 0
         if there and not cells[entry, present]:
-            came[new] = entry
+            added[new] = entry
             new += 1
         elif not there and cells[entry, present]:
-            left[gone] = entry
+            removed[gone] = entry
             gone += 1
         cells[entry, present] = there
     return gone, new
@@ -374,7 +374,7 @@ def warm() -> None:
     count_ids(read, longs, np.zeros(1, np.uint64))
     show_groups(read, cells, 1, False, frozen(longs[:1]), rows, True, np.zeros((2, 2), np.int64), longs.copy())
     count_members(read, one, 1, cells, 1)
-    settle_members(read, cells, 1, 2, slots.copy(), slots.copy())
+    changed_members(read, cells, 1, 2, slots.copy(), slots.copy())
     link_members(cells, 0, 0, heads, nexts)
     walk_members(read, heads, nexts, cells, 2, slots.copy())
     choose_least(read, one, slots.copy(), nexts)

@@ -1,11 +1,11 @@
 """The bell: the endpoint's half of the long epochs.
 
-It tells the seat of each new head, takes the parts that come back, rings the end of each Spark epoch, and
-decides whose parts count: every hello is a new attempt, which closes the seat's older connection, and parts
-count when the `Done` of their own SN has come on the connection that holds the seat now.
+It sends each new head to the seat, takes the parts that come back, ends each Spark epoch, and decides which parts
+count: every hello is a new attempt, which closes the seat's older connection, and parts count when the `Done` of their
+SN has arrived on the connection that has the seat now.
 
-Two locks. `_turn` puts attempts, takes and losses in one order; the merge is only called under it. `_lock`
-guards what is told to whom; nothing blocks under it, so the publishing thread may ring at any time."""
+Two locks. `_turn` puts attempts, takes and losses in one order; the merge is only called under it. `_lock` guards the
+messages to the seat; nothing blocks under it, so the publishing thread may send a head at any time."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ from stream_ext.runners.underway import Stepping, StepWatch
 log = logging.getLogger("rillet.spark")
 
 RUNNER = "spark"
-#: A seat is told heads at most this far beyond what is merged.
+#: Heads are sent to a seat at most this far beyond the merged snapshot.
 HEADS_AHEAD_MAX = 64
-#: A state that lies further back than this is built anew: stepping through so much would take longer.
+#: A state that is further back than this is rebuilt: stepping through so many snapshots would take longer.
 _STEPS_BACK_MAX = 256
-#: So often may the seat die at the same SN before Spark is stopped.
+#: After so many deaths of the seat at the same SN Spark is stopped.
 _STRIKES_MAX = 3
-#: How long an orderly seat may take to say its last words once its successor is there.
+#: How long a seat that ends normally may take for its last messages when its successor has connected.
 _LAST_WORDS_S = 0.25
-#: When a seat was lost, the next task may take so many times the limit of a step.
+#: After the loss of a seat, the next task must start within so many times the limit of a step.
 _STARTS_WITHIN = 3
-#: Whether a seat that has work still shows signs of life is looked at so often.
+#: How often the bell checks a seat that has work for signs of life.
 _LOOK_MS = 500
-#: A silence that is told of; within two seconds with the look before it.
+#: A silence of this length is reported; together with the check, within two seconds.
 _SILENCE_MS = 1_250
-#: Where a worker died that was catching up, whichever snapshot the others were at: they go on after each death.
+#: The place of a death while catching up, whatever the snapshot of the other queries, which continue after each death.
 _CATCHING_UP = -1
-#: What a seat does: the next snapshot, its state, or more of what queries have missed that are behind.
+#: What a seat does: step the next snapshot, build its state, or catch up with queries that are behind.
 _Doing = Literal["step", "build", "catch up"]
-#: Which process has the seat is known by its machine and number.
+#: The process that has the seat: its machine and process number.
 Worker = tuple[str, int]
 
 
 class PartsReceiver(Protocol):
-    """What the bell asks of stream_ext/emissions/merge.py."""
+    """What the bell needs of stream_ext/emissions/merge.py."""
 
     @property
     def position(self) -> int: ...
@@ -73,73 +73,75 @@ class PartsReceiver(Protocol):
     def take_piece(self, runner: str, parts: list[Any]) -> None: ...
     def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
     def catching_up(self) -> Mapping[int, Any]: ...
-    def stand_for(self, queries: Collection[int]) -> Mapping[int, Any]: ...
+    def states_behind(self, queries: Collection[int]) -> Mapping[int, Any]: ...
     def lost(self, runner: str, attempt: int) -> None: ...
     def wait(self, sn: Any, deadline_s: float) -> None: ...
 
 
 class SuspectHolder(Protocol):
-    """What the bell asks of stream_ext/runners/quarantine.py."""
+    """What the bell needs of stream_ext/runners/quarantine.py."""
 
     @property
-    def held(self) -> frozenset[int]: ...
+    def suspended(self) -> frozenset[int]: ...
     def hold(self, death: Death) -> None: ...
 
 
 class Figures(msgspec.Struct):
-    """What the bell has counted, and the last few hundred times it measured."""
+    """Counters of the bell, and the last few hundred measured times."""
 
     epochs: int = 0
     builds: int = 0
     lost: int = 0
     killed: int = 0
     done: int = 0
-    #: From ringing a head to its `Done`: the way there and back, and the step.
+    #: From sending a head to its `Done`: the way there and back, and the step.
     round_trip_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=512))
-    #: From the last word of one task to the readiness of the next.
+    #: From the last message of one task to the readiness of the next.
     boundary_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=64))
 
 
 class _SeatConnection:
-    """One attempt: a connection, and how far it has been told, and has come."""
+    """One attempt: a connection, the last head that was sent on it, and the last snapshot that is done."""
 
     def __init__(
         self, connection: socket.socket, attempt: int, worker: Worker, watched: StepWatch, now_ms: int
     ) -> None:
         self.connection, self.attempt, self.worker, self.watched = connection, attempt, worker, watched
         self.ready = self.ended = self.bye = False
-        self.told = self.done = 0
+        self.sent_head = self.done = 0
         self.end_ms: int | None = None
         self.rung: dict[int, float] = {}
         self.behind: dict[int, int] = {}  # its queries that have fallen behind the others
-        # They go on from where they stand with the merge, once it has nothing to step; until then: heads up to this.
-        self.is_settled = False
+        # The queries that are behind continue from the merge's states, once the seat has nothing to step; until then
+        # it gets
+        # heads up to `limit` only.
+        self.behind_handed_over = False
         self.limit: int | None = None
-        self.more, self.goes_on = True, False
-        self.others_waited = False  # when it was told to go on with them
+        self.more, self.is_catching_up = True, False
+        self.others_waited = False  # when it was asked to catch up
         self.left = threading.Event()
-        self.held: frozenset[int] = frozenset()  # queries that it was told to leave out
-        # What it owes an answer to, it owes since then; or since it last showed a sign of life.
+        self.suspended: frozenset[int] = frozenset()  # queries that it leaves out
+        # Since when it owes an answer, or since its last sign of life.
         self.alive_ms = self.stepping_since_ms = now_ms
         self.changes = 0  # in `watched`, then
-        self.listened_to = True  # False while the bell itself is busy with what it has said
+        self.is_read = True  # False while the bell itself handles one of its messages
 
     @property
     def owes(self) -> bool:
-        return not self.ready or self.told > self.done or self.goes_on or self.ended
+        return not self.ready or self.sent_head > self.done or self.is_catching_up or self.ended
 
     def silent_ms(self, now_ms: int) -> int:
-        """For how long it has not shown a sign of life, with an answer to give."""
-        if not self.owes or not self.listened_to or self.changes != self.watched.changes:
+        """How long it has owed an answer without a sign of life."""
+        if not self.owes or not self.is_read or self.changes != self.watched.changes:
             self.alive_ms, self.changes = now_ms, self.watched.changes
         return now_ms - self.alive_ms
 
     def doing(self) -> str:
         if not self.ready:
             return "was building its state"
-        if self.told > self.done:
+        if self.sent_head > self.done:
             return f"was stepping snapshot {self.done + 1}"
-        return "was catching up with queries that are behind" if self.goes_on else "was told to end"
+        return "was catching up with queries that are behind" if self.is_catching_up else "was asked to end"
 
     def send(self, message: wire.FromBell) -> None:
         # A connection that is gone is noticed where it is read.
@@ -151,7 +153,7 @@ class _SeatConnection:
 
 
 def kill_worker(worker: Worker) -> None:
-    """Of this machine; it may have ended."""
+    """Kills a worker of this machine; it may have ended already."""
     host, pid = worker
     if host == socket.gethostname() and pid != os.getpid():
         with contextlib.suppress(ProcessLookupError):
@@ -179,8 +181,8 @@ class Bell:
         has_room: Callable[[], bool] = lambda: True,
         budget: Budget = USUAL,
     ) -> None:
-        """`on_silence` is told what does not answer, and an empty text when it does again, or is there no more;
-        `on_step` what each step took."""
+        """`on_silence` gets a text that says what does not answer, and an empty text when it answers again or has
+        ended; `on_step` gets the duration of each step."""
         self._budget, self._on_fault = budget, on_fault
         self._settings, self._merge, self._clock = settings, merge, clock
         self._store_url, self._base, self._allowed_urls = store_url, base, allowed_urls
@@ -203,7 +205,7 @@ class Bell:
         self._head = self._merged = int(merge.position)
         self._done = 0
         self._owned = False
-        self._more = False  # the last seat knew of more to make up for
+        self._more = False  # the last seat had more to catch up with
         self._share = Share()
         self._epochs = 0  # of this driver
         self._attempt = 0
@@ -211,25 +213,26 @@ class Bell:
         self._start_by_ms: int | None = None
         self._bye_at: float | None = None
         self._strikes = (0, 0)  # at which SN, how many
-        # What workers died of and no worker has done since.
+        # What workers were doing when they died, and no worker has done since.
         self._deaths: dict[_Doing, Death] = {}
         self._worker: Worker | None = None  # whose `Done` was taken last
         self._silence = ""
         self._folder = Path()
         self._closed = False
-        # What raises there is the merge or the wire: this Spark leads nowhere, and says so.
-        self._door = Door(clock, self._greet, self._comes, lambda error: on_give_up(f"{type(error).__name__}: {error}"))
+        # An error there comes from the merge or the wire: this Spark cannot continue, and the runner gives it up.
+        self._door = Door(
+            clock, self._greet, self._connection_opened, lambda error: on_give_up(f"{type(error).__name__}: {error}")
+        )
         self._keeper = threading.Thread(target=self._keep, name="rillet-bell-keeper", daemon=True)
 
-    # ---- what the runner says ---------------------------------------------------------------------------------
+    # ---- called by the runner ---------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._door.start()
         self._keeper.start()
 
     def admit(self, folder: Path) -> wire.Address:
-        """The address for a new driver, which has this folder: whatever an older one has started is not listened to any
-        more."""
+        """The address for a new driver, which has this folder. Tasks of older drivers are no longer admitted."""
         with self._lock:
             self._folder = folder
             self._epochs, self._vacant_ms, self._bye_at = 0, None, None
@@ -243,13 +246,13 @@ class Bell:
         with self._lock:
             self._head = max(self._head, sn)
             self._planning.notify_all()
-            self._tell()
+            self._ring()
 
     def merged(self) -> None:
-        """The merge has come further by what others sent; the seat may be told more."""
+        """The merge has advanced by parts of the other runner; the seat may get further heads."""
         with self._lock:
             self._merged = max(self._merged, int(self._merge.position))
-            self._tell()
+            self._ring()
 
     @property
     def refused(self) -> int:
@@ -257,28 +260,28 @@ class Bell:
         return self._door.refused
 
     def under_way_ms(self) -> int:
-        """For how long the seat has been stepping a snapshot; 0: it is not."""
+        """How long the seat has been stepping a snapshot; 0: it is not stepping."""
         with self._lock:
             seat = self._seat
-            if seat is None or not seat.ready or seat.told <= seat.done or not seat.listened_to:
+            if seat is None or not seat.ready or seat.sent_head <= seat.done or not seat.is_read:
                 return 0
             return self._clock.now_ms() - seat.stepping_since_ms
 
-    def held_changed(self) -> None:
+    def suspended_changed(self) -> None:
         """Other queries than before are in quarantine."""
         with self._lock:
             if self._seat is not None and self._seat.ready:
-                self._tell_held(self._seat)
+                self._send_suspended(self._seat)
 
     def cut(self, why: str) -> None:
-        """Spark has gone: no connection counts any more, and the queries go on inline."""
+        """Spark has ended: no connection counts any more, and the queries run inline."""
         with self._lock:
             self._start_by_ms = None
         with self._turn:
-            self._door.shut()  # within its turn: so no seat takes this for the death of its worker
+            self._door.shut()  # under `_turn`, so that no seat counts this as the death of its worker
             seat = self._seat
             if seat is not None and seat.ready and seat.owes and not self._closed:
-                # It may have died of its step, and its driver with it: nobody can tell any more.
+                # Its worker may have died of its step, and the driver with it: this cannot be known any more.
                 self._note_death(seat, seat.watched.read(), 0, why)
             self._lose(why, ended=True)
 
@@ -292,7 +295,7 @@ class Bell:
         if self._keeper.is_alive():
             self._keeper.join(2)
 
-    # ---- who comes --------------------------------------------------------------------------------------------
+    # ---- connections --------------------------------------------------------------------------------------------
 
     def _greet(self, connection: socket.socket, first: wire.Hello | wire.Await, token: bytes) -> None:
         if isinstance(first, wire.Await):
@@ -300,7 +303,7 @@ class Bell:
         else:
             self._take_seat(connection, first, token)
 
-    def _comes(self) -> None:
+    def _connection_opened(self) -> None:
         with self._lock:
             self._keeping.notify()
 
@@ -323,7 +326,7 @@ class Bell:
     # ---- one attempt ------------------------------------------------------------------------------------------
 
     def _take_seat(self, connection: socket.socket, hello: wire.Hello, token: bytes) -> None:
-        self._settle(hello, token)
+        self._close_older_seat(hello, token)
         with self._turn:
             if not self._door.admits(token):
                 return
@@ -352,9 +355,9 @@ class Bell:
             self.faults = {}
             self._keeping.notify()
 
-    def _settle(self, hello: wire.Hello, token: bytes) -> None:
-        """Before a seat is taken anew: what its last task has sent is merged, and what its worker died of is known.
-        The next hello may be read before the end of the connection that the dead worker had."""
+    def _close_older_seat(self, hello: wire.Hello, token: bytes) -> None:
+        """Before a new task gets the seat: waits until the messages of the last task are merged, and a death of its
+        worker is counted. The next hello may be read before the end of the dead worker's connection."""
         older = self._latest
         if older is not None:
             if older.ended:
@@ -382,13 +385,13 @@ class Bell:
         self, seat: _SeatConnection, hello: wire.Hello, position: int, states: Mapping[int, Any]
     ) -> wire.Welcome:
         usable = [s.sn for s in hello.stamps if self._ours(s) and position - _STEPS_BACK_MAX <= s.sn <= position]
-        seat.held = self._quarantine.held
+        seat.suspended = self._quarantine.suspended
         waits = any(state.behind_at is not None and state.unanswered for state in states.values())
-        if (seat.held or waits) and not self._goes_on(seat):
-            # Who waits for an answer, or is in quarantine, stands where it does with who had the queries last. Another
-            # state may be past that, without having said what it made up for.
+        if (seat.suspended or waits) and not self._has_queries_already(seat):
+            # The position of a query that waits for an answer, or is in quarantine, is that of the last owner of the
+            # queries. Another worker's state may be past this position, without having reported these evaluations.
             usable = []
-        seat.told = seat.done = usable[0] if usable else position
+        seat.sent_head = seat.done = usable[0] if usable else position
         return wire.Welcome(
             attempt=seat.attempt,
             service=self._service,
@@ -399,22 +402,22 @@ class Bell:
             factory=self._settings.shard_factory,
             position=position,
             states=None if usable else self._codec.encode_states(states),
-            held=sorted(seat.held),
+            suspended=sorted(seat.suspended),
             underway=str(seat.watched.path),
         )
 
-    def _goes_on(self, seat: _SeatConnection) -> bool:
-        """Whether this worker process has the queries, and had them last."""
+    def _has_queries_already(self, seat: _SeatConnection) -> bool:
+        """Whether this worker process has the queries now, and was the last one to step them."""
         return self._owned and seat.worker == self._worker
 
     def _listen(self, seat: _SeatConnection) -> None:
         parts: list[Any] = []
-        faults: list[wire.Fault] = []  # what these queries said before is merged first
+        faults: list[wire.Fault] = []  # reported after the earlier parts of these queries are merged
         while not seat.bye:
-            seat.listened_to = True
-            message = wire.heard(wire.from_seat, seat.connection)
-            # What we need ourselves is no silence of the seat: the store may not answer the merge.
-            seat.listened_to, seat.alive_ms = False, self._clock.now_ms()
+            seat.is_read = True
+            message = wire.receive_message(wire.from_seat, seat.connection)
+            # Time that the bell itself needs is no silence of the seat: the merge may wait for the store.
+            seat.is_read, seat.alive_ms = False, self._clock.now_ms()
             match message:
                 case wire.Ready(sn, built):
                     self._ready(seat, sn, built)
@@ -444,7 +447,7 @@ class Bell:
                 case wire.Bye():
                     seat.bye = True
                 case other:
-                    raise wire.Garbled(f"a seat said {type(other).__name__}")
+                    raise wire.Garbled(f"a seat sent {type(other).__name__}")
             if isinstance(message, wire.Ready | wire.Done | wire.Piece):
                 for fault in faults:
                     self._on_fault(fault.query, fault.why, fault.since)
@@ -456,14 +459,14 @@ class Bell:
         with self._lock:
             seat.ready = True
             self._done = sn
-            self._tell_held(seat)
+            self._send_suspended(seat)
             self.figures.builds += built
             if self._bye_at is not None and self._settings.epoch_s > 0:
                 self.figures.boundary_ms.append((time.perf_counter() - self._bye_at) * 1000)
             self._bye_at = None
-            self._tell()
+            self._ring()
             if self._settings.epoch_s == 0 or self._epochs <= self._settings.warmup_epochs:
-                self._end(seat, seat.told)  # it is what this epoch is for
+                self._end(seat, seat.sent_head)  # it is what this epoch is for
             else:
                 seat.end_ms = self._clock.now_ms() + int(self._settings.epoch_s * 1000)
                 self._keeping.notify()
@@ -488,7 +491,7 @@ class Bell:
             self.figures.done += 1
             if (rung := seat.rung.pop(sn, None)) is not None:
                 self.figures.round_trip_ms.append((now - rung) * 1000)
-            self._tell()
+            self._ring()
 
     def _take_piece(self, seat: _SeatConnection, parts: list[Any], more: bool, took_ms: float) -> None:
         with self._turn:
@@ -496,7 +499,7 @@ class Bell:
                 raise ConnectionError("another task has this seat")
             self._merge.take_piece(RUNNER, parts)
         with self._lock:
-            seat.goes_on, seat.more, self._more = False, more, more
+            seat.is_catching_up, seat.more, self._more = False, more, more
             if seat.others_waited:
                 self._share.went_on(took_ms)
             if not seat.behind:
@@ -504,7 +507,7 @@ class Bell:
                 if self._strikes[0] == _CATCHING_UP:
                     self._strikes = (0, 0)
             self._planning.notify_all()
-            self._tell()
+            self._ring()
 
     def _caught_up(self, seat: _SeatConnection, sn: int) -> None:
         """Hands the queries over, once this driver is warm. Under `_turn`."""
@@ -518,59 +521,59 @@ class Bell:
             else:
                 seat.limit = None
         self._merged = int(self._merge.position)
-        if self._owned and not seat.is_settled and (seat.limit is None or sn >= seat.limit):
-            self._settle_behind(seat)
+        if self._owned and not seat.behind_handed_over and (seat.limit is None or sn >= seat.limit):
+            self._hand_behind_over(seat)
 
     def _has_stepped_all(self, seat: _SeatConnection, sn: int) -> bool:
-        """Whether it stands where the merge does, where that matters: those that are behind are to go on from where
-        they stand with the owner, and no step of them may be under way."""
+        """Whether the seat has stepped everything that the merge has. This matters if queries are behind: they continue
+        from the owner's states, and no step of theirs may be under way."""
         if not seat.behind and not self._merge.catching_up():
             return True
         with self._lock:
-            seat.limit = max(seat.told, sn)
-            if seat.told > sn:
+            seat.limit = max(seat.sent_head, sn)
+            if seat.sent_head > sn:
                 return False
         with contextlib.suppress(DeadlineExceeded):
             self._merge.wait(sn, _LAST_WORDS_S)
         return True
 
-    def _settle_behind(self, seat: _SeatConnection) -> None:
-        states = self._merge.stand_for(seat.behind)
+    def _hand_behind_over(self, seat: _SeatConnection) -> None:
+        states = self._merge.states_behind(seat.behind)
         with self._lock:
-            seat.is_settled, seat.limit = True, None
+            seat.behind_handed_over, seat.limit = True, None
             if states:
-                self._let_go_on(seat, self._codec.encode_states(states))
+                self._let_catch_up(seat, self._codec.encode_states(states))
 
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _ring(self) -> None:
         seat = self._seat
         if seat is None or not seat.ready or seat.ended:
             return
         head = min(self._head, self._merged + HEADS_AHEAD_MAX)
         if seat.limit is not None:
             head = min(head, seat.limit)
-        if head > seat.told:
+        if head > seat.sent_head:
             if not seat.owes:
                 seat.alive_ms = seat.stepping_since_ms = self._clock.now_ms()
-            seat.told = head
+            seat.sent_head = head
             seat.rung[head] = time.perf_counter()
             seat.send(wire.Head(head))
-        has_time = seat.told <= seat.done or self._share.is_due
-        may_go_on = self._owned and seat.is_settled and not seat.goes_on and has_time
+        has_time = seat.sent_head <= seat.done or self._share.is_due
+        may_go_on = self._owned and seat.behind_handed_over and not seat.is_catching_up and has_time
         if may_go_on and seat.behind and seat.more and self._has_room():
-            self._let_go_on(seat, {})
+            self._let_catch_up(seat, {})
 
-    def _let_go_on(self, seat: _SeatConnection, states: dict[int, msgspec.Raw]) -> None:
+    def _let_catch_up(self, seat: _SeatConnection, states: dict[int, msgspec.Raw]) -> None:
         if not seat.owes:
             seat.alive_ms = self._clock.now_ms()
-        seat.goes_on, seat.others_waited = True, seat.told > seat.done
-        seat.send(wire.GoOn(states))
+        seat.is_catching_up, seat.others_waited = True, seat.sent_head > seat.done
+        seat.send(wire.CatchUp(states))
 
-    def _tell_held(self, seat: _SeatConnection) -> None:
-        if seat.held != self._quarantine.held:
-            seat.held = self._quarantine.held
-            seat.send(wire.LeftOut(sorted(seat.held)))
+    def _send_suspended(self, seat: _SeatConnection) -> None:
+        if seat.suspended != self._quarantine.suspended:
+            seat.suspended = self._quarantine.suspended
+            seat.send(wire.LeftOut(sorted(seat.suspended)))
 
     def _end(self, seat: _SeatConnection, sn: int = 0) -> None:
         if not seat.owes:
@@ -587,7 +590,8 @@ class Bell:
             seat.watched.close()
 
     def _empty(self, seat: _SeatConnection) -> None:
-        """Before another may take the seat: what this one died of is decided. Under `_turn`."""
+        """Empties the seat, and counts its death if it had work, before another task may take the seat. Under
+        `_turn`."""
         with self._lock:
             self._seat = None
             if seat.bye:
@@ -605,8 +609,9 @@ class Bell:
             self._keeping.notify()
 
     def _died(self, seat: _SeatConnection, why: str, stepping: Stepping | None, hung: bool = False) -> None:
-        """A worker has ended, or was ended, with work to do. At the first death another one tries the same; then what
-        it was stepping waits in quarantine, and the others go on. Under `_turn`."""
+        """A worker has ended, or was ended, with work to do. After the first death another worker tries the same;
+        after the second the queries that were being stepped are put in quarantine, and the others continue. Under
+        `_turn`."""
         count = self._strike(seat, why, _CATCHING_UP if _what(seat, stepping) == "catch up" else seat.done)
         log.warning(
             "a worker of Spark was killed" if hung else "a worker of Spark died",
@@ -616,14 +621,15 @@ class Bell:
         if hung or count > 1:
             self._lose(why)
         elif not self._owned:
-            self._hold_suspects()  # the server's own process steps them now, and may not have come there yet
+            self._hold_suspects()  # the server's own process steps them now, and may not have reached that snapshot yet
 
     def _note_death(self, seat: _SeatConnection, stepping: Stepping | None, count: int, why: str) -> None:
-        """So that it is held before the server's own process would step it. Under `_turn`."""
+        """Records a death, so that its queries are suspended before the server's own process would step them. Under
+        `_turn`."""
         if stepping is None:
             return
         doing = _what(seat, stepping)
-        # It is tried up to there, so that must have been published.
+        # The trial steps up to this snapshot, so it must have been published.
         sn = stepping.sn if doing == "catch up" else min(max(stepping.sn, seat.done + 1), self._head)
         numbers = stepping.numbers
         with self._lock:
@@ -634,7 +640,8 @@ class Bell:
             self._deaths[doing] = Death(sn, numbers, count, why)
 
     def _hold_suspects(self) -> None:
-        """What workers died of waits in quarantine, unless somebody has done it meanwhile. Under `_turn`."""
+        """Puts the queries of the recorded deaths in quarantine, unless these steps are done meanwhile. Under
+        `_turn`."""
         with self._lock:
             deaths, self._deaths = self._deaths, {}
         for doing, death in deaths.items():
@@ -642,9 +649,10 @@ class Bell:
                 self._quarantine.hold(death)
 
     def _strike(self, seat: _SeatConnection, why: str, place: int) -> int:
-        """A step or a build failed. Spark tries again, later each time, and is stopped at the third. How often now."""
+        """Counts a failed step or build, and returns the count. Spark tries again, later each time, and is stopped at
+        the third failure."""
         with self._lock:
-            seat.bye = True  # it is counted, and not once more when the connection closes
+            seat.bye = True  # it is counted here, not again when the connection closes
             at, count = self._strikes
             count = count + 1 if at == place else 1
             self._strikes = (place, count)
@@ -653,7 +661,7 @@ class Bell:
         return count
 
     def _lose(self, why: str, ended: bool = False) -> None:
-        """The seat is empty for good: the queries are inline again. `ended`: the whole driver is. Under `_turn`."""
+        """Spark loses the queries: they run inline again. `ended`: the whole driver has ended. Under `_turn`."""
         self._lapse()
         with self._lock:
             number, self._attempt = self._attempt, 0
@@ -661,10 +669,10 @@ class Bell:
             was_ours, self._owned = self._owned, False
             self.figures.lost += was_ours
             if not ended and self._start_by_ms is None:
-                # Whoever is to start the next task may hang, too.
+                # The driver that must start the next task may hang, too.
                 self._start_by_ms = self._clock.now_ms() + _STARTS_WITHIN * self._timeout_ms
                 self._keeping.notify()
-        self._hold_suspects()  # before the server's own process would step it
+        self._hold_suspects()  # before the server's own process would step them
         if number:
             self._merge.lost(RUNNER, number)
         if was_ours:
@@ -673,7 +681,7 @@ class Bell:
     # ---- time limits ------------------------------------------------------------------------------------------
 
     def _keep(self) -> None:
-        """The keeper's thread: ends epochs, sees to it that seats answer, and gives up waiting for empty ones."""
+        """The keeper's thread: ends epochs, checks that the seat answers, and gives up waiting for a task."""
         while True:
             with self._lock:
                 if self._closed:
@@ -699,7 +707,7 @@ class Bell:
             if hung and seat is not None:
                 self._hung(seat, silent_ms)
             elif late:
-                self._on_give_up("no task came to its seat in time")
+                self._on_give_up("Spark started no task in time")
             elif lost:
                 self._lose_if_still_vacant()
 
@@ -709,7 +717,7 @@ class Bell:
                 if self._seat is not seat:
                     return
                 stepping = seat.watched.read()
-                self._seat = None  # whatever it may still say
+                self._seat = None  # further messages of it do not count
                 self.figures.killed += 1
             self._kill(seat.worker)
             seat.drop()
@@ -717,11 +725,11 @@ class Bell:
             self._died(seat, why, stepping, hung=True)
 
     def _vacant_for_ms(self, now: int) -> int:
-        """With work to do."""
+        """How long the seat has been empty while there was work."""
         return now - self._vacant_ms if self._vacant_ms is not None and self._head > self._done else 0
 
     def _silence_of(self, seat: _SeatConnection | None, silent_ms: int) -> str:
-        """What is to be said of it; empty: nothing."""
+        """The text to report about a silence; empty: nothing."""
         if not self._owned or silent_ms < self._silence_ms:
             return ""
         if seat is None:
@@ -731,7 +739,8 @@ class Bell:
         )
 
     def _limit_ms(self, seat: _SeatConnection) -> int:
-        """While others have the queries, nobody waits for what it builds; that may take long."""
+        """The time after which a seat counts as hung. While the inline runner has the queries, building a state may
+        take long."""
         return self._timeout_ms if self._owned or seat.ready else int(self._settings.start_s * 1000)
 
     def _lose_if_still_vacant(self) -> None:
@@ -739,7 +748,7 @@ class Bell:
             with self._lock:
                 due = self._vacant_ms is not None and self._vacant_ms + self._grace_ms <= self._clock.now_ms()
             if due:
-                self._lose(f"nobody came to its seat within {self._settings.grace_s:g} s")
+                self._lose(f"Spark started no task within {self._settings.grace_s:g} s")
 
     @property
     def _grace_ms(self) -> int:
@@ -771,7 +780,7 @@ def _united(some: tuple[int, ...] | None, others: tuple[int, ...] | None) -> tup
 
 
 def _what(seat: _SeatConnection, stepping: Stepping | None) -> _Doing:
-    """What it was doing when it died."""
+    """What the worker was doing when it died."""
     if not seat.ready:
         return "build"
-    return "catch up" if seat.goes_on and stepping is not None and stepping.sn <= seat.done else "step"
+    return "catch up" if seat.is_catching_up and stepping is not None and stepping.sn <= seat.done else "step"

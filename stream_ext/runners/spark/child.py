@@ -1,7 +1,7 @@
 """Starting, watching and ending the driver's process.
 
-Spark is always ended by SIGKILL to its process group: nothing that it holds is worth keeping, so the way it
-may die is also the way it is stopped. Spark's Python processes see their pipe close, and go."""
+Spark is always ended by SIGKILL to its process group: it has nothing worth saving, so it is stopped in the same way
+as it may die. Spark's Python processes end when their pipe closes."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class DriverProcess:
             self._process.stdin.flush()
 
     def reports(self, within_s: float) -> Iterator[DriverReport | None]:
-        """What the driver says, until it is dead; None whenever it has said nothing for so long."""
+        """The reports of the driver until it ends; None whenever it was silent for so long."""
         assert self._process.stdout is not None
-        said, descriptor = b"", self._process.stdout.fileno()
+        rest, descriptor = b"", self._process.stdout.fileno()
         while True:
             readable, _, _ = select.select([descriptor], [], [], within_s)
             if not readable:
@@ -80,7 +80,7 @@ class DriverProcess:
             more = os.read(descriptor, 1 << 16)
             if not more:
                 return
-            *lines, said = (said + more).split(b"\n")
+            *lines, rest = (rest + more).split(b"\n")
             for line in lines:
                 yield msgspec.json.decode(line, type=DriverReport)
 
@@ -89,8 +89,8 @@ class DriverProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def bury(self) -> str:
-        """When the reports have ended: leaves nothing behind, and says how it ended."""
-        # It closes its reports by dying, or stays for a moment: killed now, it could not say how it died.
+        """Called after the last report: removes everything of the driver, and returns how it ended."""
+        # Its reports end when it dies, or a moment before: killed now, its exit status would be lost.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         self.kill()

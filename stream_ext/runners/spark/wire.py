@@ -1,4 +1,4 @@
-"""What the bell and a seat say to each other: the token, then framed messages over one socket.
+"""The messages between the bell and a seat: first the token, then framed messages over one socket.
 
 A frame is its length (4 bytes) and a message in msgpack, tagged with its name. Columns of ids travel inside
 it as raw little-endian uint64, each in 5 microseconds (an Arrow stream costs 40 a part, and its schema says
@@ -19,7 +19,7 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.remote.allowed_urls import AllowedUrls
 
-#: Whoever connects begins with the token, in so many bytes: nothing of a stranger is ever decoded.
+#: A connection begins with the token, in so many bytes: nothing of a stranger is ever decoded.
 TOKEN_BYTES = 64
 #: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
@@ -28,14 +28,14 @@ PARTS_BYTES = 8 << 20
 
 
 class Garbled(ConnectionError):
-    """What came is no message, or not one that may come now."""
+    """The received bytes are not a message, or a message that is not expected now."""
 
 
-# ---- a seat (or the planner) speaks ---------------------------------------------------------------------------
+# ---- sent by a seat (or the planner) ---------------------------------------------------------------------------
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Which state lies in this worker process: clean, and as it was after `sn`."""
+    """A state that this worker process has: clean, and as it was after `sn`."""
 
     service: str
     store_url: str
@@ -43,7 +43,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
-    """A task has come to its seat."""
+    """A task has started."""
 
     shard: int
     epoch: int
@@ -53,7 +53,7 @@ class Hello(msgspec.Struct, tag=True, frozen=True):
 
 
 class Await(msgspec.Struct, tag=True, frozen=True):
-    """The planner of micro-batches asks: is there anything to do? Answered by `HeadMoved`, when there is."""
+    """The planner of micro-batches waits for work. The answer is `HeadMoved`, as soon as there is work."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -69,21 +69,22 @@ class Parts(msgspec.Struct, tag=True, frozen=True):
 
 
 class Done(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of `sn`; its step took so long."""
+    """All parts of `sn` have been sent; its step took so long."""
 
     sn: int
     took_ms: float = 0.0
 
 
 class Piece(msgspec.Struct, tag=True, frozen=True):
-    """Those were all parts of a piece that was made up for, which took so long; is there `more`?"""
+    """All parts of a piece of catching up have been sent; it took so long. `more`: whether there is more to catch up
+    with."""
 
     more: bool
     took_ms: float = 0.0
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """One query, which runs since that snapshot, cannot be stepped; the others go on."""
+    """One query, which runs since that snapshot, cannot be stepped; the others continue."""
 
     query: int
     why: str
@@ -91,37 +92,37 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
 
 
 class Mended(msgspec.Struct, tag=True, frozen=True):
-    """A query of which a fault was told is stepped again, or was dropped."""
+    """A query whose fault was reported is stepped again, or was dropped."""
 
     query: int
 
 
 class BehindReport(msgspec.Struct, tag=True, frozen=True):
-    """The queries that have fallen behind the others, and the snapshot at which each of them stands."""
+    """The queries that are behind the others, and the snapshot that each of them has reached."""
 
     queries: dict[int, int]
 
 
 class Trouble(msgspec.Struct, tag=True, frozen=True):
-    """The seat cannot go on at all, and leaves."""
+    """The seat cannot continue at all, and ends."""
 
     sn: int
     why: str
 
 
 class Bye(msgspec.Struct, tag=True, frozen=True):
-    """The seat was asked to end, and has said all."""
+    """The seat was asked to end, and has sent everything."""
 
     sn: int
     steps: int
 
 
-# ---- the bell speaks ------------------------------------------------------------------------------------------
+# ---- sent by the bell ------------------------------------------------------------------------------------------
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """Go on after `position`: from the state of your stamp, or (with `states`) from one that you build there; leave out
-    the queries that are `held`, and write down in the file `underway` what you step."""
+    """Continue after `position`: from the state of your stamp, or (with `states`) from a state that you build there.
+    Leave out the `suspended` queries, and write what you step into the file `underway`."""
 
     attempt: int
     service: str
@@ -132,12 +133,12 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     factory: str
     position: int
     states: dict[int, msgspec.Raw] | None
-    held: list[int]
+    suspended: list[int]
     underway: str
 
 
 class LeftOut(msgspec.Struct, tag=True, frozen=True):
-    """From the next step on, these queries and no others are left out."""
+    """From the next step on, leave out these queries and no others."""
 
     queries: list[int]
 
@@ -148,15 +149,15 @@ class Head(msgspec.Struct, tag=True, frozen=True):
     sn: int
 
 
-class GoOn(msgspec.Struct, tag=True, frozen=True):
-    """Make up for a piece of what those have missed that are behind. These `states` say where they stand, wherever they
-    are by then in this worker process."""
+class CatchUp(msgspec.Struct, tag=True, frozen=True):
+    """Evaluate a piece of what the queries that are behind have missed. Queries in `states` continue from these states,
+    whatever their states in this worker process are."""
 
     states: dict[int, msgspec.Raw]
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """The Spark epoch is over, once `sn` is stepped; other heads that wait are the next one's."""
+    """The Spark epoch ends when `sn` is stepped; later heads belong to the next epoch."""
 
     sn: int = 0
 
@@ -166,12 +167,12 @@ class HeadMoved(msgspec.Struct, tag=True, frozen=True):
 
 
 FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | BehindReport | Trouble | Bye
-FromBell = Welcome | LeftOut | Head | GoOn | End | HeadMoved
+FromBell = Welcome | LeftOut | Head | CatchUp | End | HeadMoved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
 from_bell: msgspec.msgpack.Decoder[FromBell] = msgspec.msgpack.Decoder(FromBell)
-Heard = TypeVar("Heard")
+MessageT = TypeVar("MessageT")
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -179,22 +180,24 @@ def frame(message: Message) -> bytes:
     return framed(_encoder.encode(message))
 
 
-def heard(decoder: msgspec.msgpack.Decoder[Heard], connection: socket.socket, size_max: int = FRAME_BYTES_MAX) -> Heard:
-    """The next message; raises Garbled for bytes that are none."""
+def receive_message(
+    decoder: msgspec.msgpack.Decoder[MessageT], connection: socket.socket, size_max: int = FRAME_BYTES_MAX
+) -> MessageT:
+    """The next message; raises Garbled for bytes that are not a message."""
     body = receive(connection, size_max)
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # deep nesting, and texts that are no UTF-8
-        raise Garbled(f"a frame of {len(body)} bytes is no message: {error}") from error
+        raise Garbled(f"a frame of {len(body)} bytes is not a message: {error}") from error
 
 
 def token_of(connection: socket.socket) -> bytes:
-    """What whoever has connected begins with; it may be anything."""
+    """The first bytes of a connection; they may be anything."""
     return bytes(exactly(connection, TOKEN_BYTES))
 
 
 def tune(connection: socket.socket) -> socket.socket:
-    """A ring is a few bytes that must not wait for more."""
+    """Messages are short, and must not wait for further bytes."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
@@ -203,7 +206,8 @@ def tune(connection: socket.socket) -> socket.socket:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Lies in a file that only this user can read: a command line or an option of Spark would show the token."""
+    """The address of the bell, in a file that only this user can read: a command line or an option of Spark would show
+    the token."""
 
     host: str
     port: int
@@ -253,7 +257,7 @@ class SeatShard(Protocol):
 
 
 class OpenShard(Protocol):
-    """`only`: of these queries; None: of all that are on Spark."""
+    """Opens a shard of these queries `only`; None: of all queries that run on Spark."""
 
     def __call__(
         self, url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None, /
@@ -261,7 +265,7 @@ class OpenShard(Protocol):
 
 
 class Codec:
-    """Parts and states as bytes; their types are those beside the shard's factory (`module:function`)."""
+    """Parts and states as bytes; their types are in the module of the shard's factory (`module:function`)."""
 
     def __init__(self, factory: str) -> None:
         module_name, _, function = factory.partition(":")
@@ -306,7 +310,7 @@ def _raw_array(bodies: list[msgspec.Raw]) -> msgspec.Raw:
 
 def _column_bytes(value: Any) -> memoryview:
     if not isinstance(value, np.ndarray):
-        raise TypeError(f"a part holds a {type(value).__name__}, which has no form on the wire")
+        raise TypeError(f"a part contains a {type(value).__name__}, which cannot be encoded")
     return memoryview(cast(Any, np.ascontiguousarray(value, "<u8"))).cast("B")
 
 

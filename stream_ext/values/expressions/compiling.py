@@ -68,7 +68,7 @@ class _Compiler:
 
     def node(self, expression: Expression, only_true: bool = False) -> Node:
         built = self._node(expression, only_true)
-        return built if built.used or isinstance(built, Fixed) or not _is_settled(expression) else _folded(built)
+        return built if built.used or isinstance(built, Fixed) or not _is_constant(expression) else _folded(built)
 
     def _node(self, expression: Expression, only_true: bool) -> Node:
         match expression:
@@ -94,7 +94,7 @@ class _Compiler:
             case FunctionCall():
                 return self._call(expression)
             case _:
-                raise AssertionError(f"{type(expression).__name__} is planned, not computed")
+                raise AssertionError(f"{type(expression).__name__} must be planned, it cannot be compiled")
 
     # ---- operators
 
@@ -180,8 +180,9 @@ class _Compiler:
         return ApplyInScope(partial(_custom, name[1:-1]), nodes, used)
 
 
-def _is_settled(expression: Expression) -> bool:
-    """Whether it is the same in every scope: not of the moment, of chance, of the base, nor of functions of others."""
+def _is_constant(expression: Expression) -> bool:
+    """Whether the expression has the same value in every scope: it does not depend on the time of the evaluation,
+    chance, the base IRI or custom functions."""
     return not any(isinstance(part, FunctionCall) and _needs_scope(part.name) for part in walk(expression))
 
 

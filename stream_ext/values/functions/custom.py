@@ -33,10 +33,12 @@ _lock = threading.Lock()
 def register_function(name: str, function: CustomFunction) -> None:
     """From now on `<name>(...)` calls `function`. A name is given once; XPath's own cannot be taken."""
     if not is_absolute(name):
-        raise BadArgument(f"{name!r} names no function: an absolute IRI does, as http://example.org/double")
+        raise BadArgument(
+            f"{name!r} cannot name a function: the name is an absolute IRI, such as http://example.org/double"
+        )
     with _lock:
         if name in CASTS or _registered.get(name, function) is not function:
-            raise BadArgument(f"there is a function <{name}> already; give yours another name")
+            raise BadArgument(f"there is already a function <{name}>; give yours another name")
         _registered[name] = function
 
 
@@ -66,7 +68,8 @@ def call(function: CustomFunction, *texts: bytes | None) -> bytes | None:
         return _term_text(result)
     if not isinstance(result, (str, bool, int, float, Decimal)):
         raise TypeError(
-            f"a custom function gave a {type(result).__name__}: it gives a Term, str, bool, int, float or Decimal"
+            f"a custom function returned a {type(result).__name__}: it must return a Term, str, bool, "
+            "int, float or Decimal"
         )
     return text_of(result)
 

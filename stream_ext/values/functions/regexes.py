@@ -81,7 +81,7 @@ def regex_of(pattern: str, flags: str) -> Regex | None:
     if not _FLAGS.issuperset(flags):
         return None
     if len(pattern) > PATTERN_MAX:
-        raise QueryTooLarge(f"a regular expression of {len(pattern)} characters; it may have {PATTERN_MAX}")
+        raise QueryTooLarge(f"a regular expression of {len(pattern)} characters exceeds the limit of {PATTERN_MAX}")
     literal = pattern if not flags and pattern and pattern.isalnum() else None
     try:
         translation = _quoted(pattern) if "q" in flags else _Translation(pattern, flags)
@@ -160,7 +160,7 @@ class _Timed:
             control.check()
             raise DeadlineExceeded(
                 f"the regular expression {self._source[:80]!r} took longer than {_TIMEOUT_S:g} s on one text: "
-                "write it without repetitions inside of repetitions, or make the text shorter"
+                "avoid repetitions inside repetitions, or shorten the text"
             ) from None
 
 
@@ -292,7 +292,7 @@ class _Translation:
             inside, complement = _CLASSES[char.lower()]
             self.needs_properties = self.needs_properties or char in "wW"
             return inside, complement != char.isupper()
-        raise BadRegex(f"\\{char} is no escape of XPath")
+        raise BadRegex(f"\\{char} is not an escape sequence of XPath")
 
     def _property(self) -> str:
         found = _PROPERTY.match(self._pattern, self._at)
@@ -328,12 +328,12 @@ class _Translation:
                 self._at += 2
                 subtracted = self._class()
                 if not self._pattern.startswith("]", self._at):
-                    raise BadRegex("a class ends behind what is subtracted from it")
+                    raise BadRegex("a class must end after the class that is subtracted from it")
                 break
             items.append(self._item())
         self._at += 1
         if not items:
-            raise BadRegex("a class of no characters")
+            raise BadRegex("a class without characters")
         whole = f"[{'^' if negated else ''}{''.join(items)}]"
         if not subtracted:
             return whole
@@ -348,18 +348,18 @@ class _Translation:
         if self._pattern[self._at + 1] in "[]":
             return _in_class(low)
         if low == "-":
-            raise BadRegex("a - inside of a class stands at its end or its beginning")
+            raise BadRegex("a - inside a class is allowed only at its beginning or end")
         self._at += 1
         high = self._single()
         if len(high) != 1 or high < low:
-            raise BadRegex(f"{low}-{high} is no range")
+            raise BadRegex(f"{low}-{high} is not a range")
         return f"{_in_class(low)}-{_in_class(high)}"
 
     def _single(self) -> str:
         """One character, or (longer) what stands for a set of them."""
         char = self._next()
         if char == "[":
-            raise BadRegex("a [ inside of a class")
+            raise BadRegex("a [ inside a class")
         if char != "\\":
             return char
         char = self._next()

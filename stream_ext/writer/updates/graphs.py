@@ -23,7 +23,7 @@ def manage(operation: Manage, working: Working) -> None:
     assert isinstance(operation.target, Constant)
     graph = working.known_graph(operation.target)
     if graph is not None and _is_there(working.snapshot, graph) and not operation.silent:
-        raise CannotUpdate(f"the graph {_name(operation.target)} is there already (CREATE SILENT does not mind)")
+        raise CannotUpdate(f"the graph {_name(operation.target)} already exists (CREATE SILENT ignores that)")
 
 
 def _clear(target: Constant | Whole, working: Working) -> None:
@@ -50,7 +50,7 @@ def transfer(operation: Transfer, working: Working) -> None:
     if source is None or (source != DEFAULT_GRAPH and first is None):
         if operation.silent:
             return
-        raise CannotUpdate(f"there is no graph {_name(operation.source)}: it holds no triple")
+        raise CannotUpdate(f"there is no graph {_name(operation.source)}: it has no triples")
     if operation.source == operation.target:
         return
     target = working.graph(operation.target)

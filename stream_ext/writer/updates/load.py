@@ -70,8 +70,8 @@ def _parsed(operation: Load, allowed_urls: AllowedUrls, control: Control) -> Par
         raise CannotUpdate(f"{operation.source.text.decode()}: {error}") from None
     if operation.into is not None and (parsed.g >= 0).any():
         raise CannotUpdate(
-            f"{operation.source.text.decode()} names graphs of its own: load it without INTO GRAPH, and each statement "
-            "goes to the graph that it names"
+            f"{operation.source.text.decode()} names graphs itself: load it without INTO GRAPH, and each "
+            "statement goes to the graph that it names"
         )
     return parsed
 

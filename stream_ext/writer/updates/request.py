@@ -188,5 +188,5 @@ class _Request:
             kind = NotAllowed if error.forbidden else ServiceFailed
             raise kind(which + error.why, self._text, *error.position) from None
         except (CannotUpdate, BadRow) as error:
-            why = f"{which}{error}; nothing of this request was done"
+            why = f"{which}{error}; nothing of this request was applied"
             raise UpdateFailed(why, self._text, *operation.position) from None

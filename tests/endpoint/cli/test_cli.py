@@ -115,18 +115,18 @@ def test_a_second_writer_is_told_who_the_first_one_is(near: Live, tmp_path: Path
         return subprocess.run(argv, capture_output=True, text=True, timeout=30, check=False)
 
     other = beside("load", tmp_path / "a.ttl")
-    assert (other.returncode, "it is no server" in other.stderr) == (1, True)
+    assert (other.returncode, "that process is not a server" in other.stderr) == (1, True)
     assert f"process {os.getpid()} is the writer" in other.stderr
     assert f"; process {os.getpid()} writes to it\n" in beside("doctor").stdout
     near.service.store.take_lease(near.url)  # as rillet serve does
     assert f"writes to it (the server at {near.url})\n" in beside("doctor").stdout
     other = beside("load", tmp_path / "a.ttl")
-    assert (other.returncode, f"loading by way of {near.url}" in other.stderr) == (0, True)
+    assert (other.returncode, f"loading through {near.url}" in other.stderr) == (0, True)
     assert re.search(rf"3 triples in .* of {near.service.store.url}$", other.stdout, re.MULTILINE)
     assert "<http://ex/c1>" in beside("query", ALL).stdout  # reading beside it is fine
     other = beside("query", INSERT)
     assert (other.returncode, other.stdout) == (0, "done\n")
-    assert f"a server holds {near.service.store.url}: sent to {near.url}\n" in other.stderr
+    assert f"a server has {near.service.store.url} open: sending the text to {near.url}\n" in other.stderr
     assert near.service.query("ASK { <http://ex/a> <http://ex/p> 1 }").boolean
     near.service.store.take_lease("")
     other = beside("query", INSERT)
@@ -141,7 +141,7 @@ def test_a_store_is_updated_without_a_server_where_none_holds_it(
     assert rillet("query", "SELECT * { ?s ?p ?o }", "--store", store) == 0
     assert '<http://ex/a>\t<http://ex/p>\t"1"' in capsys.readouterr().out
     assert rillet("query", NEAR, "--store", store) == 2
-    assert "streams and queries live in a server: start one" in capsys.readouterr().err
+    assert "streams and registered queries need a server: start one" in capsys.readouterr().err
 
 
 def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(
@@ -165,7 +165,7 @@ def test_a_variable_without_a_value_is_warned_of(tmp_path: Path, capsys: pytest.
     assert rillet("load", tmp_path / "one.nt", "--store", store) == 0
     assert rillet("query", "SELECT ?nothere { ?s ?p ?o }", "--store", store, "--format", "tsv") == 0
     said = capsys.readouterr()
-    assert said.err.endswith("warning: ?nothere is bound nowhere in this text: it never has a value\n")
+    assert said.err.endswith("warning: ?nothere is never bound in this text, so it never has a value\n")
     assert "warning" not in said.out
 
 
@@ -192,11 +192,11 @@ def test_a_column_gives_room_that_it_does_not_need_to_wider_ones() -> None:
 
 def test_a_format_that_the_answer_cannot_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet("query", "ASK {}", "--format", "turtle") == 2
-    assert "--format turtle is not for this answer; its formats: table, json, xml, csv, tsv, ndjson" in (
+    assert "--format turtle does not fit this answer; its formats are table, json, xml, csv, tsv, ndjson" in (
         capsys.readouterr().err
     )
     assert rillet("query", "CONSTRUCT WHERE { ?s ?p ?o }", "--format", "csv") == 2
-    assert "its formats: table, turtle, nt, xml, json" in capsys.readouterr().err
+    assert "its formats are table, turtle, nt, xml, json" in capsys.readouterr().err
 
 
 def test_a_plan_is_told_with_what_was_expected_and_what_came(
@@ -219,7 +219,7 @@ def test_a_plan_is_told_with_what_was_expected_and_what_came(
     assert rillet("explain", query, "--store", store) == 0
     assert capsys.readouterr().out.splitlines()[0].split() == ["operator", "estimated"]
     assert rillet("explain", query, "--analyze") == 2
-    assert "say which one with --store URL" in capsys.readouterr().err
+    assert "name it with --store URL" in capsys.readouterr().err
     assert rillet("explain", query, "--store", store, "--snapshot", 9) == 1
     assert "there is no snapshot 9; the latest is 1" in capsys.readouterr().err
 
@@ -278,7 +278,7 @@ def test_what_a_construct_says_is_watched_as_its_triples(near: Live, capsys: pyt
         here.setenv("NO_COLOR", "")
         assert rillet("watch", "alarms", "--since", 0, "--limit", 1, *server) == 0
     drawn = capsys.readouterr().out.splitlines()
-    assert drawn[0] == "alarms: nothing yet"
+    assert drawn[0] == "alarms: no result yet"
     assert drawn[1].endswith("alarms  RSTREAM  emission 1  time 2023-11-14T22:13:20.1Z")
     assert drawn[-1].split() == ["ex:t1", type_iri, "ex:Near"]
 
@@ -305,8 +305,8 @@ def test_the_command_is_run_by_the_name_of_its_module_too(module: str) -> None:
 def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", near.url)
     assert rillet("move", "near", "inline", *server) == 0
-    assert capsys.readouterr().out == "near runs inline: it was moved there\n"
-    for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near is dropped")):
+    assert capsys.readouterr().out == "near runs inline: the query was moved there\n"
+    for command, says in (("pause", "near is paused"), ("resume", "near is running"), ("drop", "near was dropped")):
         assert rillet(command, "near", *server) == 0
         assert capsys.readouterr().out == f"{says}\n"
     assert rillet("resume", "near", *server) == 1
@@ -322,7 +322,7 @@ def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
         near.register(text).raise_for_status()
     with Client(near.url) as client:
         said = {name: server_commands._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")}
-    assert said["after"] == "; its streams have come to 2023-11-14T22:13:20Z, and it begins after that"
+    assert said["after"] == "; its streams have reached 2023-11-14T22:13:20Z, and its first evaluation is after that"
     assert said["waiting"] == "; it waits for silent"
 
 
@@ -330,14 +330,14 @@ def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys
     server = ("--server", near.url)
     near.service.push("taxis", b"<http://ex/t> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1000)
     assert rillet("heartbeat", "taxis", "20000", *server) == 0
-    assert capsys.readouterr().out.startswith("time has come to 20000 in taxis: snapshot ")
+    assert capsys.readouterr().out.startswith("the time of taxis is now 20000: snapshot ")
     assert near.service.stream_status("taxis")["time"] == 20000
     assert rillet("heartbeat", "taxis", "1970-01-01T00:00:05Z", *server) == 0
-    assert capsys.readouterr().out == "taxis had come to 20000 already: nothing changed\n"
+    assert capsys.readouterr().out == "taxis had already reached 20000: nothing changed\n"
     near.service.push("taxis", b"<http://ex/late> <http://ex/in> <http://ex/z1> .", "text/turtle", timestamp=1500)
     assert rillet("late", "taxis", *server) == 0
     first, *table = capsys.readouterr().out.splitlines()
-    assert first == "taxis: 1 came late, 1 are shown"
+    assert first == "taxis: 1 late, 1 shown"
     assert table[-1].split()[0] == "1500"
     assert "near" in table[-1]
     assert "<http://ex/late>" in table[-1]
@@ -372,7 +372,7 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     [
         (["register", ""], "the text is empty"),
         (["query", " \n"], "the text is empty"),
-        (["register", "near.rq"], "near.rq: there is no such file"),
+        (["register", "near.rq"], "near.rq: this file does not exist"),
     ],
 )
 def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -392,9 +392,9 @@ def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tm
             watching = stack.enter_context(started([sys.executable, "-m", "endpoint", *argv], **pipes))
             assert watching.stdout is not None and watching.stderr is not None
             assert watching.stdout.readline().startswith("1\t1100")
-        assert watching.stderr.readline().startswith("rillet: the connection is lost (")
+        assert watching.stderr.readline().startswith("rillet: the connection was lost (")
         with live(tmp_path / "served", port=port):
-            assert watching.stderr.readline() == "rillet: the connection is back\n"
+            assert watching.stderr.readline() == "rillet: the connection is restored\n"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(20) == 130
             assert watching.stderr.read() == "\n"
@@ -414,7 +414,7 @@ def test_a_token_that_is_missing_is_asked_for_as_a_flag(tmp_path: Path, capsys: 
     with live(tmp_path / "guarded", token="s3cret") as guarded:
         for argv in (["query", INSERT], ["load", str(tmp_path / "a.ttl")]):
             assert rillet(*argv, "--server", guarded.url) == 1
-            assert capsys.readouterr().err.rstrip().endswith("; here: --token TOKEN, or RILLET_TOKEN")
+            assert capsys.readouterr().err.rstrip().endswith("; give it with --token TOKEN or RILLET_TOKEN")
 
 
 def test_a_table_counts_its_rows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -475,37 +475,41 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         (2, "invalid choice: 'frob'", ["frob"]),
         (2, "did you mean serve?", ["serv"]),
         (2, "did you mean --store?", ["serve", "--stor", "lmdb:x"]),
-        (2, "before the command: --store: --store belongs behind its command", ["--store", "lmdb:x", "serve"]),
-        (2, "unknown before the command: --spark-mastr: --spark-master belongs", ["--spark-mastr=local[1]", "serve"]),
-        (2, "unknown before the command: --xyzzy\n", ["--xyzzy", "serve"]),
+        (2, "before the command: --store: --store must follow the command", ["--store", "lmdb:x", "serve"]),
+        (
+            2,
+            "unknown option before the command: --spark-mastr: --spark-master must follow the command",
+            ["--spark-mastr=local[1]", "serve"],
+        ),
+        (2, "unknown option before the command: --xyzzy\n", ["--xyzzy", "serve"]),
         (2, "(try: rillet push --help)", ["push", "s", "--timestmp", "5"]),
         (2, "(try: rillet serve --help)", ["serve", "now"]),
         (2, "an absolute IRI that begins with http://, https:// or urn:", ["serve", "--base", "foo"]),
         (2, "an absolute IRI", ["load", "a.nt", "--base", "http:x"]),
-        (2, "'foo' is no absolute IRI", ["load", "a.nt", "--graph", "foo"]),
+        (2, "'foo' is not an absolute IRI", ["load", "a.nt", "--graph", "foo"]),
         (2, "local[N]", ["serve", "--spark-master", "foo"]),
         (2, "local[N]", ["serve", "--spark-master", "foo", "--engine", "inline"]),
         (2, "give the address without a path: http://h:80", ["status", "--server", "http://h:80/sparql"]),
-        (2, "no address of a server", ["status", "--server", "ftp://h"]),
+        (2, "is not the address of a server", ["status", "--server", "ftp://h"]),
         (1, "no server answers at http://127.0.0.1:1;", ["status", "--server", "127.0.0.1:1"]),
-        (2, "auto is not built yet", ["serve", "--engine", "auto"]),
+        (2, "auto is not supported yet", ["serve", "--engine", "auto"]),
         (2, "spark or inline", ["serve", "--engine", "flink"]),
-        (2, "no length of time", ["serve", "--max-lag", "soon"]),
-        (2, "no whole number", ["serve", "--port", "http"]),
-        (2, "no length of time", ["serve", "--spark-epoch", "soon"]),
+        (2, "is not a duration", ["serve", "--max-lag", "soon"]),
+        (2, "is not a whole number", ["serve", "--port", "http"]),
+        (2, "is not a duration", ["serve", "--spark-epoch", "soon"]),
         (2, "process or power", ["serve", "--durability", "hope"]),
         (1, "--token", ["serve", "--host", "0.0.0.0"]),
-        (2, "rillet: nowhere.nt: there is no such file\n", ["load", "nowhere.nt"]),
-        (2, "rillet: nowhere.nt: there is no such file\n", ["push", "s", "nowhere.nt"]),
-        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "nowhere.rq"]),
-        (2, "rillet: nowhere.rq: there is no such file\n", ["explain", "nowhere.rq"]),
-        (2, "rillet: nowhere.rq: there is no such file\n", ["register", "-f", "nowhere.rq"]),
-        (2, "which format", ["load", "-"]),
+        (2, "rillet: nowhere.nt: this file does not exist\n", ["load", "nowhere.nt"]),
+        (2, "rillet: nowhere.nt: this file does not exist\n", ["push", "s", "nowhere.nt"]),
+        (2, "rillet: nowhere.rq: this file does not exist\n", ["query", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: this file does not exist\n", ["explain", "nowhere.rq"]),
+        (2, "rillet: nowhere.rq: this file does not exist\n", ["register", "-f", "nowhere.rq"]),
+        (2, "unknown format", ["load", "-"]),
         (2, "give the text", ["query"]),
-        (2, "which format", ["push", "s", "data.bin"]),
+        (2, "unknown format", ["push", "s", "data.bin"]),
         (1, "no server answers", ["query", "ASK {}", "--server", "http://127.0.0.1:1"]),
-        (2, "rillet: nowhere.rq: there is no such file\n", ["query", "-f", "nowhere.rq"]),
-        (1, "is no store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
+        (2, "rillet: nowhere.rq: this file does not exist\n", ["query", "-f", "nowhere.rq"]),
+        (1, "is not the address of a store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
         (2, "no benchmark", ["bench", "speed"]),
     ],
 )
@@ -524,7 +528,7 @@ def test_a_mistake_is_one_clear_line(
 
 def test_how_far_queries_may_be_behind_is_a_setting_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ServeSettings] = []
-    monkeypatch.setattr("endpoint.serve.serve", lambda settings, say: given.append(settings))
+    monkeypatch.setattr("endpoint.serve.serve", lambda settings, announce: given.append(settings))
     assert rillet("serve", "--max-lag", "2.5s") == 0
     monkeypatch.setenv("RILLET_MAX_LAG", "1m")
     assert rillet("serve") == 0
@@ -650,10 +654,10 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", near.url.rpartition(":")[2])
     said = capsys.readouterr().out
     assert "a Rillet server answers there" in said
-    assert "can be made" in said
+    assert "can be created" in said
     assert rillet("doctor", "--store", "postgres:x", "--port", 0) == 1
     said = capsys.readouterr().out
-    assert re.search(r"BAD +store: 'postgres:x' is no store; write lmdb:PATH .*\n", said)
+    assert re.search(r"BAD +store: 'postgres:x' is not the address of a store; write lmdb:PATH .*\n", said)
     assert said.count("NAMESPACE") == 1, "what to write is said once"
     with monkeypatch.context() as here:
 
@@ -664,9 +668,9 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
         here.setattr(tempfile, "TemporaryFile", full)
         assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
     said = capsys.readouterr().out
-    assert "new is not there yet, and cannot be made ([Errno 28] No space left on device)" in said
-    assert f"{tmp_path} must be writable, with room" in said
-    assert "nothing can be written there: No space left on device" in said
+    assert "new does not exist yet, and cannot be created ([Errno 28] No space left on device)" in said
+    assert f"{tmp_path} must be writable and have free space" in said
+    assert "this user cannot write there: No space left on device" in said
     assert list(tmp_path.glob(".rillet-doctor*")) == []
 
 
@@ -689,7 +693,7 @@ def test_the_doctor_names_no_writer_that_is_gone(tmp_path: Path, capsys: pytest.
     assert rillet("load", tmp_path / "a.ttl", "--store", store) == 0
     (tmp_path / "store" / "writer.lock").write_text('{"address":"http://there:1/","pid":1}')  # as kill -9 leaves it
     rillet("doctor", "--store", store, "--port", 0)
-    assert "is at snapshot 1, and nobody writes to it" in capsys.readouterr().out
+    assert "is at snapshot 1, and no process writes to it" in capsys.readouterr().out
 
 
 def test_benchmarks_are_listed_and_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -722,7 +726,7 @@ def test_a_size_is_written_with_a_unit_or_in_bytes(text: str, bytes_: int) -> No
 def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["serve", "--timing-bytes", "much"])
-    assert (ended.value.code, "'much' is no number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
+    assert (ended.value.code, "'much' is not a number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
 
 
 def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(

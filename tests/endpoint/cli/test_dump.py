@@ -113,7 +113,7 @@ def test_half_of_what_a_server_has_is_no_dump(
         )
         address = server.url.removesuffix("/sparql")
         assert rillet("dump", "--server", address, tmp_path / "half.nq") == 1
-    assert "the dump is not whole" in capsys.readouterr().err
+    assert "the dump is incomplete" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,10 +140,14 @@ def test_a_store_of_others_is_copied_by_command(
         assert {each["authorization"] for each in source.headers} == {"Basic YW5uYTpi"}
     printed = capsys.readouterr().out
     assert "<http://ex/g>: 1 triples were loaded before, snapshot 1 of" in printed
-    assert f"{source.url} is copied: 2 triples" in printed
+    assert f"{source.url} has been copied: 2 triples" in printed
     assert rillet("load", "--store", target) == 2
     assert rillet("load", "a.nt", "--from", source.url, "--store", target) == 2
     assert rillet("load", "--from", "ftp://ex.org/", "--store", target) == 1
     errors = capsys.readouterr().err
-    for words in ("name the files to load, or --from URL", "--from copies a store: no files", "is http://... or https"):
+    for words in (
+        "name the files to load, or give --from URL",
+        "--from copies a store: give no files",
+        "begins with http:// or https",
+    ):
         assert words in errors

@@ -68,6 +68,27 @@ def test_consecutive_lines_of_one_graph_are_an_element_of_nq() -> None:
     ]
 
 
+@pytest.mark.parametrize("format", ["nt", "nq"])
+def test_what_a_delimiter_ends_is_an_element_of_a_message_log(format: str) -> None:
+    graph = " <a:g>" if format == "nq" else ""
+    text = (
+        f'VERSION "1.2-messages"\n\n# a comment\n<a:s> <a:p> "1" .\n_:x <a:p> _:x{graph} .\n'
+        "MESSAGE # one\nMESSAGE\n<a:s> <a:p> <a:o> .\nMESSAGE\n"
+    )
+    assert cut(format, text) == [
+        {"data": f'<a:s> <a:p> "1" .\n_:x <a:p> _:x{graph} .'},
+        {"data": ""},
+        {"data": "<a:s> <a:p> <a:o> ."},
+    ]
+    assert cut(format, text.removesuffix("MESSAGE\n")) == cut(format, text)
+    stamped = f'VERSION "1.2-messages"\n<a:s> <{AT}> "5"{graph} .\n<a:t> <a:p> <a:o> .\nMESSAGE\n<a:s> <{AT}> "6" .\n'
+    assert [each["timestamp"] for each in cut(format, stamped, AT)] == ["5", "6"]
+    with pytest.raises(BadData, match=r"line 2.*before all statements"):
+        cut(format, '<a:s> <a:p> <a:o> .\nVERSION "1.2-messages"')
+    with pytest.raises(BadData, match=r"line 2, column 1.*begin the document with VERSION"):
+        cut(format, "<a:s> <a:p> <a:o> .\nMESSAGE")
+
+
 def test_times_may_come_from_a_predicate_in_any_format() -> None:
     stamp = '"1970-01-01T00:00:05Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
     triple = f"<a:s> <{AT}> {stamp} ."
@@ -80,16 +101,16 @@ def test_times_may_come_from_a_predicate_in_any_format() -> None:
     ("format", "text", "time_from", "says"),
     [
         ("tnt", "5 <a:s> <a:p> <a:o> .", "data", "line 1.*TIME TAB triple"),
-        ("nt", "<a:s> <a:p> <a:o> .\n<a:s> <a:p> .", "data", "line 2.*no statement"),
+        ("nt", "<a:s> <a:p> <a:o> .\n<a:s> <a:p> .", "data", "line 2.*not a statement"),
         ("ndjson", '{"data": ""}\n{', "data", None),
-        ("ndjson", '{"data": ""}\n{', "arrival", "line 2.*no JSON"),
+        ("ndjson", '{"data": ""}\n{', "arrival", "line 2.*not JSON"),
         ("ndjson", "[]", "data", "JSON object"),
         ("nt", "<a:s> <a:p> <a:o> .", AT, "has no time: it has no <http://ex/at>"),
         ("nt", f'<a:s> <{AT}> "1" .\n<a:s> <{AT}> "2" .', AT, "2 times"),
     ],
 )
 def test_what_cannot_be_cut_is_told_with_its_line(format: str, text: str, time_from: str, says: str | None) -> None:
-    with pytest.raises(BadData, match=says or "no JSON"):
+    with pytest.raises(BadData, match=says or "this is not JSON"):
         cut(format, text, time_from)
 
 
@@ -256,7 +277,7 @@ def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
         pushing.stdin.flush()
         assert "trying again for 60 s" in pushing.stderr.readline()
         with live(tmp_path / "served", port=port) as second:
-            assert pushing.stderr.readline() == "rillet: the server has answered again\n"
+            assert pushing.stderr.readline() == "rillet: the server is answering again\n"
             told, _ = pushing.communicate(element(11000), timeout=20)
             beat = {"timestamp": "11000", "wait": "evaluated"}
             second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
@@ -289,11 +310,11 @@ def test_a_push_whose_answer_is_lost_is_sent_again_if_it_can_be_known_again(
     said = capsys.readouterr()
     if source:
         assert (code, said.out.startswith("2 elements accepted")) == (0, True)
-        assert "the connection is lost (cut off); trying again" in said.err
+        assert "the connection was lost (cut off); trying again" in said.err
     else:
         assert code == 1
         assert "1 element accepted" in said.err
-        assert "whether the last 1 elements were taken is not known (with --source NAME" in said.err
+        assert "it is not known whether the last 1 elements were accepted (with --source NAME" in said.err
     assert running.http.get("/streams/s").json()["batches"] == 2, "what was sent twice counts once"
 
 
@@ -304,18 +325,18 @@ def test_a_source_that_has_sent_later_ones_is_told(running: Live, capsys: pytest
     with pytest.MonkeyPatch.context() as here:
         here.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(element(5).encode())))
         assert rillet("push", "s", "--format", "ndjson", "--source", "roof", "--server", running.url) == 1
-    assert "roof has sent a later push to s" in capsys.readouterr().err
+    assert "roof has already sent a later push to s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("says", "argv"),
     [
-        ("--source is for what is cut", ["a.ttl", "--source", "roof"]),
-        ("are for nt, nq, tnt, ndjson", ["a.ttl", "--rate", "5"]),
-        ("is no rate", ["a.nt", "--rate", "fast"]),
-        ("is no rate", ["a.nt", "--rate", "0x"]),
+        ("--source works only where", ["a.ttl", "--source", "roof"]),
+        ("work for nt, nq, tnt, ndjson", ["a.ttl", "--rate", "5"]),
+        ("is not a rate", ["a.nt", "--rate", "fast"]),
+        ("is not a rate", ["a.nt", "--rate", "0x"]),
         ("write data, arrival", ["a.nt", "--time-from", "clock"]),
-        ("follows the times", ["a.tnt", "--rate", "2x", "--time-from", "arrival"]),
+        ("needs the times", ["a.tnt", "--rate", "2x", "--time-from", "arrival"]),
         ("one of them", ["a.nt", "--timestamp", "5", "--time-from", AT]),
     ],
 )
@@ -340,7 +361,7 @@ def test_a_push_that_is_stopped_says_in_a_whole_sentence_how_far_it_came(running
         *_, last = pushing.stderr.read().splitlines()
     assert re.fullmatch(
         r"rillet: stopped: (1 element accepted, snapshot \d+|no push was acknowledged); "
-        "one that was being sent may be taken, too",
+        "a push that was being sent may be accepted, too",
         last,
     )
 

@@ -123,7 +123,7 @@ def test_a_text_in_an_address_is_not_run(page: Page, server: Live, address: str)
     page.goto(server.url + address.format(quote(WIPE)), wait_until="networkidle")
     if "update" not in address:
         expect(page.get_by_label("SPARQL query or update")).to_have_value(WIPE)
-        expect(page.get_by_text("This text came with the address")).to_be_visible()
+        expect(page.get_by_text("This text comes from the link")).to_be_visible()
     assert set(sent) == {"GET"}
     unchanged(server)
 
@@ -165,7 +165,7 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
                      "/queries?query=" + quote(EVIL_TEXTS[2]), "/upload?graph=" + quote(EVIL_TEXTS[1])):  # fmt: skip
             page.goto(f"{server.url}/console{path}")
             if path == "/queries/near":
-                expect(page.get_by_text("listening", exact=True)).to_be_visible()
+                expect(page.get_by_text("connected", exact=True)).to_be_visible()
                 expect(page.get_by_role("region", name="The latest emission").locator("tbody tr").first).to_be_visible()
             marked(page)
         for query in (
@@ -260,11 +260,11 @@ def test_the_cookie_of_one_who_has_signed_in_opens_nothing_to_another_port(
         page.goto(f"{server.url}/sparql")
         page.get_by_label("Token").fill("t0ken")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("Signed in")).to_be_visible()
+        expect(page.get_by_text("You are signed in")).to_be_visible()
         page.goto(f"{server.url}/console/query")
         page.get_by_label("SPARQL query or update").fill("INSERT DATA { <http://ex/a> <http://ex/p> 'secret' }")
         page.get_by_role("button", name="Run").click()
-        expect(page.get_by_text("Snapshot 1 has it")).to_be_visible()
+        expect(page.get_by_text("Snapshot 1 contains the change")).to_be_visible()
         page.goto(attacker(POSTS.format(url=server.url)))
         assert set(page.evaluate("all()")) <= {"failed", ""}
         listened = page.evaluate(
@@ -293,7 +293,7 @@ def test_a_browser_takes_the_cookie_that_is_bound_to_the_host(browser: Browser, 
         page.goto("/")
         page.get_by_label("Token").fill("t0ken")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("you may change things")).to_be_visible()
+        expect(page.get_by_text("may make changes")).to_be_visible()
         [cookie] = context.cookies()
         assert (cookie["name"], cookie["secure"], cookie["httpOnly"], cookie["sameSite"]) == (
             "__Host-rillet",

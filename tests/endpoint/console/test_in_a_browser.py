@@ -143,15 +143,15 @@ def test_an_error_puts_the_caret_where_it_is(page: Page) -> None:
 
 def test_an_example_fills_the_editor(page: Page) -> None:
     page.goto("/console/query")
-    page.get_by_role("link", name="Is there anything").click()
+    page.get_by_role("link", name="Is there any triple?").click()
     expect(page.get_by_label("SPARQL query or update")).to_have_value("ASK { ?s ?p ?o }")
 
 
 def test_a_field_that_belongs_to_a_choice_is_shown_with_it(page: Page) -> None:
     page.goto("/console/streams")
-    predicates = page.get_by_label("Those predicates")
+    predicates = page.get_by_label("Predicates, one IRI on each line")
     expect(predicates).to_be_hidden()
-    page.get_by_label("Kept in the store for ever").select_option("triples of some predicates")
+    page.get_by_label("Stored permanently").select_option("triples of some predicates")
     expect(predicates).to_be_visible()
 
 
@@ -170,7 +170,7 @@ def test_a_file_is_uploaded_looked_at_and_dropped(browser: Browser, tmp_path: Pa
         page.get_by_label("File", exact=True).set_input_files(file)
         page.get_by_label("IRI of the graph").fill("http://ex/cities")
         page.get_by_role("button", name="Upload").click()
-        expect(page.get_by_role("status").first).to_contain_text("from 0 to 1 triples")
+        expect(page.get_by_role("status").first).to_contain_text("had 0 triples and now has 1")
         row = page.get_by_role("row").filter(has_text="http://ex/cities")
         row.get_by_role("link", name="Browse").click()
         page.get_by_role("button", name="Run").click()
@@ -187,7 +187,7 @@ def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path:
         fill(server)
         page = browser.new_context(base_url=server.url).new_page()
         page.goto("/console/queries/near")
-        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        expect(page.get_by_text("connected", exact=True)).to_be_visible()
         log = page.get_by_role("listitem").filter(has_text="#")
         before = server.service.query_status("near")["emissions"]
         expect(log).to_have_count(before)
@@ -196,9 +196,9 @@ def test_what_a_query_says_arrives_while_one_watches(browser: Browser, tmp_path:
         assert after > before
         expect(log.first).to_contain_text(f"#{after}")
         expect(page.locator(".chart svg")).to_be_visible()
-        page.get_by_role("button", name="Stop listening").click()
+        page.get_by_role("button", name="Disconnect").click()
         server.push(10_000).raise_for_status()
-        page.get_by_role("button", name="Listen", exact=True).click()
+        page.get_by_role("button", name="Connect", exact=True).click()
         expect(log.first).to_contain_text(f"#{server.service.query_status('near')['emissions']}")
         assert server.service.status()["subscriptions"] >= 1  # a listener of the HTTP routes: no page holds a thread
         page.context.close()
@@ -213,9 +213,9 @@ def test_what_a_construct_says_is_shown_as_rows_of_short_terms(browser: Browser,
         server.push(9000).raise_for_status()
         page = browser.new_context(base_url=server.url).new_page()
         page.goto("/console/queries/means")
-        page.get_by_role("button", name="Stop listening").click()
+        page.get_by_role("button", name="Disconnect").click()
         server.push(9050).raise_for_status()
-        page.get_by_role("button", name="Listen", exact=True).click()
+        page.get_by_role("button", name="Connect", exact=True).click()
         server.push(9150).raise_for_status()
         table = page.get_by_role("region", name="The latest emission")
         expect(table.locator("tbody tr")).to_have_count(3)
@@ -253,7 +253,7 @@ def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browse
             page.get_by_role("alert").get_by_role("link", name="Enter the token").click()
         opened.value.get_by_label("Token").fill("s3cret")
         opened.value.get_by_role("button", name="Sign in").click()
-        expect(opened.value.get_by_text("Signed in: you may change things now.")).to_be_visible()
+        expect(opened.value.get_by_text("You are signed in and may make changes.")).to_be_visible()
         expect(page.get_by_label("Name or IRI")).to_have_value("taxis")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("heading", name="taxis")).to_be_visible()
@@ -262,7 +262,7 @@ def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browse
             "INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }"
         )
         page.get_by_role("button", name="Run").click()
-        expect(page.get_by_text("Snapshot 2 has it")).to_be_visible()
+        expect(page.get_by_text("Snapshot 2 contains the change")).to_be_visible()
         page.goto("/console/queries")
         page.get_by_label("REGISTER text").fill(NEAR)
         page.get_by_role("button", name="Register").click()
@@ -271,8 +271,8 @@ def test_the_whole_way_from_a_stream_to_a_live_answer_needs_no_other_tool(browse
         page.get_by_label("RDF", exact=True).fill(TAXI_IN_ZONE)
         page.get_by_label("Time", exact=True).fill("950")
         page.get_by_role("button", name="Push").click()
-        expect(page.get_by_text("1 element taken")).to_be_visible()
-        page.get_by_label("Time has come to").fill("1000")
+        expect(page.get_by_text("1 element accepted")).to_be_visible()
+        page.get_by_label("New time of the stream").fill("1000")
         page.get_by_role("button", name="Send").click()
         page.get_by_role("link", name="near").click()
         expect(page.get_by_role("heading", name="Emission 1 at 1000")).to_be_visible()
@@ -288,9 +288,9 @@ def test_where_reading_is_closed_whoever_has_signed_in_sees_what_a_query_says(br
         page.goto("/console/queries/near")
         page.get_by_label("Token").fill("r3ad")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("you may look")).to_be_visible()
+        expect(page.get_by_text("may read")).to_be_visible()
         page.goto("/console/queries/near")
-        expect(page.get_by_text("listening", exact=True)).to_be_visible()
+        expect(page.get_by_text("connected", exact=True)).to_be_visible()
         expect(page.get_by_role("region", name="The latest emission")).to_contain_text("ex:t1")
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()

@@ -166,7 +166,7 @@ def test_a_text_in_the_address_is_filled_in_and_waits(text: str, server: Live) -
     page = get(server, f"/query?query={quote(text)}")
     assert page.all("textarea")[0].text == text
     assert not page.all("tbody")
-    assert "This text came with the address" in said(page)
+    assert "This text comes from the link" in said(page)
     assert (server.service.head(), get(server, "/").facts()["Triples"]) == (head, before)
     [empty] = [each for each in get(server, "/query").elements if "data-came" in each.attributes]
     assert "hidden" in empty.attributes

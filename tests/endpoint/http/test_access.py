@@ -413,7 +413,7 @@ def test_an_origin_that_is_let_in_writes_with_the_bearer_token_alone(let_in: Liv
     assert form.status_code == 403
     with live(tmp_path, cors=(APP,)) as unguarded:
         answer = unguarded.http.post("/update", data=UPDATE, headers={"origin": APP})
-        assert (answer.status_code, "serve with --token" in answer.text) == (403, True)
+        assert (answer.status_code, "start the server with --token" in answer.text) == (403, True)
         assert unguarded.service.head() == 0
 
 
@@ -499,12 +499,12 @@ def test_the_console_is_closed_with_it_but_for_signing_in(closed: Live) -> None:
 def test_who_signs_in_with_the_token_for_reading_may_look_and_not_change(closed: Live) -> None:
     with httpx.Client(base_url=closed.url, follow_redirects=True) as browser:
         assert browser.post("/console/sign-in", data={"token": "wrong"}).status_code == 401
-        assert "you may look" in browser.post("/console/sign-in", data={"token": READ}).text
+        assert "may read" in browser.post("/console/sign-in", data={"token": READ}).text
         assert "taxis" in browser.post("/console/query", data={"query": "SHOW STREAMS"}).text
         refused = browser.post("/console/query", data={"query": UPDATE["update"]})
-        assert (refused.status_code, "sign in with the token" in refused.text) == (401, True)
+        assert (refused.status_code, "sign in with the token of this server" in refused.text) == (401, True)
         assert "<h1>Query</h1>" in browser.get("/sparql", headers={"accept": "text/html"}).text
-        assert "you may change things" in browser.post("/console/sign-in", data={"token": TOKEN}).text
+        assert "may make changes" in browser.post("/console/sign-in", data={"token": TOKEN}).text
         assert "Snapshot" in browser.post("/console/query", data={"query": UPDATE["update"]}).text
 
 
@@ -563,7 +563,7 @@ def test_sign_ins_are_few_and_the_oldest_go_first() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"host": "0.0.0.0"}, "give a token"),
+        ({"host": "0.0.0.0"}, "set a token"),
         ({"read_token": "r"}, "give a --token, too"),
         ({"read_token": "r", "token": "r"}, "are the same"),
         ({"token": "é"}, "ASCII"),
@@ -573,3 +573,17 @@ def test_sign_ins_are_few_and_the_oldest_go_first() -> None:
 def test_settings_that_would_leave_a_door_open_are_refused(settings: dict[str, str], message: str) -> None:
     with pytest.raises(BadArgument, match=message):
         ServeSettings("lmdb:none", **settings).access(BASE)  # type: ignore[arg-type]  # all of them are texts
+
+
+def test_the_remembered_hosts_are_bounded_and_only_those_that_are_answered() -> None:
+    access = Access(None, "http://localhost:8000/", hosts=("example.org",))
+    for port in range(3_000):
+        access.check_host(f"127.0.0.1:{port}")
+        with pytest.raises(Forbidden):
+            access.check_host(f"evil.example:{port}")
+    assert len(access._answered) <= 1_000
+    for _ in range(2):
+        access.check_host("EXAMPLE.org")
+        for host in (None, "", "evil.example:2999"):
+            with pytest.raises(Forbidden):
+                access.check_host(host)

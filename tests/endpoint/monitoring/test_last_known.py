@@ -118,7 +118,7 @@ def test_each_key_is_known_by_itself_and_the_last_that_were_read_are_remembered(
     goes_on.clear()
     now += 7
     assert [known.wait(key, 0.01) for key in "ac"] == [Known("A", 7.0), Known("C", 7.0)]
-    with pytest.raises(StoreUnavailable, match="the letter cannot be known"):
+    with pytest.raises(StoreUnavailable, match="the letter is unknown"):
         known.wait("b", 0.01)
     goes_on.set()
     assert known.wait("b", 20) == Known("B", 0.0)

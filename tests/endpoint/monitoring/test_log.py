@@ -106,8 +106,8 @@ def test_what_is_no_secret_is_shown() -> None:
     "message",
     [
         "writing needs the token of this server: send `Authorization: Bearer TOKEN`, or Basic with it as the password",
-        "programs may, and with the bearer token pages of an origin that --cors lets in",
-        "a page of https://app.example sends the token as a bearer token",
+        "Programs and pages of this server may, and, with the bearer token, pages of an origin that --cors allows",
+        "a page of https://app.example must send the token as a bearer token",
     ],
 )
 def test_what_our_own_messages_say_of_secrets_is_shown(message: str) -> None:
@@ -239,11 +239,11 @@ def test_what_is_waited_for_is_logged_when_it_begins_and_when_it_is_over(tmp_pat
     with to(stream, "warning", "text"), live(tmp_path) as server:
         server.service.waits.begin("disk", "no space left")
         until = time.monotonic() + 30
-        while 'the service waits for=disk why="no space left"' not in stream.getvalue():
+        while 'the service is waiting for=disk why="no space left"' not in stream.getvalue():
             assert time.monotonic() < until
             time.sleep(0.01)
         server.service.waits.end("disk")
-        while "the service goes on waited_for=disk" not in stream.getvalue():
+        while "the service continues waited_for=disk" not in stream.getvalue():
             assert time.monotonic() < until
             time.sleep(0.01)
 
@@ -272,6 +272,6 @@ def test_the_server_logs_its_life_in_lines_of_json_and_never_its_token(tmp_path:
     assert out.endswith("stopped\n")
     messages = [each["message"] for each in events(err)]
     assert messages.count("the server is ready") == 1
-    assert messages.count("the server stops") == 1
+    assert messages.count("the server is stopping") == 1
     assert "a request failed" in messages
     assert "hunter2" not in err

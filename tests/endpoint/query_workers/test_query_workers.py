@@ -197,7 +197,7 @@ def test_a_worker_that_dies_is_replaced_and_its_query_told(server: Live, stopped
     until(lambda: asked(server) == 1, "the worker is asked")
     os.kill(stopped, signal.SIGKILL)
     answer = waiting.result(10)
-    assert (answer.status_code, "SIGKILL" in answer.text, "ask again" in answer.text) == (503, True, True)
+    assert (answer.status_code, "SIGKILL" in answer.text, "send the query again" in answer.text) == (503, True, True)
     assert ask(server, ALL).status_code == 200  # while there is none, the server answers itself
     until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
     assert ask(server, ALL + " # once more").status_code == 200

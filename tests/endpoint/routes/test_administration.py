@@ -80,7 +80,7 @@ def test_show_may_come_by_get_and_in_any_form(running: Live) -> None:
     ("status", "says", "text"),
     [
         (400, "unknown stream option 'latness'", "CREATE STREAM s WITH (latness = 5)"),
-        (400, "no duration", "CREATE STREAM s WITH (lateness = 'soon')"),
+        (400, "is not a duration", "CREATE STREAM s WITH (lateness = 'soon')"),
         (400, "written twice", "CREATE STREAM s WITH (batch = 5, BATCH = 6)"),
         (400, "not an absolute IRI", "CREATE STREAM s WITH (timeless = 'here')"),
         (400, "line 1, column 13", "DROP STREAM 5"),

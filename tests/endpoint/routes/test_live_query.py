@@ -159,7 +159,7 @@ def test_it_needs_the_token_where_there_is_one_and_makes_no_stream(tmp_path: Pat
 @pytest.mark.parametrize(
     ("says", "text", "parameters"),
     [
-        ("has windows", "SELECT * { ?s ?p ?o }", {}),
+        ("needs windows", "SELECT * { ?s ?p ?o }", {}),
         ("snapshot=", BARE, {"snapshot": "1"}),
         ("at=", BARE, {"at": "1000"}),
         ("timeout=", BARE, {"timeout": "1s"}),

@@ -37,12 +37,12 @@ def test_the_query_page_waits_for_the_button_without_a_network(server: Live, pag
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
     page.goto(server.url + "/sparql#query=" + quote("SELECT ?o { <http://ex/a> <http://ex/says> ?o }"))
     expect(page.get_by_label("SPARQL query or update")).to_have_value(re.compile("ex/says"))
-    expect(page.get_by_text("This text came with the address")).to_be_visible()
+    expect(page.get_by_text("This text comes from the link that you opened")).to_be_visible()
     assert page.get_by_role("cell").count() == 0
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("cell", name="zwei")).to_be_visible()
     with page.context.expect_page() as opened:
-        page.get_by_role("button", name="all of it from the endpoint").click()
+        page.get_by_role("button", name="all rows from the endpoint").click()
     opened.value.wait_for_load_state()
     assert opened.value.url == server.url + "/sparql"
     assert "zwei" in opened.value.content()

@@ -249,7 +249,7 @@ def test_an_update_says_what_it_changed_or_why_it_did_not(server: Live) -> None:
         [head + 1, 0, 0],
     ]
     for text, status, says in (
-        ("CREATE GRAPH :g", 400, "is there already"),
+        ("CREATE GRAPH :g", 400, "already exists"),
         ("CLEAR ALL ; COPY :none TO :g", 400, "operation 2 of 2"),
         ("LOAD <http://127.0.0.1:1/x.ttl>", 403, "--allow-load"),
         ("INSERT { ?s ?p ?o } WHERE { SERVICE <http://127.0.0.1:1/> { ?s ?p ?o } }", 403, "--allow-service"),
@@ -330,17 +330,17 @@ QUESTION = "ASK { ?s ?p ?o }"
     ("status", "says", "request_"),
     [
         (400, "line 1, column 8", {"method": "GET", "params": {"query": "SELECT { }"}}),
-        (400, "one text a request", {"method": "GET", "params": [("query", QUESTION), ("update", QUESTION)]}),
+        (400, "send one text in a request", {"method": "GET", "params": [("query", QUESTION), ("update", QUESTION)]}),
         (400, "2 times", {"method": "GET", "params": [("query", QUESTION), ("query", QUESTION)]}),
         (
             400,
-            "one text a request",
+            "send one text in a request",
             {"method": "POST", "params": {"query": QUESTION}, "content": QUESTION, "headers": DIRECT},
         ),
         (400, "there is no text", {"method": "POST", "content": "", "headers": FORM}),
         (
             400,
-            "the body came as a form",
+            "the body is a form",
             {"url": "/queries", "method": "POST", "content": "SELECT ?s { ?s ?p 'a=b' }", "headers": FORM},
         ),
         (
@@ -372,7 +372,7 @@ QUESTION = "ASK { ?s ?p ?o }"
         ),
         (
             400,
-            "do not go with WITH",
+            "cannot be combined with WITH",
             {
                 "method": "POST",
                 "data": {

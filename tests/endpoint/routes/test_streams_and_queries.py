@@ -60,6 +60,26 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
     assert server.http.get("/streams/made").status_code == 404
 
 
+def test_a_message_log_is_pushed_and_refused_elsewhere(server: Live) -> None:
+    server.http.put("/streams/logged", json={"timeless": True}).raise_for_status()
+    log = b'VERSION "1.2-messages" <http://ex/m1> { <a:s> <a:p> 1 } <a:s> <a:p> 1 .\nMESSAGE <http://ex/m1> { <a:t> <a:p> 2 }'
+    trig = {"content-type": "application/trig; version=1.2-messages; charset=utf-8"}
+
+    def push(body: bytes, headers: dict[str, str]) -> httpx.Response:
+        return server.http.post("/streams/logged?timestamp=5", content=body, headers=headers)
+
+    assert push(log, trig).json()["accepted"] == push(log, {"content-type": "application/trig"}).json()["accepted"] == 2
+    assert push(b"MESSAGE\n" * 3, trig).json()["accepted"] == 3
+    graph = server.http.get("/data?graph=http://ex/m1", headers={"accept": "application/n-triples"}).text
+    assert sorted(line.split()[0] for line in graph.splitlines()) == ["<a:s>", "<a:t>"]
+    wrong = push(log.replace(b"\nMESSAGE", b"\n<a:x> MESSAGE"), trig)
+    assert (wrong.status_code, "line 2, column 7" in wrong.text) == (400, True)
+    for media_type in ("text/turtle; profile=x", "text/turtle; version=3", "application/ld+json; version=1.2-messages"):
+        assert push(log, {"content-type": media_type}).status_code == 415
+    assert server.http.post("/data?default", content=log, headers=trig).status_code == 415
+    assert server.http.post("/data", content=log, headers={"content-type": "application/trig"}).status_code == 400
+
+
 def test_json_that_nests_without_end_is_refused_wherever_it_is_read(server: Live) -> None:
     server.http.put("/streams/s").raise_for_status()
     nested = b'{"http://ex/p":' * 6_000 + b"1" + b"}" * 6_000
@@ -180,8 +200,8 @@ def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_
     ("status", "says", "method", "path", "request_"),
     [
         (404, "no stream", "POST", "/streams/nowhere?timestamp=1", {"content": DATA, "headers": NT}),
-        (400, "names no stream", "PUT", "/streams/9lives", {}),
-        (400, "names no stream", "PUT", "/streams/a%20b", {}),
+        (400, "is not the name of a stream", "PUT", "/streams/9lives", {}),
+        (400, "is not the name of a stream", "PUT", "/streams/a%20b", {}),
         (404, "percent-encoded", "GET", "/streams/http://ex/s", {}),
         (415, "Content-Type", "POST", "/streams/bad?timestamp=1", {"content": DATA}),
         (
@@ -282,11 +302,15 @@ def test_put_gives_a_bare_query_its_name_and_must_agree_with_a_written_one(serve
     assert server.http.post("/queries/bare?action=resume").json()["state"] == "running"
     assert "action=pause, resume or move" in server.http.post("/queries/bare?action=stop").text
     moved = server.http.post("/queries/bare?action=move&runner=inline")
-    assert (moved.status_code, moved.json()["runner"], moved.json()["why"]) == (200, "inline", "it was moved there")
+    assert (moved.status_code, moved.json()["runner"], moved.json()["why"]) == (
+        200,
+        "inline",
+        "the query was moved there",
+    )
     for wrong, says in (
         ("action=move", "belong together"),
         ("action=pause&runner=spark", "belong together"),
-        ("action=move&runner=flink", "is moved to 'inline' or to 'spark'"),
+        ("action=move&runner=flink", "is 'inline' or 'spark'"),
         ("action=move&runner=spark", "there is no Spark to move a query to"),
     ):
         refused = server.http.post(f"/queries/bare?{wrong}")
@@ -375,7 +399,7 @@ def test_a_listener_that_comes_back_to_another_query_of_the_name_is_told(near: L
     headers = {"accept": "text/event-stream", "last-event-id": "2"}
     with near.http.stream("GET", "/queries/near/results", headers=headers) as answer:
         answer.read()
-        assert (answer.status_code, "has made 0 emissions, and no number 2" in answer.text) == (410, True)
+        assert (answer.status_code, "has 0 emissions, so there is no number 2" in answer.text) == (410, True)
     with near.http.stream("GET", "/queries/near/results", headers={**headers, "last-event-id": "0"}) as answer:
         assert answer.status_code == 200
 
@@ -412,7 +436,7 @@ def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "headers", "says"),
     [
-        ("emission=1&since=0", {}, "emission alone"),
+        ("emission=1&since=0", {}, "emission without other parameters"),
         ("sinc=1", {}, "sinc="),
         ("since=-1", {}, "since="),
         ("follow=perhaps", {}, "follow="),
@@ -533,7 +557,7 @@ def test_mistakes_are_told_with_what_there_is(near: Live) -> None:
     assert "there is no registered query 'x'; there is 'near'" in near.http.get("/queries/x").text
     pushed = near.http.post("/streams/taxis?timestmp=5", content=DATA, headers=NT)
     assert pushed.status_code == 400
-    assert "unknown here: timestmp= (did you mean 'timestamp'?); known: timestamp," in pushed.text
+    assert "unknown for this request: timestmp= (did you mean 'timestamp'?); known: timestamp," in pushed.text
     assert "qurey= (did you mean 'query'?)" in near.http.get("/sparql?qurey=ASK{}").text
 
 

@@ -42,7 +42,7 @@ def test_lmdb_keeps_the_contract(tmp_path: Path, durability: Durability) -> None
 
 def test_a_folder_is_opened_once_per_process(tmp_path: Path) -> None:
     backend = LmdbKeyValue(tmp_path)
-    with pytest.raises(StoreUnavailable, match="open in this process already"):
+    with pytest.raises(StoreUnavailable, match="already open in this process"):
         LmdbKeyValue(tmp_path / ".." / tmp_path.name, read_only=True)
     backend.close()
     LmdbKeyValue(tmp_path).close()
@@ -134,7 +134,7 @@ print(os.wait()[1], backend.get_many("slab", [b"k"]))
 backend.close()
 """
     lines = run_python(program, str(tmp_path)).stdout.splitlines()
-    assert ["this is a fork of it" in line for line in lines] == [True, True, False]
+    assert ["this process is a fork of that one" in line for line in lines] == [True, True, False]
     assert lines[2] == "0 [b'v']"
 
 
@@ -303,5 +303,5 @@ def test_nobody_listening_is_said_with_the_address() -> None:
 
 def test_a_namespace_that_cannot_be_a_table_name_is_refused() -> None:
     for namespace in ("", "a b", "a/b", "-a", "ü"):
-        with pytest.raises(BadStoreUrl, match="is no namespace"):
+        with pytest.raises(BadStoreUrl, match="is not a namespace"):
             HBaseKeyValue("127.0.0.1", 1, namespace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ from hbase_store.layout.stream_columns import (
     RecentStreams,
     StreamColumns,
     StreamPart,
+    graphs_of,
     merge,
     pack_part,
     split,
@@ -54,7 +56,10 @@ def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 
 def columns(
-    stream: int, elements: list[tuple[int, int, int]], triples: list[tuple[int, int, int, int]]
+    stream: int,
+    elements: list[tuple[int, int, int]],
+    triples: list[tuple[int, int, int, int]],
+    graphs: list[int] | None = None,
 ) -> StreamColumns:
     time, graph, push = zip(*elements, strict=True) if elements else ((), (), ())
     element, s, p, o = zip(*triples, strict=True) if triples else ((), (), (), ())
@@ -67,11 +72,14 @@ def columns(
         ids(*s),
         ids(*p),
         ids(*o),
+        None if graphs is None else ids(*graphs),
     )
 
 
 def same(one: StreamColumns, other: StreamColumns) -> bool:
     names = ("time", "graph", "push", "element", "s", "p", "o")
+    if (one.g is None) != (other.g is None) or one.graphs().tolist() != other.graphs().tolist():
+        return False
     return one.stream == other.stream and all(getattr(one, n).tolist() == getattr(other, n).tolist() for n in names)
 
 
@@ -101,7 +109,7 @@ def test_the_longest_term_fits_and_a_longer_one_is_refused() -> None:
     check_lengths([longest])
     (piece,) = pack_slab(Slab(list(chunks_of(1, [longest]))))
     assert len(piece) <= CALL_BYTES_MAX
-    with pytest.raises(BadRow, match="the longest that can be stored"):
+    with pytest.raises(BadRow, match="it may have at most"):
         check_lengths([longest + b"a"])
 
 
@@ -109,9 +117,8 @@ def test_the_widest_record_of_a_stream_fits_into_a_piece() -> None:
     rng = np.random.default_rng(1)
     wide = [rng.integers(0, 1 << 63, PART_ROWS, dtype=np.uint64) for _ in range(7)]
     ordinals = [rng.integers(0, 1 << 31, PART_ROWS).astype(np.int32) for _ in range(2)]
-    part = StreamPart(
-        1, 1 << 31, 1 << 31, wide[0], wide[1].view(np.int64), wide[2], ordinals[0], wide[3], ordinals[1], *wide[4:]
-    )
+    of_elements = (wide[0], wide[1].view(np.int64), wide[2], ordinals[0])
+    part = StreamPart(1, 1 << 31, 1 << 31, *of_elements, wide[3], ordinals[1], *wide[4:], wide[0])
     (body,) = pack_part(part)
     (piece,) = pack_slice(part)
     assert len(body) < len(piece) <= CALL_BYTES_MAX
@@ -125,13 +132,17 @@ def test_a_stream_comes_back_from_slab_and_slice(data: st.DataObject, elements: 
     places = st.integers(0, len(elements) - 1) if elements else st.nothing()
     triples = data.draw(st.lists(st.tuples(places, *[st.integers(1, 1 << 62)] * 3)) if elements else st.just([]))
     absorbed = data.draw(st.none() | st.lists(st.booleans(), min_size=len(triples), max_size=len(triples)))
-    whole = columns(4, elements, triples)
+    graphs = data.draw(st.none() | st.lists(st.integers(0, 9), min_size=len(triples), max_size=len(triples)))
+    whole = columns(4, elements, triples, graphs)
     in_slab, in_slice = split(whole, None if absorbed is None else np.array(absorbed, bool))
     read = [
         *(back(pack_slab(Slab(streams={4: [in_slab]}))).streams[4] if in_slab else []),
         *(back(pack_slice(in_slice)).streams[4] if in_slice else []),
     ]
     assert same(merge(read), whole)
+    assert [g for part in graphs_of(read) for g in part.tolist()] == [
+        (whole.graph[whole.element] if graphs is None else ids(*graphs))[row] for part in read for row in part.rows
+    ]
     assert sum(len(part.rows) for part in read) == len(triples), "a triple is written twice"
     assert sum(len(part.rows) for part in ([in_slab] if in_slab else [])) == sum(absorbed or [])
 
@@ -156,7 +167,18 @@ def test_a_large_stream_is_cut_into_records() -> None:
         merge(read[:2])
 
 
+def test_parts_of_one_stream_have_graphs_of_their_own_or_none_has() -> None:
+    whole = columns(1, [(1, 0, 0)], [(0, 1, 2, 3), (0, 4, 5, 6)], [7, 0])
+    one, other = split(whole, np.array([True, False]))
+    assert one is not None
+    assert other is not None
+    with pytest.raises(ValueError, match="graphs of their own"):
+        merge([one, replace(other, g=None)])
+
+
 def test_columns_of_a_stream_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        columns(1, [(1, 0, 0)], [(0, 1, 2, 3)], [])
     with pytest.raises(ValueError, match="differ in length"):
         StreamColumns(
             1, np.zeros(1, np.int64), ids(), np.zeros(0, np.int32), np.zeros(0, np.int32), ids(), ids(), ids()
@@ -207,6 +229,27 @@ def test_the_layout_of_a_slab_does_not_change() -> None:
         + "".join(map(one.format, (1, 1, 3)))
     )
     assert piece == expected + zlib.crc32(expected).to_bytes(4, "little")
+
+
+def test_triples_with_graphs_of_their_own_are_a_record_of_another_kind() -> None:
+    """So that a program of before there were such elements refuses the slab, instead of mistaking their graphs."""
+    _, part = split(columns(6, [(1000, 5, 0)], [(0, 1, 2, 3), (0, 1, 2, 3)], [5, 0]), None)
+    assert part is not None
+    (piece,) = pack_slice(part)
+    one, two = "00 00 0000 01000000 {:02x}00000000000000", "00 00 0000 02000000 {:02x}00000000000000"
+    expected = bytes.fromhex(
+        b"RS".hex()
+        + "0100"
+        + "04 00 0000 b4000000 0600000000000000 01000000 02000000"  # stream 6, an element, two triples
+        + one.format(0)
+        + "00 00 0000 01000000 e803000000000080"  # time 1000
+        + "".join(map(one.format, (5, 0)))
+        + "00 01 0000 02000000 0000000000000000 00 01"  # the triples 0 and 1
+        + "".join(map(two.format, (0, 1, 2, 3)))
+        + "00 01 0000 02000000 0000000000000000 05 00"  # the graphs
+    )
+    assert piece == expected + zlib.crc32(expected).to_bytes(4, "little")
+    assert same(merge(back([piece]).streams[6]), columns(6, [(1000, 5, 0)], [(0, 1, 2, 3)] * 2, [5, 0]))
 
 
 def test_only_the_records_asked_for_are_read() -> None:

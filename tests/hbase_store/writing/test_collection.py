@@ -183,7 +183,7 @@ def test_columns_that_are_let_go_while_they_are_read_are_gone_and_not_damaged(
         return reads(places)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store._reader, "streams", let_go_before)
-    with pytest.raises(SnapshotGone, match="what came in stream 4 in snapshot 1 is not retained any more"):
+    with pytest.raises(SnapshotGone, match="the elements of stream 4 in snapshot 1 are no longer retained"):
         store.streams(4, rows) if several else store.stream(1, 4)
     monkeypatch.setattr(store._reader, "streams", reads)
     assert store.stream(12, 4) is not None
@@ -215,7 +215,7 @@ def test_rows_go_up_to_the_last_whole_one(scene: Scene) -> None:
     assert scene.rows("sn") == 600 - 511 + 1
     fresh = scene.opened()
     assert {sn: fresh.catalog(sn) for sn in expected} == expected
-    with pytest.raises(SnapshotGone, match="not retained"):
+    with pytest.raises(SnapshotGone, match="no longer retained"):
         fresh.catalog(511)
 
 

@@ -30,7 +30,7 @@ def warned(service: Service, name: str, stream: str) -> str:
 
 def test_the_warning_names_what_is_near_but_nothing_that_was_itself_a_slip(service: Service) -> None:
     first = warned(service, "one", "taxiz")
-    assert "(did you mean 'taxis' or 'taxes'?)" in first and "goes with the query" in first
+    assert "(did you mean 'taxis' or 'taxes'?)" in first and "is dropped together with the query" in first
     assert "taxiz" not in warned(service, "two", "taxiss").partition("(did")[2]
     assert service.stream_status("taxiz")["made_by"] == "one"
     assert service.stream_status("taxis")["made_by"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_windows_hold_what_came_before_registration(block: int, tmp_path: Path) 
     assert evaluations > 50
 
 
+@pytest.mark.parametrize("block", range(10))
+def test_data_that_are_partly_held_and_partly_our_own_are_one_dataset(block: int, tmp_path: Path) -> None:
+    evaluations = 0
+    for seed in range(7000 + block * 20, 7000 + block * 20 + 20):
+        evaluations += play(seed, tmp_path / str(seed), restarts=bool(seed % 2), before=seed % 4, held=True)
+    assert evaluations > 50
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("block", range(100))
@@ -58,14 +67,15 @@ def test_thousands_of_scenes_give_the_oracles_rows(block: int, restarts: bool, t
         play(seed, tmp_path / str(seed), restarts, before=seed % 5)
 
 
-def play(seed: int, folder: Path, restarts: bool, before: int = 0) -> int:
-    """Registered after so many of the scene's steps, perhaps with its streams ahead of what comes then."""
+def play(seed: int, folder: Path, restarts: bool, before: int = 0, held: bool = False) -> int:
+    """Registered after so many of the scene's steps, perhaps with its streams ahead of what comes then. `held`: the
+    quads of the store are our own, held, or both."""
     scene = random_scene(seed)
     first, steps = scene.steps[:before], scene.steps[before:]
     if before and seed % 3:
         first.append([Push(stream, (), 40 * (seed % 3)) for stream in (1, 2)])
     store = hbase_store.open(f"lmdb:{folder}")
-    player, oracle = Player(store, scene), Oracle(scene)
+    player, oracle = Player(store, scene, random.Random(seed) if held else None), Oracle(scene)
     sn = player.register(first)
     oracle.register(first)
     shard = Shard(store)

@@ -238,7 +238,7 @@ def test_what_was_missed_is_made_up_for_when_there_is_an_answer(line: Line, r2s:
         f"ServiceFailed: line 1, column {asked(line.there, f'REGISTER {r2s} q AS {NAMED}').index('SERVICE') + 1}"
         in error
     )
-    assert "answered 503 Service Unavailable: not now" in error and "made up for" in error
+    assert "answered 503 Service Unavailable: not now" in error and "the query catches up" in error
     line.second(4, T3)
     line.service.update(f"{PREFIX} INSERT DATA {{ :a :b :c }}", wait="evaluated")
     if restarts:
@@ -527,7 +527,7 @@ def test_what_may_not_be_asked_is_not_registered(line: Line) -> None:
     line.second(2)
     assert line.state() == "failed"
     assert "NotAllowed: line 1" in (error := line.service.query_status("q")["error"])
-    assert "SERVICE is off" in error and "resuming the query" in error
+    assert "SERVICE is off" in error and "a resumed query skips" in error
 
 
 def test_the_same_windows_asked_once_and_emissions_made_again_ask_the_service_again(line: Line) -> None:

@@ -179,7 +179,7 @@ def test_every_stream_is_read(tmp_path: Path) -> None:
 
 
 def test_a_construct_that_would_read_itself_is_refused(tmp_path: Path) -> None:
-    with opened(tmp_path) as service, pytest.raises(BadArgument, match="would read what it says itself"):
+    with opened(tmp_path) as service, pytest.raises(BadArgument, match="would read its own output"):
         service.register(
             f"PREFIX : <{EX}> REGISTER STREAM q AS CONSTRUCT {{ ?s :saw ?x }} "
             "FROM NAMED WINDOW :w ON ?s [RANGE 1s STEP 1s] WHERE { WINDOW :w { ?x :p ?y } }"

@@ -139,7 +139,7 @@ def test_an_optional_part_may_ask_for_times(service: Service) -> None:
     assert told(service) == [(1000, [("a", "z"), ("b", ""), ("c", "")])]
 
 
-OUTSIDE = "a timestamp outside of windows"
+OUTSIDE = "a timestamp outside windows"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ OUTSIDE = "a timestamp outside of windows"
             "SELECT ?x FROM STREAM s [RANGE 1s] FROM NAMED :g { GRAPH :g { ?x :p 1 FILTER(f:timestamp(?x, :p, 1)) } }",
         ),
         (
-            "a timestamp of what is no triple",
+            "a timestamp of something that is not a triple",
             f"SELECT ?x {WINDOW} {{ WINDOW :w {{ ?x :p 1 FILTER(rlt:timestamp(?x, :p)) }} }}",
         ),
     ],

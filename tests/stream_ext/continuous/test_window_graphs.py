@@ -10,6 +10,7 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
+from stream_ext.service.service import Service
 from tests.stream_ext.opened import EX, opened, push_lines, said
 
 #: pyoxigraph gives some of these no graph, so each is asked of one graph after the other, as SPARQL says it.
@@ -36,8 +37,10 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_graph_in_a_window_is_one_of_its_elements(pattern: str, tmp_path: Path) -> None:
+def test_a_graph_in_a_window_is_one_of_its_elements(pattern: str, several: bool, tmp_path: Path) -> None:
+    """`several`: each element is a message of several graphs."""
     chance = random.Random(pattern)
     text = (
         f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT * FROM NAMED WINDOW :w ON s [RANGE 20ms STEP 10ms] "
@@ -47,8 +50,12 @@ def test_a_graph_in_a_window_is_one_of_its_elements(pattern: str, tmp_path: Path
     with opened(tmp_path) as service:
         service.register(text)
         for time in range(0, 120, 3):
-            elements.append(_element(chance, time))
-            push_lines(service, "s", elements[-1])
+            if several:
+                elements += _message(chance, time)
+                push_message(service, [e for e in elements if e["timestamp"] == time])
+            else:
+                elements.append(_element(chance, time))
+                push_lines(service, "s", elements[-1])
         told = said(service)
     assert len(told) == 11
     rows = 0
@@ -65,6 +72,21 @@ def _element(chance: random.Random, time: int) -> dict[str, Any]:
     graph = chance.choice(["", "g1", "g2", "n1"])
     data = f"{nodes[0]} <{EX}p> {nodes[1]} .\n{nodes[2]} <{EX}p> {nodes[3]} ."
     return {"timestamp": time, "data": data, **({"graph": EX + graph} if graph else {})}
+
+
+def _message(chance: random.Random, time: int) -> list[dict[str, Any]]:
+    """The triples of a message, by their graphs."""
+    return [_element(chance, time) for _ in range(chance.randrange(4))] or [{"timestamp": time, "data": ""}]
+
+
+def push_message(service: Service, parts: list[dict[str, Any]]) -> None:
+    log = ['VERSION "1.2-messages"\n']
+    for part in parts:
+        log.append(f"<{part['graph']}> {{ {part['data']} }}\n" if "graph" in part else part["data"])
+    log.append("\nMESSAGE\n")
+    (time,) = {part["timestamp"] for part in parts}
+    receipt = service.push("s", "".join(log).encode(), "application/trig", timestamp=time, wait="evaluated")
+    assert receipt.accepted == 1
 
 
 def _asked(held: list[dict[str, Any]], pattern: str) -> Counter[frozenset[tuple[str, str]]]:

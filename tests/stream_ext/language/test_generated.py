@@ -21,7 +21,7 @@ _BY_CHANCE = (
     "has two windows",
     "is written twice",
     "needs a window that closes",
-    "one dialect a query",
+    "use one dialect in a query",
 )
 
 

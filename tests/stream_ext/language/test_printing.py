@@ -192,7 +192,7 @@ def test_an_update_changes_its_base_where_the_text_does() -> None:
 
 
 def test_administration_has_no_plain_form() -> None:
-    with pytest.raises(BadArgument, match="no form in plain SPARQL"):
+    with pytest.raises(BadArgument, match="cannot be written in plain SPARQL"):
         to_sparql(parse("SHOW STREAMS", BASE))
 
 

@@ -58,8 +58,8 @@ class Watched:
         changes = Unchanged() if time else None
         return self.network.step(Moment(time + 1, None, changes, vocabulary=self.words))  # type: ignore[arg-type]
 
-    def tells_gone(self) -> bool:
-        return all(each.operator.tells_gone for each in self.network.stages if isinstance(each.operator, Grouped))
+    def emits_removals(self) -> bool:
+        return all(each.operator.emits_removals for each in self.network.stages if isinstance(each.operator, Grouped))
 
 
 def elements(seed: int) -> list[list[tuple[int, int]]]:
@@ -72,7 +72,7 @@ def elements(seed: int) -> list[list[tuple[int, int]]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_counts_that_changed_are_said_without_those_that_they_were(seed: int) -> None:
     watched = Watched(f"SELECT ISTREAM ?k (COUNT(*) AS ?n) {_FROM} {_GROUPS}")
-    assert not watched.tells_gone()
+    assert not watched.emits_removals()
     batches, before = elements(seed), Counter[int]()
     for time, batch in enumerate(batches):
         now = Counter(k for _, k in {row for some in batches[max(0, time - _SPAN + 1) : time + 1] for row in some})
@@ -94,4 +94,4 @@ def test_counts_that_changed_are_said_without_those_that_they_were(seed: int) ->
     ],
 )
 def test_what_goes_is_told_where_it_is_read(text: str, r2s: R2S) -> None:
-    assert Watched(text, r2s).tells_gone()
+    assert Watched(text, r2s).emits_removals()

@@ -181,7 +181,10 @@ def test_a_variable_may_name_the_service(there: Elsewhere) -> None:
     rows: list[tuple[Row, int]] = [((f"{there.url}/{s}", p), 1) for s in "xy" for p in "ab"]
     found = {(row[0][-1], *row[1:]) for row in bench.step(rows) if row[0]}
     assert found == {("x", "a", "1"), ("y", "a", "2"), ("y", "b", "3")}
-    for row, says in (((None, "a"), "it is unbound here"), (("_mine", "a"), "not the IRI of a service")):
+    for row, says in (
+        ((None, "a"), "is unbound: a pattern before SERVICE"),
+        (("_mine", "a"), "not the IRI of a service"),
+    ):
         with pytest.raises(Unanswered, match=says):
             bench.step([(row, 1)])
     silent = Bench(there, ("s", "p"), "SERVICE SILENT ?s { ?p :born ?y }", ("p", "y"))
@@ -236,16 +239,16 @@ def test_values_go_some_hundred_at_a_time(there: Elsewhere) -> None:
     ("reply", "says"),
     [
         (Reply(500, b"no memory\nleft"), "answered 500 Internal Server Error: no memory left"),
-        (Reply(body=b"<html>"), "no SPARQL results in JSON"),
-        (Reply(body=b'{"boolean": true}'), "no SPARQL results in JSON"),
+        (Reply(body=b"<html>"), "SPARQL results in JSON"),
+        (Reply(body=b'{"boolean": true}'), "SPARQL results in JSON"),
         (Reply(body=b'{"results": {"bindings": [{"y": {"type": "x", "value": ""}}]}}'), "a term of type 'x'"),
         (
             Reply(body=b'{"results": {"bindings": [{"row": {"type": "literal", "value": "9"}}]}}'),
-            "that it was not sent",
+            "that were not in the request",
         ),
         (Reply(body=b" " * 5_001), "more than 5000 bytes"),
         (Reply(307, headers={"location": "http://127.0.0.2/"}), "not among the URLs"),
-        (Reply(307, headers={"location": "/x"}), "more than 5 redirections"),
+        (Reply(307, headers={"location": "/x"}), "more than 5 redirects"),
     ],
 )
 def test_a_service_that_fails_fails_the_query_unless_it_is_silent(there: Elsewhere, reply: Reply, says: str) -> None:

@@ -114,7 +114,7 @@ def test_what_a_query_says_twice_is_worked_out_once(store: Store, text: str, say
     query = parse(f"{PROLOGUE} {text}", EX)
     assert isinstance(query, Query)
     stages = Network(logic_of(query), {}, store.at(), store.ids).stages
-    assert [stage.says for stage in stages].count(says) == count
+    assert [stage.label for stage in stages].count(says) == count
 
 
 @pytest.mark.parametrize("text", [text for text, _, _ in SAID_TWICE if "RAND" not in text])

@@ -36,7 +36,7 @@ def test_what_others_have_is_not_there() -> None:
     assert memory.used == 0
     controls[0].alive(10 * MIB)
     assert controls[1].most(1) * 8 < 7 * MIB
-    with pytest.raises(Overload, match=r"all together may have 16 MiB \(--queries-bytes\); ask again"):
+    with pytest.raises(Overload, match=r"all queries together may use 16 MiB \(--queries-bytes\); send it again"):
         controls[1].room(MIB, 1)
     with pytest.raises(Overload):
         controls[1].spend(7 * MIB)

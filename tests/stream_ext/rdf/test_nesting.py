@@ -11,7 +11,7 @@ from stream_ext.rdf import parse_push, parse_rdf
 from stream_ext.rdf.documents import JSON_LD, NDJSON, lines_of
 from stream_ext.rdf.nesting import NESTING_MAX, Nesting
 
-TOO_DEEP = f"nests deeper than {NESTING_MAX} levels"
+TOO_DEEP = f"is nested deeper than {NESTING_MAX} levels"
 
 
 def nested(levels: int) -> bytes:

@@ -142,7 +142,7 @@ def test_one_that_is_moved_while_it_is_in_quarantine_misses_nothing(
         begin_two(service, "dies_twice")
         push(service, "s", 1200, triple("c", FATAL), wait="published")
         push(service, "s", 2100, triple("d", 3), wait="published")
-        until(lambda: service._engine.quarantine.held, "it is in quarantine")
+        until(lambda: service._engine.quarantine.suspended, "it is in quarantine")
         until(lambda: service._engine.merge.owner == "spark", "a task has the others again")
         service.move_query("bad", "inline")
         moved.set()

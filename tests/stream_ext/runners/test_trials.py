@@ -49,7 +49,7 @@ class Scene:
         pass
 
     def _park(self, number: int, why: str, sn: int) -> bool:
-        assert number in self.quarantine.held, "it is never stepped between the trial and its parking"
+        assert number in self.quarantine.suspended, "it is never stepped between the trial and its parking"
         if self.since.get(number, 0) > sn:
             return False
         self.parked[number] = why
@@ -61,7 +61,7 @@ class Scene:
 
     def dies(self, numbers: tuple[int, ...] | None, count: int = 1, sn: int = 6) -> int:
         self.quarantine.hold(Death(sn, numbers, count, "it hung"))
-        return self.quarantine.settle(PATIENCE_S)
+        return self.quarantine.wait_until_empty(PATIENCE_S)
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_the_one_that_was_named_is_parked_at_its_third_death(scene: Make, count:
     at.dies((7,), count)
     assert at.trials == [frozenset([7])] * trials
     assert at.parked == {
-        7: "its step killed one worker process after another in snapshot 6 (it hung; in a process of its own: it ended "
+        7: "its step killed one worker process after another in snapshot 6 (it hung; in a separate process: it ended "
         "by SIGSEGV)"
     }
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_tried_is_parked_rather_than_stepped_in_the_server(scene:
     at = scene([])
     at.ends = [Outcome("failed", "no file descriptor is left")] * 20
     at.dies((3,))
-    assert "could not be tried in a process of its own: no file descriptor is left" in at.parked[3]
+    assert "could not be tried in a separate process: no file descriptor is left" in at.parked[3]
 
 
 def test_what_is_held_for_the_third_time_within_a_minute_is_parked(scene: Make) -> None:
@@ -140,7 +140,7 @@ def test_what_is_held_for_the_third_time_within_a_minute_is_parked(scene: Make) 
         at.dies((3,), count=2)
         assert at.parked == {}
     at.dies((3,), count=2)
-    assert "among all others again" in at.parked[3]
+    assert "again among all other queries" in at.parked[3]
 
 
 def test_after_a_minute_it_counts_as_the_first_time(scene: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_what_is_parked_stays_held_until_it_is_resumed(scene: Make) -> None:
     """Whoever builds its state before the snapshot that parked it would step it there."""
     at = scene([7])
     at.dies((7, 8))
-    assert at.quarantine.held == frozenset([7])
+    assert at.quarantine.suspended == frozenset([7])
     at.quarantine.forget(7)
-    assert at.quarantine.held == frozenset()
+    assert at.quarantine.suspended == frozenset()
 
 
 def test_one_that_was_resumed_while_it_was_tried_is_neither_parked_nor_held(scene: Make) -> None:
@@ -165,7 +165,7 @@ def test_one_that_was_resumed_while_it_was_tried_is_neither_parked_nor_held(scen
     at.since[3] = 8
     assert at.dies((3,), sn=6) == 101, "what it missed since is made up for"
     at.dies((4,), sn=6)
-    assert set(at.parked) == {4} and at.quarantine.held == {4}
+    assert set(at.parked) == {4} and at.quarantine.suspended == {4}
 
 
 def test_where_too_many_are_deadly_the_rest_is_parked_unseen(scene: Make) -> None:
@@ -184,7 +184,7 @@ def test_who_waits_for_evaluations_waits_for_what_is_held(scene: Make) -> None:
     at, goes_on = scene([]), threading.Event()
     at.tried = lambda: (goes_on.wait(PATIENCE_S), None)[1]
     at.quarantine.hold(Death(6, (3,), 1, "it hung"))
-    with pytest.raises(DeadlineExceeded, match="tried in a process of their own"):
-        at.quarantine.settle(0.01)
+    with pytest.raises(DeadlineExceeded, match="tried in a separate process"):
+        at.quarantine.wait_until_empty(0.01)
     goes_on.set()
-    assert at.quarantine.settle(PATIENCE_S) == 101
+    assert at.quarantine.wait_until_empty(PATIENCE_S) == 101

@@ -156,7 +156,7 @@ def test_what_cannot_be_made_again_says_why(service: Service) -> None:
     with pytest.raises(BadArgument, match="LIMIT without ORDER BY"):
         service.emission_again("q", 1)
     for number in (0, 2):
-        with pytest.raises(NotFound, match="has made no emission"):
+        with pytest.raises(NotFound, match="has no emission"):
             service.emission_again("q", number)
 
 

@@ -59,7 +59,7 @@ def test_what_of_the_store_is_read(
     named = f"GRAPH :kb {{ :known :p :b }} GRAPH <{service.base}facts> {{ :fact :p :b }}"
     service.update(P + f"INSERT DATA {{ :stored :p :b . {named} }}")
     warnings = register(service, f"REGISTER QUERY q AS SELECT ?x ?y {dataset} WHERE {{ ?x :p ?y }}")
-    assert any("reads nothing of the store" in warning for warning in warnings) == warned
+    assert any("reads only its windows and nothing from the store" in warning for warning in warnings) == warned
     push(service, "s", 100, triple("a", "b"))
     service.heartbeat("s", 1000, wait="evaluated")
     assert told(service) == [(1000, expected)]
@@ -84,7 +84,7 @@ def test_graph_reads_the_graphs_of_from_named_however_many_streams_are_merged(
     assert told(service) == [(1000, [("a", "in_left", "left"), ("a", "in_right", "right")])]
     assert told(service, "one") == [(1000, [("a", "in_left")])]
     assert told(service, "none") == [(1000, [])], "it is no graph of this dataset"
-    assert not any("reads nothing of the store" in warning for warning in warnings)
+    assert not any("reads only its windows and nothing from the store" in warning for warning in warnings)
 
 
 def test_a_graph_without_a_triple_is_warned_of(service: Service) -> None:
@@ -92,7 +92,7 @@ def test_a_graph_without_a_triple_is_warned_of(service: Service) -> None:
     service.update(P + "INSERT DATA { GRAPH :kb { :known :p :b } GRAPH :left { :known :p :b } } ; CLEAR GRAPH :left")
     dataset = "FROM STREAM s [RANGE 1s] FROM :kb FROM :kbb FROM NAMED :left FROM :left FROM DEFAULT"
     warnings = register(service, f"REGISTER QUERY q AS SELECT ?x ?y {dataset} WHERE {{ ?x :p ?y }}")
-    assert warnings == [f"the graph <{EX}{name}> has no triple yet" for name in ("kbb", "left")]
+    assert warnings == [f"the graph <{EX}{name}> has no triples yet" for name in ("kbb", "left")]
 
 
 def test_graph_with_a_streams_name_is_its_window(service: Service) -> None:

@@ -156,13 +156,13 @@ def test_a_stream_has_one_time_and_a_query_may_only_name_that(service: Service) 
     push(service, "s", None, triple("a", 100, "at"), triple("a", 1))
     push(service, "s", None, triple("b", 1100, "at"), triple("b", 1))
     assert told(service) == [(1000, [("a", "1")])]
-    with pytest.raises(BadArgument, match="times from <http://ex/at>, and a stream has one time"):
+    with pytest.raises(BadArgument, match="times from <http://ex/at>, and a stream has only one source of time"):
         service.register(registration("other", window="RANGE 1s ON :when STEP 1s"))
     service.create_stream("plain", {})
     with pytest.raises(BadArgument, match="sent with its elements"):
         service.register(registration("third", stream="plain", window="RANGE 1s @:when STEP 1s"))
     _, _, warnings = service.register(registration("fourth", stream="fresh", window="RANGE 1s @:when STEP 1s"))
-    assert "but for its time" in warnings[0]
+    assert "except for its time" in warnings[0]
     assert service.stream("fresh").options.time == EX + "when"
 
 

@@ -147,7 +147,7 @@ def test_a_server_that_is_not_the_writer_reads_what_the_writer_publishes(world: 
     assert waits["kind"] == "lease"
     assert "send writes to http://b" in str(waits["why"])
     update = f"INSERT DATA {{ {triple('x', 7)} }}"
-    with pytest.raises(NotWriter, match="Nothing of this request was done"):
+    with pytest.raises(NotWriter, match="Nothing of this request was applied"):
         a.update(update)
     assert b.update(update).snapshot == a.head() + 1
     b.register(registration("r"))
@@ -167,7 +167,7 @@ def test_an_outage_longer_than_anybody_waits_ends_by_itself(world: World, monkey
     reader = Reader(service, "q")
     one(service, 1)
     world.kv.fault = faulty.applied_then_unreachable
-    with pytest.raises(OutcomeUnknown, match="a push with source and seq may be sent again"):
+    with pytest.raises(OutcomeUnknown, match="a push with source and seq can safely be sent again"):
         one(service, 2)
     advance_until(lambda: any(wait["kind"] == "store" for wait in service.status()["waits_for"]), clock)
     assert service.query("ASK {}", snapshot=1).boolean, "what is known is answered"
@@ -259,7 +259,9 @@ def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
     world.kv.fault = full
     pushed = push(service, "s", 2_000, triple("a", 2), source="sensor", seq=2)
     assert (pushed.accepted, pushed.pending) == (1, True), "it is published"
-    with pytest.raises(DeadlineExceeded, match="snapshot 3 is published, and its evaluation cannot be waited for"):
+    with pytest.raises(
+        DeadlineExceeded, match="snapshot 3 is published, but this server cannot wait for its evaluation"
+    ):
         service._engine.await_evaluated(3, 10)
     world.kv.repair()
     assert answered(lambda: one(service, 2), clock) == (2, True)

@@ -233,5 +233,5 @@ def test_what_leaves_quarantine_and_is_behind_then_is_waited_for(
             until(lambda: service._engine.merge.position == service.head(), "the snapshot")
             return service.head()
 
-        monkeypatch.setattr(service._engine.quarantine, "settle", released)
+        monkeypatch.setattr(service._engine.quarantine, "wait_until_empty", released)
         assert push(service, "s", 1, triple("a", 2)).pending

@@ -247,7 +247,7 @@ def test_a_window_that_reaches_back_to_what_is_gone_is_not_answered_from_the_res
             clock.advance(2 * SECOND)
         service.collect()
         assert len(service.query(text, at=9 * SECOND).columns[0]) == 3
-        with pytest.raises(SnapshotGone, match="not retained"):
+        with pytest.raises(SnapshotGone, match="no longer retained"):
             service.query(text, at=4 * SECOND)
 
 

@@ -403,7 +403,7 @@ def test_what_a_custom_function_may_give(made: object, expected: str | None) -> 
 def test_a_fault_of_a_custom_function_ends_the_query_and_names_are_given_once() -> None:
     with pytest.raises(ZeroDivisionError):
         value(":f()", functions={"http://ex/f": lambda: 1 // 0})
-    with pytest.raises(TypeError, match="gave a list"):
+    with pytest.raises(TypeError, match="returned a list"):
         value(":f()", functions={"http://ex/f": list})
     with pytest.raises(BadArgument, match="no function <http://ex/g>"):
         value(":g()")

@@ -221,16 +221,16 @@ def test_a_stream_that_waits_under_the_name_becomes_the_querys(service: Service)
 def test_a_stream_with_elements_of_its_own_is_not_taken_over(service: Service) -> None:
     service.create_stream("busy", {})
     push(service, "busy", 100, triple("a", "b"))
-    with pytest.raises(NameInUse, match="stream 'busy' is there with elements of its own"):
+    with pytest.raises(NameInUse, match="stream 'busy' already exists with elements of its own"):
         service.register(BUSY)
     assert service.queries() == []
 
 
 def test_nobody_else_pushes_to_it_and_it_goes_with_its_query(service: Service) -> None:
     service.register(BUSY)
-    with pytest.raises(BadArgument, match="stream 'busy' is what query 'busy' says"):
+    with pytest.raises(BadArgument, match="stream 'busy' is the output of query 'busy'"):
         push(service, "busy", 100, triple("a", "b"))
-    with pytest.raises(BadArgument, match="stream 'busy' is what query 'busy' says"):
+    with pytest.raises(BadArgument, match="stream 'busy' is the output of query 'busy'"):
         service.heartbeat("busy", 100)
     with pytest.raises(NameInUse, match="drop the query"):
         service.drop_stream("busy")
@@ -254,7 +254,7 @@ def test_a_name_is_made_that_no_stream_has(service: Service) -> None:
 
 def test_a_query_that_would_read_what_it_says_is_refused(service: Service) -> None:
     own = registration("own", stream="own", window="RANGE 1s", select="CONSTRUCT { ?x :p ?y }")
-    with pytest.raises(BadArgument, match="query 'own' would read what it says itself \\(own -> own\\)"):
+    with pytest.raises(BadArgument, match="query 'own' would read its own output \\(own -> own\\)"):
         service.register(own)
     service.register(registration("one", stream="two", window="RANGE 1s", select="CONSTRUCT { ?x :p ?y }"))
     with pytest.raises(BadArgument, match="\\(two -> one -> two\\)"):
@@ -350,5 +350,5 @@ def test_who_waits_is_told_when_what_was_said_does_not_come_to_its_stream(tmp_pa
         service._engine.merge._on_emissions = lambda rows: None
         receipt = push(service, "s", 1000, triple("c", "d"))
         assert receipt.pending
-        with pytest.raises(DeadlineExceeded, match=r"what query 'one' said did not come to its stream within 0\.1 s"):
+        with pytest.raises(DeadlineExceeded, match=r"the output of query 'one' did not reach its stream within 0\.1 s"):
             service._engine.await_evaluated(receipt.snapshot, 0.1)

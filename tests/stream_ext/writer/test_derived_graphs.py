@@ -176,7 +176,7 @@ def test_no_whole_graph_is_written_there(service: Service) -> None:
         lambda: service.add_quads([triples, quad]),
         lambda: service.drop_graph(Q),
     ):
-        with pytest.raises(NameInUse, match="nobody else writes to it"):
+        with pytest.raises(NameInUse, match="no request may write to it"):
             write()
 
 
@@ -186,17 +186,17 @@ def test_no_file_is_loaded_there(service: Service, graph: str | None) -> None:
     terms = [f"<{EX}x>".encode(), f"<{Q}>".encode()]
     columns = [np.array([place], np.int32) for place in (0, 0, 0, 1 if graph is None else -1)]
     loading.add(terms, columns)
-    with pytest.raises(NameInUse, match="nobody else writes to it"):
+    with pytest.raises(NameInUse, match="no request may write to it"):
         service.load(loading, graph, None)
 
 
 def test_no_stream_is_absorbed_there(service: Service) -> None:
     service.create_stream("facts", {"timeless": True})
     quad = f"<{EX}x> <{EX}p> <{EX}y> <{Q}> .".encode()
-    with pytest.raises(NameInUse, match="nobody else writes to it"):
+    with pytest.raises(NameInUse, match="no request may write to it"):
         service.push("facts", quad, "application/n-quads", timestamp=1)
     service.create_stream("others", {"timeless": True, "graph": Q})
-    with pytest.raises(NameInUse, match="nobody else writes to it"):
+    with pytest.raises(NameInUse, match="no request may write to it"):
         push(service, "others", 1, triple("x", "y"))
     service.drop_query("busy")
     push(service, "others", 1, triple("x", "y"))

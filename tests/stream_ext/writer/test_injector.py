@@ -144,7 +144,7 @@ def test_a_push_that_is_refused_leaves_no_trace_in_the_batch_of_others(bench: Be
     bench.push(1, 1).result(5)
     good, wrong, other = bench.push(1, 5), bench.push(1, None), bench.push(1, 6)
     bench.clock.advance(5)
-    with pytest.raises(BadArgument, match="runs by the times of its elements"):
+    with pytest.raises(BadArgument, match="takes its times from its elements"):
         wrong.result(5)
     assert good.result(5).snapshot == other.result(5).snapshot == 3
     assert [mark.time for mark in bench.store.row(3).moves[0].pushes] == [5, 6]
@@ -185,7 +185,7 @@ def test_so_many_heartbeats_may_wait_and_one_more_is_asked_to_come_back(tmp_path
     bench.push(1).result(5)
     waiting = [bench.injector.heartbeat(Heartbeat(1, n)) for n in range(3)]
     for one_more in (lambda: bench.injector.heartbeat(Heartbeat(1, 9)), lambda: bench.push(1), bench.write):
-        with pytest.raises(Overload, match="3 requests wait"):
+        with pytest.raises(Overload, match="3 requests are waiting"):
             one_more()
     bench.clock.advance(5)
     assert not wait(waiting, 5).not_done
@@ -287,7 +287,7 @@ def test_a_writer_that_is_fenced_stops_and_says_so_to_all(bench: Bench, monkeypa
 
     monkeypatch.setattr(bench.store, "commit", fenced)
     first = bench.push(1)
-    with pytest.raises(NotWriter, match=r"another writer took over\. Nothing of this request was done"):
+    with pytest.raises(NotWriter, match=r"another writer took over\. Nothing of this request was applied"):
         first.result(5)
     bench.injector.close()
     with pytest.raises(NotWriter):
@@ -306,10 +306,12 @@ def test_a_writer_that_stops_while_it_commits_says_that_the_outcome_is_unknown(
         raise error
 
     monkeypatch.setattr(bench.store, "commit", fails)
-    with pytest.raises(OutcomeUnknown, match=r"whether it counts is not known\. Look for it in a snapshot after 1"):
+    with pytest.raises(
+        OutcomeUnknown, match=r"it is not known whether the request was written\. Check the snapshots after 1"
+    ):
         bench.push(1).result(5)
     bench.injector.close()
-    with pytest.raises(NotWriter, match=r"[nN]othing of this request was done"):
+    with pytest.raises(NotWriter, match=r"[nN]othing of this request was applied"):
         bench.push(1)
 
 

@@ -86,9 +86,9 @@ def test_an_element_without_the_time_predicate_is_refused(service: Service) -> N
 @pytest.mark.parametrize(
     ("time", "says"),
     [
-        ('"soon"', "'soon' is no time"),
-        ("_:b", "a blank node is no time"),
-        (f"<{EX}noon>", "<http://ex/noon> is no time"),
+        ('"soon"', "'soon' is not a time"),
+        ("_:b", "a blank node is not a time"),
+        (f"<{EX}noon>", "<http://ex/noon> is not a time"),
         ('"99999999999999999999"', "out of range"),
     ],
 )
@@ -191,17 +191,17 @@ def test_the_first_push_decides_whose_time_the_stream_has(tmp_path: Path) -> Non
         service.create_stream("own", {})
         push(service, "clock", None, triple("a", 1))
         push(service, "own", 1, triple("a", 1))
-        with pytest.raises(BadArgument, match="'clock' runs by the clock"):
+        with pytest.raises(BadArgument, match="'clock' takes its times from the clock"):
             push(service, "clock", 1, triple("a", 1))
-        with pytest.raises(BadArgument, match="'own' runs by the times of its elements"):
+        with pytest.raises(BadArgument, match="'own' takes its times from its elements"):
             push(service, "own", None, triple("a", 1))
-    with opened(tmp_path) as service, pytest.raises(BadArgument, match="'clock' runs by the clock"):
+    with opened(tmp_path) as service, pytest.raises(BadArgument, match="'clock' takes its times from the clock"):
         push(service, "clock", 1, triple("a", 1))
 
 
 def test_a_push_in_which_only_some_elements_have_a_time_is_refused(service: Service) -> None:
     service.create_stream("s", {})
-    with pytest.raises(BadArgument, match="some elements of this push carry a time"):
+    with pytest.raises(BadArgument, match="some elements of this push have a time"):
         push_lines(service, "s", {"timestamp": 1, "data": triple("a", 1)}, {"data": triple("a", 2)})
 
 
@@ -327,7 +327,7 @@ def test_a_refused_push_changes_nothing(service: Service) -> None:
 def test_a_push_over_the_limit_is_refused(tmp_path: Path) -> None:
     service = open_service(tmp_path, limits=Limits(push_bytes=10))
     service.create_stream("s", {})
-    with pytest.raises(TooLarge, match="the limit is 10"):
+    with pytest.raises(TooLarge, match="exceeds the limit of 10"):
         push(service, "s", 1, triple("a", 1))
     service.close()
 

@@ -102,7 +102,9 @@ each_write = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys()
 def test_what_a_write_holds_is_counted(service: Service, write: Write) -> None:
     """A copy of a graph of any size was done in a budget of 1 MiB."""
     head = service.head()
-    with pytest.raises(QueryTooLarge, match=r"^the update (needs more than the 1 MiB|would make) .*--query-bytes"):
+    with pytest.raises(
+        QueryTooLarge, match=r"^the update (needs more than its memory limit of 1 MiB:|would make) .*--query-bytes"
+    ):
         write(service, Control(bytes_max=1 << 20, what="update"))
     assert service.head() == head
 

@@ -181,7 +181,7 @@ def test_a_term_that_no_row_can_hold_fails_the_request(service: Service) -> None
     update(service, f"INSERT DATA {{ :a :p '{'x' * 1000}' }}")
     doubled = " ".join(f"BIND(CONCAT(?o{i}, ?o{i}) AS ?o{i + 1})" for i in range(13))
     insert = f"{HEAD}INSERT {{ :b :p ?o13 }} WHERE {{ :a :p ?o0 {doubled} }}"
-    with pytest.raises(UpdateFailed, match="line 2, column 1: a term of 8192002 bytes; the longest that can be stored"):
+    with pytest.raises(UpdateFailed, match="line 2, column 1: a term has 8192002 bytes; it may have at most"):
         service.update(insert, control=Control(term_bytes=16 << 20))
     with pytest.raises(QueryTooLarge, match="a term of 8192000 bytes"):
         service.update(insert)
@@ -243,14 +243,14 @@ def test_graphs_as_wholes(service: Service, text: str, expected: set[Quad]) -> N
 def test_a_source_that_is_not_there_fails_and_its_target_keeps_its_triples(service: Service, verb: str) -> None:
     update(service, EVERYWHERE)
     before = quads(service)
-    with pytest.raises(UpdateFailed, match=rf"line 2, column 1: there is no graph <{EX}absent>: it holds no triple"):
+    with pytest.raises(UpdateFailed, match=rf"line 2, column 1: there is no graph <{EX}absent>: it has no triples"):
         update(service, f"{verb} :absent TO :g")
     assert quads(service) == before
 
 
 def test_a_graph_is_there_while_it_holds_a_triple(service: Service) -> None:
     update(service, "CREATE GRAPH :g ; CREATE GRAPH :g ; INSERT DATA { GRAPH :g { :a :p 1 } }")
-    with pytest.raises(UpdateFailed, match=rf"the graph <{EX}g> is there already"):
+    with pytest.raises(UpdateFailed, match=rf"the graph <{EX}g> already exists"):
         update(service, "CREATE GRAPH :g")
     update(service, "DELETE DATA { GRAPH :g { :a :p 1 } } ; CREATE GRAPH :g")
     with pytest.raises(UpdateFailed, match="there is no graph"):
@@ -287,8 +287,8 @@ def test_a_request_that_fails_leaves_nothing_and_says_where(service: Service) ->
     with pytest.raises(UpdateFailed) as failed:
         update(service, text)
     assert str(failed.value).splitlines() == [
-        f"line 5, column 3: operation 4 of 4: the graph <{EX}g> is there already (CREATE SILENT does not mind); "
-        "nothing of this request was done",
+        f"line 5, column 3: operation 4 of 4: the graph <{EX}g> already exists (CREATE SILENT ignores that); "
+        "nothing of this request was applied",
         "    CREATE GRAPH :g",
         "    ^",
     ]

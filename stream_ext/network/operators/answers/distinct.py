@@ -59,7 +59,7 @@ class _Coming:
     def __init__(self, width: int) -> None:
         self._width = width
         self._content = WindowContent(width)
-        self._came: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
+        self._recent: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
         self._permanent: list[ZSet] = []  # rows that are valid for ever
         self._time = -(1 << 63)
         self.has_begun = False
@@ -71,8 +71,8 @@ class _Coming:
         self.has_begun = True
         if change.count:
             self._keep(change)
-        while self._came and self._came[0][1] < time:
-            self._came.popleft()
+        while self._recent and self._recent[0][1] < time:
+            self._recent.popleft()
         self._time = time
         return self._content.step(change.columns, change.until_array(), time)
 
@@ -81,11 +81,11 @@ class _Coming:
         if latest == FOREVER:
             self._permanent.append(change)
         else:
-            self._came.append((change, latest))
+            self._recent.append((change, latest))
 
     def laid_out(self) -> _Copies:
         table = _Copies(self._width)
-        rows = concat([*self._permanent, *(change for change, _ in self._came)], self._width)
+        rows = concat([*self._permanent, *(change for change, _ in self._recent)], self._width)
         if rows.count:
             alive = rows.take(rows.until_array() >= self._time)
             table.take_over(alive, self._content.shown(self._time), self._time)

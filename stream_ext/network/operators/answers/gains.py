@@ -1,7 +1,7 @@
-"""Gains: the rows that an answer has more than the answer before (ISTREAM), or less (DSTREAM), as bags.
+"""Gains: the rows that an answer has in addition to the previous answer (ISTREAM), or no longer has (DSTREAM), as bags.
 
-New rows are compared with rows that have run out; so rows of limited validity are stored until it ends. If it is known
-that no new row was there before (`ZSet.fresh`), nothing is compared, and the new rows are only put aside."""
+New rows are compared with rows that have expired, so rows of limited validity are stored until it ends. If no new row
+can have been in the previous answer (`ZSet.fresh`), nothing is compared, and the new rows are only put aside."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Gains:
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         """The gained rows with their weights; equal rows may occur several times."""
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
-        self._total -= change.untold
-        # What was taken back for a time comes again when that is over, so then what runs out has to be looked at.
+        self._total -= change.omitted
+        # A retraction of limited validity lapses: its row returns then, so expired rows have to be compared.
         if self._r2s is R2S.ISTREAM and change.fresh is not None and not self._lapses:
             return self._new(time, change)
-        self._hang_what_is_aside()
+        self._move_aside_to_wheel()
         expired = self._due(time)
         self._time = time
         matrix = _matrix_of(change)
         weights = _ONCE if change.weights is None else change.weights
         self._total += _weight(matrix, weights)
-        self._hang(matrix, weights, change, time)
+        self._store(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
-        self.moved = len(net) + change.untold > 0
+        self.moved = len(net) + change.omitted > 0
         emitted = net > 0 if self._r2s is R2S.ISTREAM else net < 0
         if emitted.all():
             return columns, np.abs(net)
@@ -57,7 +57,7 @@ class Gains:
         self._due(time)
         while self._aside and self._aside[0][1] < time:
             self._aside.popleft()
-        self._time, self.moved = time, change.count + change.untold > 0
+        self._time, self.moved = time, change.count + change.omitted > 0
         if change.untils is not None and change.count:
             self._aside.append((change, latest(change.untils)))
             return change.columns, np.ones(change.count, np.int64)
@@ -65,8 +65,8 @@ class Gains:
             self._total += change.count
             return change.columns, np.ones(change.count, np.int64)
         self._total += int(change.weights.sum())
-        came = np.flatnonzero(change.weights > 0)
-        return tuple(column[came] for column in change.columns), change.weights[came]
+        added = np.flatnonzero(change.weights > 0)
+        return tuple(column[added] for column in change.columns), change.weights[added]
 
     def _due(self, time: int) -> Expired:
         expired = self._wheel.due(time)
@@ -74,7 +74,7 @@ class Gains:
             self._total -= int(expired[1].sum())
         return expired
 
-    def _hang_what_is_aside(self) -> None:
+    def _move_aside_to_wheel(self) -> None:
         for change, last in self._aside:
             if last >= self._time:
                 untils = change.until_array()
@@ -83,7 +83,7 @@ class Gains:
                 self._wheel.add(matrix, _ONCE, untils[untils >= self._time], self._time)
         self._aside.clear()
 
-    def _hang(self, matrix: Ids, weights: Weights, change: ZSet, time: int) -> None:
+    def _store(self, matrix: Ids, weights: Weights, change: ZSet, time: int) -> None:
         if change.untils is None:
             return
         ends = change.untils != FOREVER
@@ -93,9 +93,9 @@ class Gains:
             some = weights[ends] if len(weights) else weights
             self._wheel.add(np.ascontiguousarray(matrix[:, ends]), some, change.untils[ends], time)
 
-    def _net(self, came: Expired, went: Expired) -> tuple[Columns, Weights]:
+    def _net(self, added: Expired, expired: Expired) -> tuple[Columns, Weights]:
         """The sums of equal rows that are not zero."""
-        (matrix, weights), (gone, lost) = came, went
+        (matrix, weights), (gone, lost) = added, expired
         if not len(lost) and not len(weights):
             return tuple(matrix), np.ones(matrix.shape[1], np.int64)
         weights = weights if len(weights) else np.ones(matrix.shape[1], np.int64)

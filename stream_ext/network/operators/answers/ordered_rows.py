@@ -12,8 +12,8 @@ from hbase_store.arrays import Ids, frozen, lexicographic
 from stream_ext.rows.kernels import order as kernels
 from stream_ext.rows.zset import FOREVER, Columns, Untils, Weights, ZSet, sum_equal_rows
 
-#: Above so many rows, and where some are taken back, they are summed.
-_SETTLE_LEAST = 1024
+#: If some rows are retractions and there are more rows than this, equal rows are summed.
+_SUM_LEAST = 1024
 _ONCE: Weights = frozen(np.empty(0, np.int64))  # each row counts once
 
 
@@ -26,7 +26,7 @@ class OrderedRows:
         self._ones: Weights = _ONCE
         self._first_end = FOREVER  # no row runs out before
         self._retracted = False
-        self._settle_at = _SETTLE_LEAST
+        self._sum_at = _SUM_LEAST
 
     def __len__(self) -> int:
         return len(self._untils)
@@ -43,24 +43,24 @@ class OrderedRows:
     def step(self, change: ZSet, time: int) -> None:
         if change.count or self._first_end < time:
             self._merge(change, time)
-        if self._retracted and len(self) > self._settle_at:
-            self._settle()
+        if self._retracted and len(self) > self._sum_at:
+            self._sum_equal()
 
     def _merge(self, change: ZSet, time: int) -> None:
-        others, ends = self._matrix_of(change), frozen(change.until_array())
+        added, ends = self._matrix_of(change), frozen(change.until_array())
         counts = _ONCE if change.weights is None or bool((change.weights == 1).all()) else frozen(change.weights)
-        order = frozen(lexicographic(tuple(others)) if self._width else np.arange(change.count))
+        order = frozen(lexicographic(tuple(added)) if self._width else np.arange(change.count))
         places = np.empty(change.count, np.int64)
-        kernels.find_places(self._rows, len(self), others, order, places)
+        kernels.find_places(self._rows, len(self), added, order, places)
         alive, first = kernels.count_alive(self._untils, time)
         count = alive + change.count
         rows, untils = np.empty((self._width, count), np.uint64), np.empty(count, np.int64)
         weights = np.empty(count if len(counts) or len(self._weights) else 0, np.int64)
         kernels.merge_rows(
-            self._rows, self._untils, self._weights, time, others, ends, counts, order, frozen(places),
+            self._rows, self._untils, self._weights, time, added, ends, counts, order, frozen(places),
             rows, untils, weights,
         )  # fmt: skip
-        self._hold(rows, untils, weights)
+        self._set(rows, untils, weights)
         self._first_end = min(first, int(ends.min())) if change.count else first
         self._retracted = self._retracted or (len(counts) > 0 and int(counts.min()) < 0)
 
@@ -70,18 +70,19 @@ class OrderedRows:
             line[:] = change.column(place)
         return frozen(matrix)
 
-    def _hold(self, rows: Ids, untils: Untils, weights: Weights) -> None:
+    def _set(self, rows: Ids, untils: Untils, weights: Weights) -> None:
         self._rows, self._untils, self._weights = frozen(rows), frozen(untils), frozen(weights)
 
-    def _settle(self) -> None:
-        """A retraction meets what it retracts; until its own validity ends, it may be the shorter one."""
+    def _sum_equal(self) -> None:
+        """Adds the weights of equal rows, so that a retraction and its row vanish. Before, a retraction may expire
+        earlier than its row."""
         keyed, weights = sum_equal_rows((*self._rows, self._untils.view(np.uint64)), self._weights)
         rows = np.stack(keyed[:-1]) if self._width else np.empty((0, len(weights)), np.uint64)
-        self._hold(rows, keyed[-1].view(np.int64), weights if bool((weights != 1).any()) else _ONCE)
+        self._set(rows, keyed[-1].view(np.int64), weights if bool((weights != 1).any()) else _ONCE)
         self._retracted = bool((weights < 0).any())
-        self._settle_at = max(_SETTLE_LEAST, 2 * len(self))
+        self._sum_at = max(_SUM_LEAST, 2 * len(self))
 
-    # ---- what is told -------------------------------------------------------------------------------------------
+    # ---- emission ----------------------------------------------------------------------------------------------
 
     def bag(self) -> tuple[Columns, Weights]:
         """The rows in order, with their weights; equal rows may occur several times."""

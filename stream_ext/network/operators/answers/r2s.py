@@ -49,7 +49,7 @@ class ResultState:
         self.is_in_order = self._gains is None
 
     @property
-    def reads_what_goes(self) -> bool:
+    def reads_removals(self) -> bool:
         """Whether removed rows matter for the result, beyond the size of the answer."""
         return self._gains is None or self._r2s is not R2S.ISTREAM
 

@@ -3,12 +3,12 @@
 Rows are ranked by first appearance while they remain answers; a row that left counts as new when it returns. A second
 copy of a row has a rank of its own; when a copy leaves, it is the latest one.
 
-After a restart, windows and the store give back the rows, but not when each row came. So that is saved:
+After a restart, windows and the store give back the rows, but not when each row arrived_at. So that is saved:
 
-    saved       0 1 0 2       of the rows as `Cut.as_they_appear` has them, at which step each came
-    rebuilt     (a) (b) (c) (d)   which all come at once     =>     ranked a, c, b, d
+    saved       0 1 0 2       of the rows as `Cut.as_they_appear` has them, at which step each arrived_at
+    rebuilt     (a) (b) (c) (d)   all of them arrive at once   =>   ranked a, c, b, d
 
-So a saved order is a small number a row, whatever the rows are made of, and names no id of this process."""
+So a saved order is a small number for each row, whatever the terms of the row, and contains no id of this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.rows.zset import Columns, Weights, ZSet, sum_equal_rows
 from stream_ext.values.vocabulary import Vocabulary
 
-#: How many rows there are, of how many bytes the number of each is, and these numbers, packed.
+#: The number of rows, the number of bytes of each step number, and these numbers, packed.
 Saved = tuple[int, int, bytes]
 Steps = npt.NDArray[np.int64]
 Stand = tuple[npt.NDArray[np.uint64], Steps, int]
@@ -37,10 +37,10 @@ class Ranking:
         self._cut = cut
         width = len(cut.variables)
         self._ranked = np.empty((0, width), np.uint64)  # one row a copy, in order of rank
-        self._came: Steps = np.empty(0, np.int64)  # at which step each came
+        self._arrived_at: Steps = np.empty(0, np.int64)  # the step at which each row arrived
         self._next = 0
         self._resumed: Saved | None = None
-        self._saved: Saved | None = None  # while nothing comes or goes
+        self._saved: Saved | None = None  # valid until a row is added or removed
 
     def become(self, vocabulary: Vocabulary, rows: ZSet) -> None:
         """Ranks these rows, which are all present rows."""
@@ -53,22 +53,22 @@ class Ranking:
         if not len(net) and self._resumed is None:
             return
         self._saved = None
-        went = net < 0
-        self._leave(tuple(column[went] for column in columns), -net[went])
+        removed = net < 0
+        self._leave(tuple(column[removed] for column in columns), -net[removed])
         copies = np.repeat(np.arange(len(net)), np.maximum(net, 0))
         columns = tuple(column[copies] for column in columns)
         places = self._cut.as_they_appear(vocabulary, columns, len(copies))
-        came = self._steps_of(len(copies))
-        order = np.argsort(came, kind="stable")
+        arrived_at = self._steps_of(len(copies))
+        order = np.argsort(arrived_at, kind="stable")
         shape = len(copies), len(columns)
         rows = np.stack([column[places] for column in columns], axis=1) if columns else np.empty(shape, np.uint64)
         self._ranked = np.concatenate([self._ranked, rows[order]])
-        self._came = np.concatenate([self._came, came[order]])
-        self._next = int(self._came[-1]) + 1 if len(self._came) else 0
+        self._arrived_at = np.concatenate([self._arrived_at, arrived_at[order]])
+        self._next = int(self._arrived_at[-1]) + 1 if len(self._arrived_at) else 0
 
     def _steps_of(self, count: int) -> Steps:
-        """At which step each of these came: at this one; of all that were there when the order was saved, at which
-        it was said then."""
+        """The step at which each of these rows arrived: this step; or, for rows that were present when the order was
+        saved, the saved step."""
         saved, self._resumed = self._resumed, None
         if saved is not None and saved[0] == count:
             return _unpacked(saved)
@@ -95,10 +95,10 @@ class Ranking:
         # Among equal rows the leaving one is first, then the copies in order of rank.
         leaving = np.where(order[starts] < first, counts[np.minimum(order[starts], first - 1)], 0)
         from_end = np.repeat(starts + sizes, sizes) - np.arange(len(order))
-        gone = order[(from_end <= np.repeat(leaving, sizes)) & (order >= first)]
+        leavers = order[(from_end <= np.repeat(leaving, sizes)) & (order >= first)]
         remaining = np.ones(len(self._ranked), np.bool_)
-        remaining[gone - first] = False
-        self._ranked, self._came = self._ranked[remaining], self._came[remaining]
+        remaining[leavers - first] = False
+        self._ranked, self._arrived_at = self._ranked[remaining], self._arrived_at[remaining]
 
     @property
     def is_resumed(self) -> bool:
@@ -110,17 +110,17 @@ class Ranking:
         self._resumed = saved
 
     def stand(self) -> Stand:
-        return self._ranked, self._came, self._next
+        return self._ranked, self._arrived_at, self._next
 
     def return_to(self, stand: Stand) -> None:
         """Returns to an earlier state; the next step must be given all present rows."""
-        self._ranked, self._came, self._next = stand
+        self._ranked, self._arrived_at, self._next = stand
         self._saved = None
 
     def save(self, vocabulary: Vocabulary) -> Saved:
         if self._saved is None:
             places = self._cut.as_they_appear(vocabulary, tuple(self._ranked.T), len(self._ranked))
-            self._saved = _packed(np.unique(self._came, return_inverse=True)[1].reshape(-1)[places])
+            self._saved = _packed(np.unique(self._arrived_at, return_inverse=True)[1].reshape(-1)[places])
         return self._saved
 
 

@@ -21,7 +21,7 @@ class Slice:
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
-            return self._cut.of(moment, self._ranked(moment, change) if self._is_settled(moment) else change)
+            return self._cut.of(moment, self._ranked(moment, change) if self._is_ordered(moment) else change)
         alive = self._rows.take(self._rows.until_array() >= moment.time)
         self._rows = consolidate(concat([alive, change], change.width))
         now = self._cut.of(moment, self._ranked(moment, self._rows))
@@ -30,7 +30,7 @@ class Slice:
         columns, net = sum_equal_rows(out.columns, out.weight_array())
         return ZSet(columns, len(net), net)
 
-    def _is_settled(self, moment: Moment) -> bool:
+    def _is_ordered(self, moment: Moment) -> bool:
         return moment.settled if self._ranking is None else self._ranking.is_resumed
 
     def _ranked(self, moment: Moment, rows_in: ZSet) -> ZSet:

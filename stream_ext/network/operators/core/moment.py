@@ -35,8 +35,9 @@ class QuadChange(Protocol):
 class StoreChanges(Protocol):
     """How the store changed since the network's last step."""
 
-    def of(self, predicates: tuple[int, ...] | None) -> list[QuadChange]:
-        """Of these predicates (None: of all), SN by SN; nothing of those in which they have not changed."""
+    def of(self, predicates: tuple[int, ...] | None, held: bool = False) -> list[QuadChange]:
+        """Of these predicates (None: of all), SN by SN; nothing of those in which they have not changed. `held`: also
+        of held edges, whose predicates have their tag."""
 
     def before(self) -> Snapshot:
         """The store as it was at the last step."""

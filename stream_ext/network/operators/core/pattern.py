@@ -25,11 +25,13 @@ class IdGraph:
     """The graphs of a pattern: `one` graph (0: the default one), or several.
 
     Several graphs are merged, so that a triple in two of them is one, or distinguished: `each` names the variable of
-    the graph. `among` lists them, ascending; None is all graphs (with `each`: all named ones)."""
+    the graph. `among` lists them, ascending; None is all graphs (with `each`: all named ones). `held`: each graph is
+    merged with the held edges that are in it."""
 
     one: int | None = 0
     each: str | None = None
     among: Ids | None = None
+    held: bool = False
 
     @property
     def merged(self) -> bool:
@@ -67,7 +69,7 @@ class IdPattern:
         return fits, lambda which: tuple([columns[place][which] for place in self._places])
 
 
-def id_pattern(source: PatternScan, resolve: Resolve) -> IdPattern:
+def id_pattern(source: PatternScan, resolve: Resolve, held: bool = False) -> IdPattern:
     fixed: dict[int, int] = {}
     binding: dict[int, str] = {}
     for position, node in enumerate((source.subject, source.predicate, source.object)):
@@ -75,7 +77,7 @@ def id_pattern(source: PatternScan, resolve: Resolve) -> IdPattern:
             binding[position] = node.name
         else:
             fixed[position] = id_of(node, resolve)
-    graph = id_graph(source.graph, resolve)
+    graph = id_graph(source.graph, resolve, held and source.window is None)
     if graph.each is not None:
         binding[G] = graph.each
     return IdPattern(fixed, binding, graph)
@@ -85,19 +87,19 @@ def id_of(node: Constant, resolve: Resolve) -> int:
     return 0 if node == DEFAULT_GRAPH else resolve(node.text) or UNKNOWN
 
 
-def id_graph(scope: GraphScope, resolve: Resolve) -> IdGraph:
+def id_graph(scope: GraphScope, resolve: Resolve, held: bool = False) -> IdGraph:
     if scope.everything:
-        return IdGraph(None)
+        return IdGraph(None, held=held)
     if isinstance(scope.node, Constant):
-        return IdGraph(id_of(scope.node, resolve) if scope.graphs is None else UNKNOWN)
+        return IdGraph(id_of(scope.node, resolve) if scope.graphs is None else UNKNOWN, held=held)
     among = None
     if scope.graphs is not None:
         among = np.array(sorted({id_of(graph, resolve) for graph in scope.graphs}), np.uint64)
     if isinstance(scope.node, Variable):
-        return IdGraph(None, scope.node.name, among)
+        return IdGraph(None, scope.node.name, among, held)
     if among is None:
-        return IdGraph()
-    return IdGraph(int(among[0])) if len(among) == 1 else IdGraph(None, None, among)
+        return IdGraph(held=held)
+    return IdGraph(int(among[0]), held=held) if len(among) == 1 else IdGraph(None, None, among, held)
 
 
 def position_of(node: Node) -> str | None:

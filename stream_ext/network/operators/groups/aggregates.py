@@ -198,10 +198,10 @@ class Tallies:
         best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
         return best and self._listed.isdisjoint(arguments)
 
-    def settle(self) -> None:
+    def pass_on(self) -> None:
         """Called when all rows of a step are counted."""
         for members in self._members.values():
-            members.settle()
+            members.pass_on()
 
     # ---- results
 

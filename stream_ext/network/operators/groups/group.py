@@ -42,7 +42,7 @@ class GroupOperator:
         width = max(1, len(keys))
         self._table = KeyTable(width, more=2 + len(aggregates))
         self._rows, self._state = width, width + 1  # places of the cells behind the key
-        self.tells_gone = True  # whether anybody reads the rows that go
+        self.emits_removals = True  # whether anybody reads the rows that go
         self._every_column = frozenset(range(len(self.variables)))
         self._tallies = Tallies(inside, aggregates, vocabulary, self._rows, control)
         self._arguments = tuple(map(self._place, self._tallies.arguments))
@@ -66,7 +66,7 @@ class GroupOperator:
         if change.count:
             self._take_in(change, moment.last, once)
         moment.control.check()
-        self._tallies.settle()
+        self._tallies.pass_on()
         return self._whole() if once else self._changes()
 
     # ---- what comes in
@@ -123,14 +123,14 @@ class GroupOperator:
             return empty(len(self.variables))
         touched, width = frozen(self._touched[:count]), self._table.width
         lines, results = self._tallies.result_lines(touched, self._table)
-        room = 2 * count if self.tells_gone else count
+        room = 2 * count if self.emits_removals else count
         out, signs = np.empty((width + len(lines), room), np.int64), np.empty(room, np.int64)
-        n, untold = kernels.show_groups(
-            touched, self._table.cells, width, self._always, lines, results, self.tells_gone, out, signs
+        n, omitted = kernels.show_groups(
+            touched, self._table.cells, width, self._always, lines, results, self.emits_removals, out, signs
         )
         first = width - len(self._keys)  # a table's keys have at least one id, groups may have none
         columns = tuple(frozen(line[:n]) for line in out[first:].view(np.uint64))
-        return ZSet(columns, n, frozen(signs[:n]) if self.tells_gone else None, None, self._every_column, untold)
+        return ZSet(columns, n, frozen(signs[:n]) if self.emits_removals else None, None, self._every_column, omitted)
 
     def _whole(self) -> ZSet:
         """All groups, for the only step of a one-shot query."""

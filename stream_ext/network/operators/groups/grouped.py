@@ -16,12 +16,12 @@ class Grouped:
         self.variables = variables
         self._make = make
         self._group: GroupOperator | None = None
-        self.tells_gone = True
+        self.emits_removals = True
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._group is None:
             return self._make(moment.vocabulary, moment.control).step(moment, change)
         if self._group is None:
             self._group = self._make(moment.vocabulary, moment.control)
-            self._group.tells_gone = self.tells_gone
+            self._group.emits_removals = self.emits_removals
         return self._group.step(moment, change)

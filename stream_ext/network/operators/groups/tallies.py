@@ -119,13 +119,13 @@ class ValueOccurrences:
         kernels.count_members(entries, weights, sign, self._table.cells, self._count)
         self._changed.append(entries)
 
-    def settle(self) -> None:
-        """Passes on the values that came and that have left, when all rows of a step are counted."""
+    def pass_on(self) -> None:
+        """Passes on the values that were added or removed, when all rows of a step are counted."""
         for entries in self._changed:
-            left, came = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
-            gone, new = kernels.settle_members(entries, self._table.cells, self._count, self._present, left, came)
-            self._feed(left[:gone], -1)
-            self._feed(came[:new], 1)
+            removed, added = np.empty(len(entries), np.int32), np.empty(len(entries), np.int32)
+            lost, new = kernels.changed_members(entries, self._table.cells, self._count, self._present, removed, added)
+            self._feed(removed[:lost], -1)
+            self._feed(added[:new], 1)
         self._changed = []
 
     def _feed(self, entries: Slots, sign: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern, Ids, O, P, S
+from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.rows.zset import Weights, ZSet
 
 
@@ -23,7 +24,7 @@ def can_count(pattern: IdPattern, bound: frozenset[str], unread: frozenset[str])
 class Counting:
     def __init__(self, left: tuple[str, ...], pattern: IdPattern) -> None:
         assert pattern.graph.one is not None
-        self._predicate, self._graph = pattern.fixed[P], pattern.graph.one
+        self._predicate, self._graph = pattern.fixed[P], pattern.graph
         self._fixed = pattern.fixed
         self._at = {p: left.index(v) for p, v in pattern.binding.items() if v in left}
 
@@ -36,11 +37,14 @@ class Counting:
         return ZSet(left.stored, left.count, weights, left.untils)
 
     def _times(self, left: ZSet, moment: Moment) -> Weights:
+        edges = StoreEdges(moment.snapshot, self._graph, moment.control)
         for position, inverse in ((S, False), (O, True)):
             keys = self._keys(position, left, moment)
             if keys is not None:
-                return moment.snapshot.degrees(self._predicate, keys, inverse, self._graph)
-        return np.full(left.count, moment.snapshot.count(self._predicate, self._graph), np.int64)
+                return edges.degrees(self._predicate, keys, inverse)
+        is_twofold = len(edges.stored(self._predicate)) > 1
+        count = len(edges.pairs(self._predicate)[0]) if is_twofold else edges.count(self._predicate)
+        return np.full(left.count, count, np.int64)
 
     def _keys(self, position: int, left: ZSet, moment: Moment) -> Ids | None:
         if position in self._fixed:

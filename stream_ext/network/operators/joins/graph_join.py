@@ -31,8 +31,7 @@ class GraphJoin:
     def _graphs(self, edges: StoreEdges) -> Ids:
         if self._graph.each is not None:
             return edges.graphs()
-        there = self._graph.one == 0 or self._graph.one in edges.snapshot.graphs()
-        return np.ones(int(there), np.uint64)
+        return np.ones(int(edges.is_there()), np.uint64)
 
     def _there(self, graphs: Ids, weight: int) -> ZSet:
         columns = () if self._graph.each is None else (graphs,)

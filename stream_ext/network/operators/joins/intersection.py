@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
+from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Names
 from stream_ext.rows.zset import ZSet, concat
@@ -53,7 +54,8 @@ class Intersection:
     def _degrees(self, i: int, moment: Moment, left: ZSet) -> Degrees:
         position, place = self._ends[i]
         keys = moment.vocabulary.outward(left.column(place))
-        return moment.snapshot.degrees(self.patterns[i].fixed[P], keys, position == O)
+        edges = StoreEdges(moment.snapshot, self.patterns[i].graph, moment.control)
+        return edges.degrees(self.patterns[i].fixed[P], keys, position == O)
 
 
 def _bound_end(pattern: IdPattern, left: tuple[str, ...]) -> tuple[int, int]:

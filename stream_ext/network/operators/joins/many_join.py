@@ -50,8 +50,8 @@ class ManyJoin:
         self._steps += 1
         if self._steps % _TRIED_EVERY == 0 or self._surprised:
             self._try_again()
-        came = [rows.take_in(change, moment.time) for rows, change in zip(self._indexed, changes, strict=True)]
-        found = [self._from(moment, n, came[source]) for n, source in enumerate(self._sources) if len(came[source])]
+        added = [rows.take_in(change, moment.time) for rows, change in zip(self._indexed, changes, strict=True)]
+        found = [self._from(moment, n, added[source]) for n, source in enumerate(self._sources) if len(added[source])]
         whole = concat(found, len(self.variables))
         return replace(whole, fresh=self._fresh_columns(changes) if whole.weights is None else None)
 
@@ -162,7 +162,7 @@ class _IndexedRows:
 
     def __init__(self, width: int, key: Key) -> None:
         self._indexes = {key: RowIndex(width, key)}
-        self._marks = {key: 0}  # of each index: the number of the first row that came in this step
+        self._marks = {key: 0}  # of each index: the number of the first row that was added in this step
 
     def __len__(self) -> int:
         return len(next(iter(self._indexes.values())))

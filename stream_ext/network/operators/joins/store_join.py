@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hbase_store.layout.terms import DATA_MASK, is_held
 from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.network.operators.core.pairing import Pairing
 from stream_ext.network.operators.core.pattern import G, IdPattern, Ids, O, P, S
@@ -92,32 +93,52 @@ def change_of(pattern: IdPattern, moment: Moment) -> ZSet:
     assert moment.changes is not None
     width = len(pattern.variables)
     predicate = pattern.fixed.get(P)
-    changes = moment.changes.of(None if predicate is None else (predicate,))
+    changes = moment.changes.of(None if predicate is None else (predicate,), pattern.graph.held)
     if not changes:
         return empty(width)
     edges = StoreEdges(moment.snapshot, pattern.graph, moment.control)
-    if pattern.graph.merged:
-        return _merged_change(pattern, changes, moment, edges)
+    before = StoreEdges(moment.changes.before(), pattern.graph)
+    if pattern.graph.merged or not _are_of_one_kind(predicate, edges, before):
+        return _merged_change(pattern, changes, moment, edges, before)
     parts = []
     for change in changes:
-        fits, columns = pattern.match((change.s, change.p, change.o, change.g))
+        fits, columns = pattern.match((change.s, without_tag(change.p), change.o, change.g))
         fits &= edges.in_scope(change.g)
         parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), change.sign[fits].astype(np.int64)))
     return concat(parts, width)
 
 
-def _merged_change(pattern: IdPattern, changes: Sequence[QuadChange], moment: Moment, edges: StoreEdges) -> ZSet:
-    """The change of merged graphs. A triple is there as long as one of them has it, so touched triples are read
-    again."""
-    assert moment.changes is not None
-    touched = [np.stack((c.s, c.p, c.o), axis=1)[edges.in_scope(c.g)] for c in changes]
+def _are_of_one_kind(predicate: int | None, edges: StoreEdges, before: StoreEdges) -> bool:
+    """Whether the edges of the predicate are all our own, or all held, before and after: then no edge is in both."""
+    if not edges.has_held and not before.has_held:
+        return True
+    if predicate is None:
+        return False
+    return len({*edges.stored(predicate), *before.stored(predicate)}) == 1
+
+
+def without_tag(predicates: Ids) -> Ids:
+    """The predicates of changes; held edges have those of the edges that they copy."""
+    held = is_held(predicates)
+    return np.where(held, predicates & np.uint64(DATA_MASK), predicates) if held.any() else predicates
+
+
+def _merged_change(
+    pattern: IdPattern, changes: Sequence[QuadChange], moment: Moment, edges: StoreEdges, before: StoreEdges
+) -> ZSet:
+    """The change of merged graphs, or of our own edges with held ones. A triple is there as long as one of them has it,
+    so touched triples are read again."""
+    is_named = pattern.graph.each is not None
+    columns_of = [(c.s, without_tag(c.p), c.o, *((c.g,) if is_named else ())) for c in changes]
+    touched = [np.stack(columns, axis=1)[edges.in_scope(c.g)] for columns, c in zip(columns_of, changes, strict=True)]
     rows = np.unique(np.concatenate(touched), axis=0)
-    before = StoreEdges(moment.changes.before(), pattern.graph)
     parts = []
     for p in np.unique(rows[:, 1]).tolist():
-        s, o = (np.ascontiguousarray(rows[rows[:, 1] == p, i]) for i in (0, 2))
-        sign = edges.contains(s, p, o).astype(np.int64) - before.contains(s, p, o)
-        fits, columns = pattern.match((s, np.full(len(s), p, np.uint64), o))
+        of_predicate = rows[rows[:, 1] == p]
+        s, o, *graphs = (np.ascontiguousarray(of_predicate[:, i]) for i in (0, 2, 3)[: 2 + is_named])
+        g = graphs[0] if graphs else None
+        sign = edges.contains(s, p, o, g).astype(np.int64) - before.contains(s, p, o, g)
+        fits, columns = pattern.match((s, np.full(len(s), p, np.uint64), o, *graphs))
         fits &= sign != 0
         parts.append(ZSet(_inward(columns(fits), moment), int(fits.sum()), sign[fits]))
     return concat(parts, len(pattern.variables))
@@ -174,14 +195,20 @@ class _LookUp:
         vocabulary = moment.vocabulary
         if hop.at is not None:
             keys = vocabulary.outward(left.column(hop.at))
-            i, found = moment.snapshot.hop(hop.predicate, keys, hop.inverse, moment.control.gather)
+            edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
+            i, found, _ = edges.neighbours(hop.predicate, keys, hop.inverse)
             rows = left if i is None else left.take(i)
         else:
-            found = moment.snapshot.values(hop.predicate, hop.key, hop.inverse)
+            found = self._values(hop, moment)
             moment.control.room(left.count * len(found), self._width)
             rows = left.crossed(len(found))
             found = found if left.count == 1 else np.tile(found, left.count)
         return rows.with_columns((*rows.stored, vocabulary.inward(found)))
+
+    def _values(self, hop: _Hop, moment: Moment) -> Ids:
+        stored = StoreEdges(moment.snapshot, self._pattern.graph).stored(hop.predicate)
+        found = [moment.snapshot.values(predicate, hop.key, hop.inverse) for predicate in stored]
+        return found[0] if len(found) == 1 else np.union1d(*found)
 
     def parts(self, left: ZSet, moment: Moment) -> Iterator[ZSet]:
         edges = StoreEdges(moment.snapshot, self._pattern.graph, moment.control)
@@ -195,7 +222,7 @@ class _LookUp:
 
     def _around_one(self, left: ZSet, edges: StoreEdges, moment: Moment) -> tuple[Ids, Ids, Ids] | None:
         """All edges (s, p, o) of one vertex in the default graph: a few look-ups, without arrays of one element."""
-        if left.count != 1 or edges.graph.one != 0 or P in self._pattern.fixed or self._is_bound(P):
+        if left.count != 1 or edges.graph.one != 0 or edges.has_held or P in self._pattern.fixed or self._is_bound(P):
             return None
         if self._is_bound(S) == self._is_bound(O):
             return None

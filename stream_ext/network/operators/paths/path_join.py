@@ -17,6 +17,7 @@ from stream_ext.network.operators.core.moment import Moment, StoreChanges
 from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.store_edges import StoreEdges
+from stream_ext.network.operators.joins.store_join import without_tag
 from stream_ext.network.operators.paths.path_edges import WindowEdges, all_nodes, are_nodes
 from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
 from stream_ext.network.operators.paths.walking import (
@@ -130,7 +131,7 @@ class Search:
         end = None if end is None else outward(end)
         parts = []
         for graph in self._graphs(moment):
-            scope = self._graph if graph is None else IdGraph(graph)
+            scope = self._graph if graph is None else IdGraph(graph, held=self._graph.held)
             edges, change = StoreEdges(moment.snapshot, scope, moment.control), NO_CHANGE
             if moment.changes is not None:
                 change = self._change(moment.changes, edges)
@@ -147,11 +148,13 @@ class Search:
 
     def _change(self, changes_of_store: StoreChanges, edges: StoreEdges) -> EdgeChange:
         every_node = self._starts.everything and may_be_empty(self._path)
-        changes = [c for c in changes_of_store.of(None if every_node else predicates_of(self._path)) if len(c.s)]
+        wanted = None if every_node else predicates_of(self._path)
+        changes = [c for c in changes_of_store.of(wanted, self._graph.held) if len(c.s)]
         if not changes:
             return NO_CHANGE
         columns = tuple(
-            np.concatenate([column[i] for column in ((c.s, c.p, c.o, c.g) for c in changes)]) for i in range(4)
+            np.concatenate([column[i] for column in ((c.s, without_tag(c.p), c.o, c.g) for c in changes)])
+            for i in range(4)
         )
         # An edge that came and went between two steps is none that leads anywhere.
         (s, p, o, g), sign = sum_equal_rows(columns, np.concatenate([c.sign for c in changes]).astype(np.int64))

@@ -35,7 +35,7 @@ _UNUSED_STARTS_MIN = 1024
 
 @dataclass(frozen=True, slots=True)
 class EdgeChange:
-    """Edges that came (sign 1) or went (-1)."""
+    """Edges that were added (sign 1) or removed (-1)."""
 
     s: Ids
     p: Ids
@@ -134,11 +134,11 @@ class PathPairs:
 
     def _more(self, edges: Edges, gone: Ids, new: Ids, control: Control) -> ZSet:
         """Adds and removes starts; the edges are unchanged."""
-        came = self._walked(edges, new, control)
+        added = self._walked(edges, new, control)
         leave = np.isin(self._pairs.columns[0], gone)
         left = self._pairs.take(leave)
-        self._pairs = concat([self._pairs.take(~leave) if len(gone) else self._pairs, came], 2)
-        return concat([came, left.negated()], 2)
+        self._pairs = concat([self._pairs.take(~leave) if len(gone) else self._pairs, added], 2)
+        return concat([added, left.negated()], 2)
 
     def _walked(self, edges: Edges, starts: Ids, control: Control) -> ZSet:
         tags, nodes = walk(self._path, edges, np.arange(len(starts), dtype=np.int64), starts, control)
@@ -156,5 +156,5 @@ class PathPairs:
         reached.lead_on(sources[signs > 0], targets[signs > 0], edges, control)
         reached.begin(new)
         reached.grow(edges, control)
-        came = reached.pairs(slice(known, None))
-        return consolidate(concat([came, left.negated()], 2)) if left.count else came
+        added = reached.pairs(slice(known, None))
+        return consolidate(concat([added, left.negated()], 2)) if left.count else added

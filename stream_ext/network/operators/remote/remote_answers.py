@@ -71,26 +71,26 @@ def _digest(solutions: Sequence[Solution]) -> bytes:
 
 
 class PresentRows:
-    """The present rows of the left side; summed up when as many have come as there were."""
+    """The present rows of the left side. Equal rows are summed when as many rows were added as there were."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._parts: list[ZSet] = []
-        self._came = 0
-        self._settled = 0
+        self._added = 0
+        self._summed = 0
 
     def take(self, change: ZSet) -> None:
         if change.count:
             self._parts.append(change)
-            self._came += change.count
+            self._added += change.count
 
     @property
     def is_overgrown(self) -> bool:
-        return self._came > max(_FEW, self._settled)
+        return self._added > max(_FEW, self._summed)
 
-    def settled(self, time: int) -> ZSet:
+    def summed(self, time: int) -> ZSet:
         """The rows that are valid at `time` or later, summed up."""
         rows = concat(self._parts, self._width)
         alive = consolidate(rows.take(rows.until_array() >= time)) if rows.count else empty(self._width)
-        self._parts, self._came, self._settled = [alive] if alive.count else [], 0, alive.count
+        self._parts, self._added, self._summed = [alive] if alive.count else [], 0, alive.count
         return alive

@@ -126,7 +126,7 @@ class ServiceOperator:
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         # After a last step there is none, and other threads may step this operator at the same time.
-        return self._once(moment, left) if moment.last else self._goes_on(moment, left)
+        return self._once(moment, left) if moment.last else self._step_registered(moment, left)
 
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
@@ -135,7 +135,7 @@ class ServiceOperator:
         stored.take(self._answers(keys, moment)[0], moment.vocabulary)
         return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
-    def _goes_on(self, moment: Moment, left: ZSet) -> ZSet:
+    def _step_registered(self, moment: Moment, left: ZSet) -> ZSet:
         """First, changed answers change the rows that are there; then new rows are joined with the answers."""
         again = self._due(moment) if moment.requests_again else []
         if not left.count and not again:
@@ -157,13 +157,13 @@ class ServiceOperator:
         stored.take({key: found[key] for key in different}, moment.vocabulary)
         if not before:
             return []
-        rows = self._rows.settled(moment.time)
+        rows = self._rows.summed(moment.time)
         keys, of_row = self._keys(rows)
         mask = np.array([key in before for key in keys], np.bool_)[of_row]
         rows, of_row = rows.take(mask), of_row[mask]
-        went = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, stored)
-        came = self._joined(moment, rows, [stored.places.get(key, _NONE) for key in keys], of_row, stored)
-        return [consolidate(concat([came, went.negated()], len(self.variables)))]
+        removed = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, stored)
+        added = self._joined(moment, rows, [stored.places.get(key, _NONE) for key in keys], of_row, stored)
+        return [consolidate(concat([added, removed.negated()], len(self.variables)))]
 
     def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, stored: AnsweredRows) -> ZSet:
         """Each row with the solutions at its places. A variable that is unbound on the left gets its value from
@@ -218,7 +218,7 @@ class ServiceOperator:
 
     def _forget(self, moment: Moment) -> None:
         """Forgets answers that no row needs any more."""
-        rows = self._rows.settled(moment.time)
+        rows = self._rows.summed(moment.time)
         keys = self._keys(rows)[0] if rows.count else []
         self._stored.keep(keys)
         self._unanswered &= set(keys)
@@ -285,8 +285,11 @@ class ServiceOperator:
             return parse_term(node.text).value
         text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
         if text[:1] != b"<":
-            what = text.decode() or "unbound here: what stands before SERVICE in its group must bind it"
-            raise CannotFetch(f"SERVICE ?{node.name}: it is {what}, not the IRI of a service")
+            if not text:
+                raise CannotFetch(
+                    f"SERVICE ?{node.name} is unbound: a pattern before SERVICE in its group must bind it"
+                )
+            raise CannotFetch(f"SERVICE ?{node.name} is {text.decode()}, not the IRI of a service")
         return parse_term(text).value
 
     def _ask(self, remotes: Remotes, url: str, keys: list[Key], vocabulary: Vocabulary) -> list[list[Solution]]:
@@ -343,7 +346,7 @@ class _RemoteQuestion:
         """Removes the number from a solution and returns it; restores the names of the variables."""
         written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
         if not written.isdigit() or int(written) >= count:
-            raise CannotFetch(f"<{url}> answered with values that it was not sent")
+            raise CannotFetch(f"<{url}> answered with values that were not in the request")
         renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
         solution.clear()
         solution.update(renamed)

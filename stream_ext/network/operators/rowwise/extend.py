@@ -20,7 +20,7 @@ class ExtendOperator:
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         for calculator in self._calculators:
             columns = (*change.stored, _column(calculator, moment, change))
-            change = ZSet(columns, change.count, change.weights, change.untils, change.fresh, change.untold)
+            change = ZSet(columns, change.count, change.weights, change.untils, change.fresh, change.omitted)
         return change
 
     def sources(self) -> Iterator[int | None]:

@@ -27,7 +27,7 @@ class Project:
         unbound = np.zeros(change.count if None in self._from else 0, np.uint64)
         columns = tuple(unbound if i is None else change.stored[i] for i in self._from)
         fresh = None if change.fresh is None else _places(change, change.fresh, columns)
-        return ZSet(columns, change.count, change.weights, change.untils, fresh, change.untold)
+        return ZSet(columns, change.count, change.weights, change.untils, fresh, change.omitted)
 
     def sources(self) -> Iterator[int | None]:
         """For each column the input column that it copies."""

@@ -142,12 +142,12 @@ class Noticed:
     """Stands for the quarantine."""
 
     def __init__(self) -> None:
-        self.held: frozenset[int] = frozenset()
+        self.suspended: frozenset[int] = frozenset()
         self.deaths: list[Death] = []
 
     def hold(self, death: Death) -> None:
         self.deaths.append(death)
-        self.held |= frozenset(death.numbers or ())
+        self.suspended |= frozenset(death.numbers or ())
 
 
 class ChainMerge:
@@ -195,7 +195,7 @@ class ChainMerge:
     def catching_up(self) -> Mapping[int, QueryState]:
         return {}
 
-    def stand_for(self, queries: Collection[int]) -> Mapping[int, QueryState]:
+    def states_behind(self, queries: Collection[int]) -> Mapping[int, QueryState]:
         return {}
 
     def lost(self, runner: str, attempt: int) -> None:

@@ -51,7 +51,7 @@ class Scene:
     def __init__(self, folder: Path, settings: SparkSettings, clock: Clock) -> None:
         self.store = NumberStore(folder)
         self.merge = ChainMerge(self.store)
-        self.heard: list[str] = []
+        self.reports: list[str] = []
         self.gave_up = threading.Event()
         self.quarantine, self.killed = Noticed(), list[Worker]()
         self.silences: list[str] = []
@@ -65,8 +65,8 @@ class Scene:
             clock,
             NOTHING,
             self.quarantine,
-            on_up=lambda: self.heard.append("up"),
-            on_lost=lambda why: self.heard.append(f"lost: {why}"),
+            on_up=lambda: self.reports.append("up"),
+            on_lost=lambda why: self.reports.append(f"lost: {why}"),
             on_give_up=self._give_up,
             on_silence=self.silences.append,
             kill=self.killed.append,
@@ -84,7 +84,7 @@ class Scene:
         self.merged.append(self.merge.position)
 
     def _give_up(self, why: str) -> None:
-        self.heard.append(why)
+        self.reports.append(why)
         self.gave_up.set()
 
     def publish(self, *values: int) -> int:
@@ -105,7 +105,7 @@ class Scene:
     def close(self) -> None:
         self.bell.close()
         self.tasks.shutdown()
-        seat_module._kept.clear()
+        seat_module._cached_shards.clear()
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_seat_steps_each_published_sn_in_order(stage: Stage) -> None:
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(1, 5, 9), PATIENCE_S)
     assert scene.right() and scene.merge.by == ["inline"] * 3 + ["spark"] * 3
-    assert scene.heard == ["up"] and not running.done()
+    assert scene.reports == ["up"] and not running.done()
 
 
 def test_an_epoch_ends_by_the_endpoints_clock_and_the_next_goes_on_from_the_same_state(stage: Stage) -> None:
@@ -263,7 +263,7 @@ def test_only_a_state_of_this_service_that_is_not_ahead_is_gone_on_from(
     stamp = wire.Stamp(ours["service"] if service == "ours" else "f00", ours["store"] if store == "ours" else "f:/", sn)
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [stamp])))
-        welcome = wire.heard(wire.from_bell, connection)
+        welcome = wire.receive_message(wire.from_bell, connection)
     assert isinstance(welcome, wire.Welcome) and welcome.position == 1
     assert (welcome.states is None) == is_used
 
@@ -445,7 +445,7 @@ def test_an_empty_seat_is_lost_after_the_time_of_grace_and_regained_later(stage:
     scene.merge.wait_owner("spark")
     scene.merge.wait(scene.publish(2), PATIENCE_S)
     assert scene.right() and scene.merge.by == ["inline", "spark"]
-    assert [heard.split(":")[0] for heard in scene.heard] == ["up", "lost", "up"]
+    assert [report.split(":")[0] for report in scene.reports] == ["up", "lost", "up"]
 
 
 class WatchedClock(ManualClock):
@@ -491,7 +491,7 @@ def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reas
         assert not scene.gave_up.is_set()
         scene.task()  # returns: Spark must not retry by itself
     assert scene.gave_up.wait(PATIENCE_S)
-    assert "3 attempts failed at SN 1" in scene.heard[-1] and "this SN cannot be stepped" in scene.heard[-1]
+    assert "3 attempts failed at SN 1" in scene.reports[-1] and "this SN cannot be stepped" in scene.reports[-1]
 
 
 def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: Stage) -> None:
@@ -501,16 +501,16 @@ def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: 
         connection.sendall(wire.frame(wire.Trouble(0, "out of luck")))  # no death, and so none of a query
     scene.publish(1, DIES_ALWAYS)
     spawn = multiprocessing.get_context("spawn")
-    for death in (1, 2):
+    for time in (1, 2):
         assert (scene.merge.owner, scene.quarantine.deaths) == ("spark", [])
         task = spawn.Process(target=serve, args=(scene.address, 0, 1))
         task.start()
         task.join(PATIENCE_S)
-        assert task.exitcode == -9, death
+        assert task.exitcode == -9, time
     scene.merge.wait_owner("inline")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (2, (1,), 2)
-    assert held.why == "its Python worker died while it was stepping snapshot 2"
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (2, (1,), 2)
+    assert death.why == "its Python worker died while it was stepping snapshot 2"
     assert scene.right() and scene.merge.by == ["spark", "inline"] and not scene.gave_up.is_set()
 
 
@@ -519,7 +519,7 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_b
 ) -> None:
     scene = stage()
     monkeypatch.setattr(scene.merge, "catching_up", lambda: {7: QueryState(0, 0)})
-    monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
+    monkeypatch.setattr(scene.merge, "states_behind", lambda queries: {7: QueryState(0, 0)})
     for sn in (1, 2):
         with seated(scene) as connection:
             connection.sendall(wire.frame(wire.BehindReport({7: 0})))
@@ -527,13 +527,13 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_b
             scene.publish(1)
             connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
             scene.merge.wait(sn, PATIENCE_S)
-            while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
+            while not isinstance(wire.receive_message(wire.from_bell, connection), wire.CatchUp):
                 pass
             scene.underway.steps(1, [7])
         until(lambda: scene.bell._seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
 
 
 @pytest.mark.parametrize("way", ["nobody comes", "its driver has ended", "its driver ends with it", "it is warming up"])
@@ -546,18 +546,20 @@ def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_o
     scene = stage(msgspec.structs.replace(LONG, warmup_epochs=int(warms_up)), clock)
     held_at_loss = list[frozenset[int]]()
     lost = scene.merge.lost
-    monkeypatch.setattr(scene.merge, "lost", lambda *them: (held_at_loss.append(scene.quarantine.held), lost(*them))[1])
+    monkeypatch.setattr(
+        scene.merge, "lost", lambda *them: (held_at_loss.append(scene.quarantine.suspended), lost(*them))[1]
+    )
     if warms_up:
         monkeypatch.setattr(scene.merge, "published", lambda: None)  # the server's own process is slow
     with seated(scene) as connection:
         scene.merge.wait_owner("inline" if warms_up else "spark")
         scene.publish(5, 6)
-        assert isinstance(wire.heard(wire.from_bell, connection), wire.Head | wire.End)
+        assert isinstance(wire.receive_message(wire.from_bell, connection), wire.Head | wire.End)
         scene.underway.steps(1, [4, 7])
         if way == "its driver ends with it":
             scene.bell.cut("the driver ended")
     if way == "it is warming up":
-        until(lambda: scene.quarantine.held, "it is held")
+        until(lambda: scene.quarantine.suspended, "it is held")
     else:
         until(lambda: scene.bell._seat is None, "the seat is free")
     if way == "its driver has ended":
@@ -565,8 +567,8 @@ def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_o
     if way == "nobody comes":
         clock.advance(int(LONG.grace_s * 1000) + 1)
         scene.merge.wait_owner("inline")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
     assert held_at_loss == ([] if warms_up else [{4, 7}])
 
 
@@ -591,8 +593,8 @@ def test_all_that_workers_died_of_in_one_snapshot_is_held(stage: Stage) -> None:
             scene.underway.steps(1, [number])
         until(lambda: scene.bell._seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (1, (4, 7), 2)
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (1, (4, 7), 2)
 
 
 @pytest.mark.parametrize("notices", ["in time", "too late"])
@@ -612,7 +614,7 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
 
     def listen_late(seat: Any) -> None:
         """Reads nothing that comes after `Ready` until somebody waits for it."""
-        seat.left, heard = Left(), wire.heard
+        seat.left, heard = Left(), wire.receive_message
 
         def heard_late(decoder: Any, connection: socket.socket, *limits: int) -> Any:
             if connection is seat.connection and seat.ready:
@@ -620,7 +622,7 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
                 assert go_on.wait(PATIENCE_S)
             return heard(decoder, connection, *limits)
 
-        monkeypatch.setattr(wire, "heard", heard_late)
+        monkeypatch.setattr(wire, "receive_message", heard_late)
         listen(seat)
 
     monkeypatch.setattr(scene.bell, "_listen", listen_late)
@@ -638,8 +640,8 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
         assert scene.bell._strikes[1] == 1 and scene.merge.owner == "spark"
         scene.underway.steps(2, [4])
     scene.merge.wait_owner("inline")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (2, (4,), 2)
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (2, (4,), 2)
 
 
 def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepped(
@@ -647,7 +649,7 @@ def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepp
 ) -> None:
     scene = stage()
     monkeypatch.setattr(scene.merge, "catching_up", lambda: {7: QueryState(0, 0)})
-    monkeypatch.setattr(scene.merge, "stand_for", lambda queries: {7: QueryState(0, 0)})
+    monkeypatch.setattr(scene.merge, "states_behind", lambda queries: {7: QueryState(0, 0)})
     for sn in (1, 2):
         with seated(scene) as connection:
             connection.sendall(wire.frame(wire.BehindReport({7: 0})))
@@ -656,14 +658,14 @@ def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepp
             connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(sn, [_right_part(sn, chain([1, 1])[sn - 1])])))
             scene.merge.wait(sn, PATIENCE_S)
             if sn == 1:
-                while not isinstance(wire.heard(wire.from_bell, connection), wire.GoOn):
+                while not isinstance(wire.receive_message(wire.from_bell, connection), wire.CatchUp):
                     pass
                 scene.underway.steps(1, [7])
             else:
                 scene.bell.cut("the driver ended")
         until(lambda: scene.bell._seat is None, "the seat is free")
-    (held,) = scene.quarantine.deaths
-    assert (held.sn, held.numbers, held.count) == (1, (7,), 1)
+    (death,) = scene.quarantine.deaths
+    assert (death.sn, death.numbers, death.count) == (1, (7,), 1)
 
 
 def test_a_worker_that_dies_of_what_it_sends_has_stepped_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -704,7 +706,7 @@ def seated(scene: Scene, pid: int = 1, ready: bool = True) -> Iterator[socket.so
     """A seat of which the test is the task; it has been told what there is by then."""
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, [])))
-        welcome = wire.heard(wire.from_bell, connection)
+        welcome = wire.receive_message(wire.from_bell, connection)
         assert isinstance(welcome, wire.Welcome)
         scene.underway = Underway(Path(welcome.underway))
         if ready:
@@ -744,7 +746,7 @@ def test_a_worker_that_does_not_answer_is_told_of_then_killed_and_what_it_steppe
         assert scene.killed == [("host", 77)]
         until(lambda: scene.silences[-1] == "", "it is over")
     assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == ([] if known is None else [known])
-    assert scene.heard[-1].startswith("lost: its Python worker has not answered for ") and scene.right()
+    assert scene.reports[-1].startswith("lost: its Python worker has not answered for ") and scene.right()
     assert works(scene)
 
 
@@ -770,12 +772,12 @@ def test_an_end_that_is_not_answered_kills_the_worker_too(stage: Stage) -> None:
         scene.merge.wait_owner("spark")
         until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         clock.advance(3_600_000)
-        assert wire.heard(wire.from_bell, connection) == wire.End()
+        assert wire.receive_message(wire.from_bell, connection) == wire.End()
         until(lambda: clock.asked_at(clock.now_ms()), "somebody waits since then")
         clock.advance(10_000)
         scene.merge.wait_owner("inline")
     assert len(scene.killed) == 1 and scene.quarantine.deaths == []
-    assert "was told to end" in scene.heard[-1]
+    assert "was asked to end" in scene.reports[-1]
 
 
 def test_a_store_that_keeps_the_merge_waiting_is_no_silence_of_the_worker(
@@ -813,7 +815,7 @@ def test_when_nobody_starts_the_next_task_the_driver_is_given_up(stage: Stage) -
     scene.merge.wait_owner("inline")
     assert clock.awaits(33_000)
     clock.advance(30_000)
-    assert scene.gave_up.wait(PATIENCE_S) and scene.heard[-1] == "no task came to its seat in time"
+    assert scene.gave_up.wait(PATIENCE_S) and scene.reports[-1] == "Spark started no task in time"
 
 
 def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
@@ -829,7 +831,7 @@ def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
         for message in (welcome, wire.Head(1), wire.Head(500), wire.End()):
             ours.sendall(wire.frame(message))
         seat_module._SeatWorker(its).serve()
-        said = [wire.heard(wire.from_seat, ours) for _ in range(2)]
+        said = [wire.receive_message(wire.from_seat, ours) for _ in range(2)]
         watched.close()
     assert said == [wire.Ready(0, True), wire.Bye(0, 0)]
 
@@ -844,18 +846,18 @@ def test_a_state_that_stands_is_gone_on_with_by_its_own_process_only(
         scene.publish(1)
         connection.sendall(b"".join(wire.Codec(FACTORY).parts_frames(1, [_right_part(1, 1)])))
         scene.merge.wait(1, PATIENCE_S)
-    scene.quarantine.held = frozenset([9])
+    scene.quarantine.suspended = frozenset([9])
 
     def welcomed(pid: int) -> bool:
         """Whether this process goes on from its stamp."""
         with scene.address.connect() as connection:
             connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, stamps)))
-            welcome = wire.heard(wire.from_bell, connection)
-            assert isinstance(welcome, wire.Welcome) and welcome.held == sorted(scene.quarantine.held)
+            welcome = wire.receive_message(wire.from_bell, connection)
+            assert isinstance(welcome, wire.Welcome) and welcome.suspended == sorted(scene.quarantine.suspended)
             return welcome.states is None
 
     assert [welcomed(7), welcomed(8)] == [True, False]
-    scene.quarantine.held = frozenset()
+    scene.quarantine.suspended = frozenset()
     assert welcomed(8)
 
 
@@ -874,7 +876,7 @@ def test_what_the_merge_raises_ends_spark_and_is_said(stage: Stage, monkeypatch:
     scene.merge.wait_owner("spark")
     scene.publish(1)
     assert scene.gave_up.wait(PATIENCE_S)
-    assert scene.heard[-1] == "RuntimeError: another writer took over"
+    assert scene.reports[-1] == "RuntimeError: another writer took over"
 
 
 def test_a_frame_for_a_dead_seat_does_not_stop_the_publisher(stage: Stage) -> None:
@@ -884,4 +886,4 @@ def test_a_frame_for_a_dead_seat_does_not_stop_the_publisher(stage: Stage) -> No
     scene.bell.cut("the driver died")
     running.result(PATIENCE_S)
     scene.publish(1, 2, 3)
-    assert scene.right() and scene.heard == ["up", "lost: the driver died"]
+    assert scene.right() and scene.reports == ["up", "lost: the driver died"]

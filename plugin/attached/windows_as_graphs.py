@@ -1,0 +1,55 @@
+"""Windows of a one-shot query, for rdflib's evaluator, which knows none: each is a named graph.
+
+    FROM NAMED WINDOW :w ON STREAM taxis [RANGE 10s]  WHERE { WINDOW :w { ?taxi :in ?zone } }
+    =>  WHERE { GRAPH :w { ?taxi :in ?zone } }
+
+The graph has the content of the window at a time, as our engine finds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rdflib import Dataset, URIRef
+
+from plugin.sharing import shared
+from plugin.sparql import SparqlRequest
+from plugin.terms import to_node
+from stream_ext.language.algebra.algebra import PLAIN, Bgp, Form, InWindow, Query, TriplePattern
+from stream_ext.language.algebra.terms import Position, Variable
+from stream_ext.language.printing import to_canonical, to_sparql
+from stream_ext.language.syntax import parse_again
+from stream_ext.service.service import Service
+
+_NOWHERE = Position(1, 1)
+_MAY_HAVE = re.compile(r"\b(?:WINDOW|STREAM)\b", re.IGNORECASE)
+_NAMES = ("s", "p", "o")
+
+
+def windowed_query(text: str, namespaces: Mapping[str, Any], base: str) -> Query | None:
+    """The query, if it has windows. None: it has none, or is for rdflib's parser alone."""
+    if not _MAY_HAVE.search(text):
+        return None
+    head, text = SparqlRequest(text, namespaces, {}, None, False).head_and_text()
+    unit = parse_again(head + text, base)
+    return unit if isinstance(unit, Query) and unit.windows else None
+
+
+def as_graphs(query: Query, service: Service, at: int | None) -> tuple[str, Dataset]:
+    """The query in SPARQL 1.1, and the graphs that its windows are."""
+    labels, contents = shared.attach(service).labels, Dataset()
+    s, p, o = map(Variable, _NAMES)
+    triple = TriplePattern(s, p, o, _NOWHERE)
+    for window in query.windows:
+        inner = InWindow(window.name, Bgp((triple,)))
+        asked = replace(
+            query, form=Form.SELECT, pattern=inner, variables=_NAMES, distinct=True, offset=0, limit=None,
+            windows=(window,), shape=PLAIN,
+        )  # fmt: skip
+        graph = contents.graph(URIRef(window.name))
+        for subject, predicate, object in service.decode(service.query(to_canonical(asked), at=at)):
+            assert subject is not None and predicate is not None and object is not None, "a pattern binds all three"
+            graph.add((to_node(subject, labels), to_node(predicate, labels), to_node(object, labels)))
+    return to_sparql(query), contents

@@ -1,0 +1,345 @@
+"""Holding: what registered queries need of the source `main` is held here, and kept fresh.
+
+    what the source has of the patterns of all queries, less what is held  -->  one snapshot, if there is a difference
+
+One thread does this: at the start, each `refresh_s`, when somebody asks for it, and before a query is registered that
+needs more than is held. A refresh that finds no difference makes no snapshot. If the source does not answer, what is
+held stays as it is, and the status says why; the next refresh tries again. What no query needs any more is released by
+the next refresh."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from hbase_store import Store
+from stream_ext.attached.blank_nodes import is_blank
+from stream_ext.attached.difference import Difference, count_of_held, held_count
+from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
+from stream_ext.attached.needs import Needs
+from stream_ext.attached.patterns import are_covered, widest
+from stream_ext.attached.questions import Quad
+from stream_ext.attached.refresh import Refresh
+from stream_ext.attached.status import Status
+from stream_ext.catalog.catalog import Catalog, CatalogStep
+from stream_ext.catalog.sources import MAIN_NUMBER, AsOf, HeldPattern, SourceRecord
+from stream_ext.clock import Clock
+from stream_ext.errors import BadArgument, RilletError, SourceFailed
+from stream_ext.evaluation_budget import Control
+from stream_ext.remote.fetching import CannotFetch, NoAnswer
+from stream_ext.remote.source import Source
+from stream_ext.writer.injector import Change, HeadView, Intent
+
+log = logging.getLogger("rillet.sources")
+
+#: So many quads are looked at one by one after an update; if it has more, everything is fetched.
+_QUADS_MAX = 1_000
+#: Whom a source keeps waiting may ask again after so long.
+_RETRY_AFTER_S = 5
+#: A request that is under way at the end is waited for this long.
+_END_S = 5.0
+
+
+@dataclass(slots=True)
+class _RefreshRequest:
+    """A refresh that somebody waits for: of everything, of new `patterns` only, or of some `quads`; or a `change` that
+    is known, for which the source is not asked."""
+
+    patterns: frozenset[HeldPattern] = frozenset()
+    quads: Sequence[Quad] = ()
+    change: tuple[Sequence[Quad], Sequence[Quad]] | None = None
+    release: Callable[[], None] = lambda: None  # what was reserved for the patterns
+    future: Future[int] = field(default_factory=Future)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.quads and not self.patterns and self.change is None
+
+
+class Holding:
+    """Of one source, for as long as this process writes the store. Any thread may call."""
+
+    def __init__(
+        self,
+        source: Source,
+        store: Store,
+        clock: Clock,
+        catalog: Callable[[], Catalog],
+        publish: Callable[[Change], Future[Any]],
+    ) -> None:
+        self.source, self._store, self._clock = source, store, clock
+        self._catalog, self._publish = catalog, publish
+        self._name = source.settings.name
+        self._changed = threading.Condition()
+        self._requests: list[_RefreshRequest] = []
+        self._needs = Needs()
+        self._status = Status()
+        self._latest = b""  # the last value of the predicate that says what changed
+        self._due_ms = clock.now_ms()
+        self._closed = False
+        self._control = Control()
+        self._thread = threading.Thread(target=self._run, name=f"rillet-source-{self._name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """What is under way is given up."""
+        with self._changed:
+            self._closed = True
+            self._control.cancel()
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(_END_S)
+
+    # ---- what others ask for
+
+    def refresh(self) -> int:
+        """Fetches everything now; returns a snapshot that has it. Raises SourceFailed."""
+        return self._ask(_RefreshRequest()).result()
+
+    def reserve(self, patterns: frozenset[HeldPattern]) -> Callable[[], None]:
+        """Waits until all that these patterns match is held. It stays so until the returned function is called, and
+        from then on if a registered query needs it."""
+        release = self._needs.reserve(patterns)
+        try:
+            if not are_covered(patterns, self.patterns()):
+                self._ask(_RefreshRequest(patterns=patterns, release=release)).result()
+        except BaseException:
+            release()
+            raise
+        return release
+
+    def written(self, quads: Iterable[Quad]) -> None:
+        """These quads of the source were just inserted or deleted: returns when what is held of them is right."""
+        if self.source.traits.default == "union":
+            quads = [each for s, p, o, g in quads for each in ((s, p, o, g), (s, p, o, b""))]
+        held = self.patterns()
+        touched = list(dict.fromkeys(quad for quad in quads if any(pattern.matches(quad) for pattern in held)))
+        if not touched:
+            return
+        is_known = len(touched) <= _QUADS_MAX and not any(is_blank(term) for quad in touched for term in quad)
+        self._ask(_RefreshRequest(quads=touched if is_known else ())).result()
+
+    def apply(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """Takes over a change of the source that is known exactly, as one snapshot. Blank nodes have labels that last;
+        quads that no pattern matches are not held. The source has changed before this is called."""
+        self._ask(_RefreshRequest(change=(inserted, deleted))).result()
+
+    def needed(self) -> list[HeldPattern]:
+        """Those that are held, and those that are being fetched: a change may come in between."""
+        reserved = self._needs.reserved()
+        return widest(reserved.union(self.patterns())) if reserved else self.patterns()
+
+    def patterns(self) -> list[HeldPattern]:
+        """Those that are held."""
+        record = self._catalog().main
+        return [] if record is None else record.patterns
+
+    def status(self) -> dict[str, Any]:
+        settings, record = self.source.settings, self._catalog().main
+        as_of = self._status.as_of or (None if record is None else record.as_of)
+        return {
+            "source": settings.name,
+            "url": settings.url,
+            "state": self._status.state,
+            "as_of": None if as_of is None else as_of.shown(),
+            "held": held_count(self._store.at(self._store.head())),
+            "round_trips": self._status.round_trips,
+            "lag_ms": None if as_of is None else max(0, self._clock.now_ms() - as_of.start),
+            "error": self._status.error,
+            "differs": self.source.traits.differs,
+        }
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Each pattern that is held, and how many quads."""
+        snapshot = self._store.at(self._store.head())
+        return [
+            {"pattern": pattern.shown(), "way": "held", "quads": count_of_held(snapshot, pattern, self._store.ids)}
+            for pattern in self.patterns()
+        ]
+
+    def explained(self, patterns: frozenset[HeldPattern]) -> list[dict[str, Any]]:
+        """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source."""
+        snapshot, held = self._store.at(self._store.head()), self.patterns()
+        found: list[dict[str, Any]] = []
+        for pattern in widest(patterns):
+            if are_covered([pattern], held):
+                count = count_of_held(snapshot, pattern, self._store.ids)
+                found.append({"pattern": pattern.shown(), "way": "held", "quads": count})
+                continue
+            fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+            try:
+                count = fetching.count([pattern])
+            except CannotFetch as error:
+                found.append({"pattern": pattern.shown(), "way": "held", "quads": None, "error": str(error)})
+                continue
+            way = "held" if self._may_hold(count) else "refused"
+            found.append({"pattern": pattern.shown(), "way": way, "quads": count})
+        return found
+
+    def _may_hold(self, count: int) -> bool:
+        settings = self.source.settings
+        return settings.mode == "hold" or (settings.mode == "auto" and count <= settings.held_max)
+
+    def _ask(self, request: _RefreshRequest) -> Future[int]:
+        with self._changed:
+            if self._closed:
+                raise self._is_closed()
+            self._requests.append(request)
+            self._changed.notify_all()
+        return request.future
+
+    def _is_closed(self) -> SourceFailed:
+        return SourceFailed(f"this server does not read the source {self._name!r} any more", _RETRY_AFTER_S)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while (requests := self._take()) is not None:
+            try:
+                sn = self._answered(requests)
+            except Exception as error:  # noqa: BLE001  whoever waits gets it, and the status says it
+                self._failed(error, requests)
+            else:
+                for request in requests:
+                    if not request.future.done():
+                        request.future.set_result(sn)
+
+    def _take(self) -> list[_RefreshRequest] | None:
+        """Waits until a refresh is due or asked for; None at the end."""
+        with self._changed:
+            while not self._closed and not self._requests and self._clock.now_ms() < self._due_ms:
+                self._clock.wait(self._changed, self._due_ms)
+            requests, self._requests = self._requests, []
+            if not self._closed:
+                return requests
+        for request in requests:
+            request.future.set_exception(self._is_closed())
+        return None
+
+    def _failed(self, error: Exception, requests: Sequence[_RefreshRequest]) -> None:
+        if self._closed:
+            raised: Exception = self._is_closed()
+        else:
+            raised = self._reported(error)
+        for request in requests:
+            if not request.future.done():
+                # To ask for less helps, to ask later does not.
+                is_bad = bool(request.patterns) and isinstance(error, UnknownBlankNodes)
+                request.future.set_exception(BadArgument(f"the query cannot be held: {error}") if is_bad else raised)
+
+    def _reported(self, error: Exception) -> Exception:
+        why = str(error) or type(error).__name__
+        self._status.failed("away" if isinstance(error, NoAnswer) else "failing", why)
+        fields = {"source": self._name, "why": why}
+        if isinstance(error, CannotFetch):
+            log.warning("a source was not read", extra={"fields": fields})
+            return SourceFailed(f"the source {self._name!r} did not answer what is needed of it: {why}", _RETRY_AFTER_S)
+        if isinstance(error, RilletError):
+            log.warning("a source was not held", extra={"fields": fields})
+        else:
+            log.error("a source could not be held", exc_info=error, extra={"fields": fields})
+        return error
+
+    def _answered(self, requests: list[_RefreshRequest]) -> int:
+        """Does what is asked, at least; returns a snapshot that has it."""
+        is_due = not requests or self._clock.now_ms() >= self._due_ms
+        fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+        record = self._catalog().main
+        try:
+            # Before anything is fetched, which has these changes, and perhaps later ones.
+            for request in requests:
+                self._take_over(request, fetching)
+            for request in requests:
+                self._refuse_too_many(request, record, fetching)
+            left = [request for request in requests if not request.future.done()]
+            if not left and not is_due:
+                return int(self._store.head())
+            refresh = Refresh(self._store.at(self._store.head()), fetching, self._catalog().main)
+            return self._refreshed(refresh, left, is_due)
+        finally:
+            if is_due:
+                self._due_ms = self._clock.now_ms() + int(self.source.settings.refresh_s * 1000)
+            self._status.round_trips += fetching.round_trips
+
+    def _take_over(self, request: _RefreshRequest, fetching: Fetching) -> None:
+        """A change that is known."""
+        if request.change is None:
+            return
+        record, sn = self._catalog().main, int(self._store.head())
+        try:
+            found = Refresh(self._store.at(sn), fetching, record).told(*request.change)
+        except UnknownBlankNodes:
+            request.change = None  # everything is fetched
+            return
+        if record is not None and not found.is_empty:
+            as_of = AsOf(record.as_of.start, self._clock.now_ms())
+            sn = self._published(found, msgspec.structs.replace(record, as_of=as_of))
+        request.future.set_result(sn)
+
+    def _refreshed(self, refresh: Refresh, requests: Sequence[_RefreshRequest], is_due: bool) -> int:
+        record, begun_ms = refresh.record, self._clock.now_ms()
+        some = [quad for request in requests for quad in request.quads]
+        is_partial = record is not None and not is_due and not any(request.is_whole for request in requests)
+        if is_partial and all(request.quads for request in requests):
+            found = refresh.of_these(some)
+            return int(self._store.head()) if found.is_empty else self._published(found, None)
+        patterns = self._needs.of(self._catalog().queries)
+        latest = self._latest
+        if is_partial and record is not None and not some:
+            found = refresh.of_new(patterns)
+            as_of, whole = (
+                AsOf(record.as_of.start, self._clock.now_ms()),
+                AsOf(record.whole.start, self._clock.now_ms()),
+            )
+        else:
+            latest = refresh.latest_change() if patterns else b""
+            is_whole = bool(requests) or not self._latest or not latest or self._is_whole_due(record, patterns)
+            found = refresh.whole(patterns) if is_whole else refresh.changed_since(self._latest, patterns)
+            as_of = AsOf(begun_ms, self._clock.now_ms())
+            whole = as_of if is_whole or record is None else record.whole
+        sn = int(self._store.head())
+        if not found.is_empty or patterns != ([] if record is None else record.patterns):
+            sn = self._published(found, SourceRecord(self._name, patterns, as_of, whole))
+        self._latest = latest
+        self._status.succeeded(as_of)
+        return sn
+
+    def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
+        """Whether all has to be fetched, and not only the subjects that changed."""
+        if record is None or not are_covered(patterns, record.patterns):
+            return True
+        return self._clock.now_ms() - record.whole.start >= self.source.settings.full_s * 1000
+
+    def _published(self, found: Difference, record: SourceRecord | None) -> int:
+        steps = [] if record is None else [CatalogStep("source", MAIN_NUMBER, record)]
+
+        def change(view: HeadView) -> Intent:
+            return Intent(result=int, steps=steps, write=found.write)
+
+        return int(self._publish(change).result())
+
+    def _refuse_too_many(self, request: _RefreshRequest, record: SourceRecord | None, fetching: Fetching) -> None:
+        """Refuses a query that would need too much to be held."""
+        settings, held = self.source.settings, [] if record is None else record.patterns
+        for pattern in widest(request.patterns):
+            if settings.mode == "hold" or are_covered([pattern], held):
+                continue
+            count = fetching.count([pattern])
+            if not self._may_hold(count):
+                most = 0 if settings.mode == "ask" else settings.held_max
+                request.release()
+                request.future.set_exception(
+                    BadArgument(
+                        f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
+                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one"
+                    )
+                )
+                return

@@ -254,7 +254,7 @@ _RUN = frozenset(
 
 def _window(window: WindowClause) -> Iterator[Refusal]:
     if not window.extent.is_timed and (bounds := window.place("BOUNDS")) is not None:
-        yield bounds, f"BOUNDS of a window that is no length of time ({window.extent})"
+        yield bounds, "BOUNDS of a window that is no length of time"
     if not window.step_ms and (origin := window.place("T0")) is not None:
         yield origin, "T0 of a window without a step"
     for each in window.written:

@@ -72,7 +72,7 @@ def _with_unit(cursor: Cursor) -> int:
     cursor.advance()
     if cursor.kind == "word" and cursor.word() == "NS":
         if count % _NS_PER_MS:
-            cursor.refuse("a length that is no whole number of milliseconds", offset)
+            cursor.refuse("a length that is not a whole number of milliseconds", offset)
         cursor.advance()
         return count // _NS_PER_MS
     if cursor.kind == "word" and cursor.word() in _UNIT_MS:

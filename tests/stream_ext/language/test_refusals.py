@@ -37,8 +37,8 @@ REFUSED = [
         "a timestamp of something that is not a triple of variables and terms",
         78,
     ),
-    (WINDOW + "[NOW BOUNDS []] { }", "BOUNDS of a window that is no length of time (NOW)", 42),
-    (WINDOW + "[TRIPLES 3 BOUNDS []] { }", "BOUNDS of a window that is no length of time (TRIPLES)", 48),
+    (WINDOW + "[NOW BOUNDS []] { }", "BOUNDS of a window that is no length of time", 42),
+    (WINDOW + "[TRIPLES 3 BOUNDS []] { }", "BOUNDS of a window that is no length of time", 48),
     (WINDOW + "[SLIDING 5s] { }", "SLIDING without STEP", 38),
     (WINDOW + "[TUMBLING 5s STEP 2s] { }", "a TUMBLING window whose STEP is not its length", 50),
     (

@@ -33,6 +33,8 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import TERM_BYTES
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import SourceSettings
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
@@ -85,6 +87,8 @@ class ServeSettings:
     tls_cert: str | None = None
     tls_key: str | None = None
     allowed_urls: AllowedUrls = NOTHING
+    sources: tuple[SourceSettings, ...] = ()
+    updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -158,6 +162,14 @@ class ServeSettings:
                 f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
             ) from None
         return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+
+    def attached(self) -> list[SparqlEndpointSource]:
+        """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
+        return [SparqlEndpointSource(each, self.allowed_urls.timeout_s) for each in self.sources]
+
+    def secrets(self) -> list[str]:
+        """What the log must not show."""
+        return [self.token or "", self.read_token or "", *(each.authorization or "" for each in self.sources)]
 
     def spark(self) -> SparkSettings:
         """The settings of Spark; raises BadArgument if it could not be started with them."""
@@ -235,7 +247,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
     spark, workers, tls = settings.spark(), settings.workers(), settings.tls()
     sys.setswitchinterval(_SWITCH_S)
     make_room_for(settings.connections)
-    with logging_to(sys.stderr, settings.log(), [settings.token or "", settings.read_token or ""]):
+    with logging_to(sys.stderr, settings.log(), settings.secrets()):
         _serve(settings, spark, workers, tls, announce)
     announce("stopped")
 
@@ -259,6 +271,8 @@ def _serve(
             retain=settings.retain(),
             allowed_urls=settings.allowed_urls,
             budget=settings.budget(),
+            sources=settings.attached(),
+            updates=settings.updates,
         ) as service:
             access = settings.access(service.base)
             app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
@@ -356,7 +370,8 @@ def banner(settings: ServeSettings, address: str) -> str:
         guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
-        f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
+        + "".join(f"  source   {each.name} at {each.url}\n" for each in settings.sources)
+        + f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
         f"  streams  {address}streams\n"
         f"  queries  {address}queries\n"
         f"  console  {address}console/\n"

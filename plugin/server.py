@@ -26,10 +26,10 @@ from plugin.bindings import BoundDataset
 from plugin.sparql import SparqlRequest, places_as_written
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.language.algebra.algebra import Form, Query, Update
+from stream_ext.language.algebra.algebra import Form, Query, Unit, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.printing import to_canonical
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.rdf import parse_rdf
 
 #: The default time limit of a query on a server, and some time for the network.
@@ -179,8 +179,7 @@ class Server:
 
     def query(self, request: SparqlRequest) -> Result:
         self.commit()
-        text = self._text(request)
-        unit = parse_again(text, self._base)
+        text, unit = self._text(request)
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if form in (Form.CONSTRUCT, Form.DESCRIBE):
@@ -198,10 +197,11 @@ class Server:
 
     def update(self, request: SparqlRequest) -> None:
         self.commit()
-        self._post("/update", self._text(request).encode(), "application/sparql-update")
+        self._post("/update", self._text(request)[0].encode(), "application/sparql-update")
 
-    def _text(self, request: SparqlRequest) -> str:
-        """The text to send: with the bindings and the graph of the request written into it."""
+    def _text(self, request: SparqlRequest) -> tuple[str, Unit]:
+        """The text to send, with the bindings and the graph of the request written into it; and its unit without
+        them."""
         head, text = request.head_and_text()
         if request.union:
             raise BadArgument(
@@ -212,12 +212,12 @@ class Server:
             raise BadArgument("a blank node cannot be sent to a server: bind IRIs or literals, and name graphs by IRIs")
         bindings = {str(Variable(name)): Constant(to_bytes(node)) for name, node in request.bindings.items()}
         with places_as_written(head, text):
-            unit = parse_again(head + text, self._base)
+            unit = parse(head + text, self._base)
         if not bindings and request.graph is None:
-            return head + text
+            return head + text, unit
         graph = None if request.graph is None else Constant(to_bytes(request.graph))
         changed = BoundDataset(bindings, graph, False, self._graph_names).over(unit)
-        return to_canonical(changed) if isinstance(changed, Query | Update) else head + text
+        return (to_canonical(changed) if isinstance(changed, Query | Update) else head + text), unit
 
     def _graph_names(self) -> list[Constant]:
         _, rows, _ = self._select("SELECT DISTINCT ?g { GRAPH ?g { } }")

@@ -25,7 +25,6 @@ from plugin.terms import to_bytes, to_node
 from stream_ext.errors import BadArgument, TextError
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.language.syntax import parse_again
 
 if TYPE_CHECKING:
     from plugin.attachment import Attachment
@@ -80,8 +79,9 @@ class Sparql:
         service = self._attachment.service
         self._attachment.write()  # a query sees all changes before it
         with places_as_written(head, text):
-            unit = parse_again(head + text, service.base)
-            answer = service.query(head + text, dataset=self._dataset())
+            question = service.question(head + text)
+            answer = service.query(question, dataset=self._dataset())
+        unit = question.unit
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if answer.boolean is not None:

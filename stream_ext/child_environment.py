@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-SECRETS = ("RILLET_TOKEN", "RILLET_READ_TOKEN")
+SECRETS = ("RILLET_TOKEN", "RILLET_READ_TOKEN", "RILLET_FROM_AUTH", "RILLET_ATTACH_AUTH")
+#: With the name of a source behind it.
+_SECRET_OF = "RILLET_ATTACH_AUTH_"
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environ.items() if name not in SECRETS}
+    return {name: value for name, value in environ.items() if name not in SECRETS and not name.startswith(_SECRET_OF)}

@@ -114,7 +114,7 @@ class Overload(RilletError):
 class SourceFailed(RilletError):
     """`retry_after_s`: 0 if it will not be otherwise later."""
 
-    def __init__(self, message: str, retry_after_s: int) -> None:
+    def __init__(self, message: str, retry_after_s: int = 0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message)
 

@@ -45,9 +45,10 @@ def explain(arguments: argparse.Namespace) -> None:
     elif arguments.analyze or arguments.snapshot is not None:
         raise UsageError("--analyze and --snapshot need a store: name it with --store URL")
     elif arguments.json:
-        from stream_ext.oneshot import explanation
+        from stream_ext.oneshot.explanation import explain as explained
+        from stream_ext.oneshot.question import Question
 
-        print(json.dumps(explanation.explain(text, arguments.base), indent=2))
+        print(json.dumps(explained(Question.read(text, arguments.base)), indent=2))
     else:
         _meaning(arguments, text)
 

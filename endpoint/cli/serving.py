@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from endpoint.cli import attaching
 from endpoint.cli.flags import (
     Commands,
     Group,
@@ -27,6 +28,7 @@ from endpoint.cli.flags import (
 _EXAMPLES = """\
   rillet serve
   rillet serve --store lmdb:/var/lib/rillet --port 8080
+  rillet serve --attach http://127.0.0.1:3030/ds/sparql          streams over the data of a Fuseki
   rillet serve --store hbase://127.0.0.1:9090/rillet --engine spark --spark-master 'local[4]'
   RILLET_TOKEN=secret rillet serve --host 0.0.0.0     everybody may read, writing needs the token
   RILLET_TOKEN=secret RILLET_READ_TOKEN=look rillet serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem"""
@@ -43,6 +45,7 @@ def add(commands: Commands) -> None:
     _add_limits(parser.add_argument_group("limits of queries"))
     _add_connections(parser.add_argument_group("connections"))
     _add_outgoing(parser.add_argument_group("outgoing requests: LOAD and SERVICE"))
+    attaching.add(parser.add_argument_group("attached stores"))
     _add_log(parser.add_argument_group("log"))
     _add_access(parser.add_argument_group("access and HTTPS"))
 
@@ -196,12 +199,15 @@ def serve(arguments: argparse.Namespace) -> None:
             refresh_s=arguments.service_refresh,
             service_timeout_s=arguments.service_timeout,
         ),
+        sources=attaching.settings(arguments),
+        updates=arguments.updates,
     )
     try:
         settings.spark()
         settings.workers()
         settings.tls()
         settings.limits()
+        settings.attached()
     except BadArgument as error:
         raise UsageError(str(error)) from None
     try:

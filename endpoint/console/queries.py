@@ -13,7 +13,7 @@ from endpoint.console.shown import prefixes_of
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.oneshot.explain_text import explain_text
 
 #: How many earlier emissions the live view shows.
@@ -55,7 +55,7 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
         state=state,
         stays=definition.home is not None,
         has_spark=room.service.has_spark,
-        plan=explain_text(parse_again(text, definition.base)),
+        plan=explain_text(parse(text, definition.base)),
         table=table_of(room.service, answer, TABLE, prefixes_of(text)),
         answered=answer.sn,
         results=room.http_url("queries", state["query"], "results"),

@@ -17,8 +17,8 @@ from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Explain, Form, Query, Register, Unit, Update
-from stream_ext.language.syntax import parse_again
 from stream_ext.oneshot.explain_text import explain_text
+from stream_ext.oneshot.question import Question
 from stream_ext.service.administration import administer, changes_state
 from stream_ext.times import parse_time
 from stream_ext.writer.updates.request import Updated
@@ -34,24 +34,25 @@ def query(room: Room) -> ResponseReturnValue:
     text = request.form.get("query", "")
     try:
         text = room.checked_text(text)
-        return _run(room, text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
+        return _run(room, room.service.question(text, room.limits.control(_DEADLINE_S).check))
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _editor(text=text, problem=problem), problem.status
 
 
-def _run(room: Room, text: str, unit: Unit) -> ResponseReturnValue:
+def _run(room: Room, question: Question) -> ResponseReturnValue:
+    text, unit = question.text, question.unit
     if isinstance(unit, Explain):
         return _explained(text, unit)
     if isinstance(unit, Query):
-        return _ask(room, text, unit)
+        return _ask(room, question, unit)
     if isinstance(unit, Update | Register) or changes_state(unit):
         room.check_may_write()
     if isinstance(unit, Update):
         with room.control(_DEADLINE_S, "update") as control:
-            return _editor(text=text, done=_done(room.service.update(text, control=control)))
+            return _editor(text=text, done=_done(room.service.update(question, control=control)))
     if isinstance(unit, Register):
-        definition, _, warnings = room.service.register(text)
+        definition, _, warnings = room.service.register(question)
         for warning in warnings:
             flash(warning, "warning")
         return redirect(url_for(".registered", name=definition.name))
@@ -66,14 +67,15 @@ def _done(updated: Updated) -> str:
     return f"{counted}Snapshot {updated.snapshot} contains the change."
 
 
-def _ask(room: Room, text: str, unit: Query) -> ResponseReturnValue:
+def _ask(room: Room, question: Question, unit: Query) -> ResponseReturnValue:
+    text = question.text
     forms = GRAPH_FORMS if unit.form in (Form.CONSTRUCT, Form.DESCRIBE) else FORMS
     form = request.form.get("as", TABLE)
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
     with room.control(_DEADLINE_S) as control:
-        answer = room.service.query(text, snapshot=snapshot, at=at, control=control)
+        answer = room.service.query(question, snapshot=snapshot, at=at, control=control)
         took_ms = (time.perf_counter() - started_s) * 1000
         table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")
@@ -105,7 +107,7 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        return _explained(text, parse_again(text, room.service.base, room.limits.control(_DEADLINE_S).check))
+        return _explained(text, room.service.question(text, room.limits.control(_DEADLINE_S).check).unit)
     except RilletError as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status

@@ -26,7 +26,8 @@ from endpoint.files.load import Done, LoadTarget, target_of
 from endpoint.files.reading import Progress, Source
 from stream_ext.errors import BadArgument, BadData, RilletError
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
-from stream_ext.remote.sparql_source import Counted, CutShort, SourceQuads, SourceTriples, SparqlSource, TooMuch
+from stream_ext.remote.sparql_http import TooMuch
+from stream_ext.remote.sparql_source import Counted, CutShort, SourceQuads, SourceTriples, SparqlSource
 from stream_ext.writer.load_records import Loaded
 
 #: Triples of a part. What a source sends at once may be less; then parts are smaller.

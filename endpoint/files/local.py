@@ -12,11 +12,12 @@ from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, Gone
 from stream_ext.language.algebra.algebra import Admin, Query, Register, Update
 from stream_ext.language.syntax import DEFAULT_BASE, parse
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Network, NetworkInputs, Traced
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
 from stream_ext.oneshot.evaluate import Answer, trace
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service
@@ -43,7 +44,7 @@ def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Itera
     """The answer of a query, and its rows, some thousand at a time."""
     with closing(hbase_store.open(url, read_only=True)) as store:
         sn = _snapshot(store, snapshot)
-        answer = answer_once(store, text, DEFAULT_BASE, sn, None if at is None else parse_time(at))
+        answer = answer_once(store, Question.read(text, DEFAULT_BASE), sn, None if at is None else parse_time(at))
         columns = answer.columns if answer.graph is None else answer.graph
         yield answer, decoded(columns, answer.vocabulary.decode, answer.count)
 
@@ -75,7 +76,7 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         if not isinstance(query, Query) or query.windows:
             raise BadArgument("a query with windows needs a server; leave --store out")
         if not analyze:
-            stages = Network(logic_of(query), {}, store.at(sn), store.ids).stages
+            stages = Network.of_query(logic_of(query), NetworkInputs(store.at(sn), store.ids)).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]
         _, traced = trace(store, query, sn)
         stages = [each.stage for each in traced]

@@ -20,12 +20,27 @@ _PIECE_BYTES = 16_384
 
 def pieces_of(answer: Answer, format: str, rows_max: int, decoded: Decode) -> Iterator[bytes]:
     if answer.count > rows_max:
-        raise QueryTooLarge(
-            f"the answer has {answer.count} rows; the limit is {rows_max}: request it in parts, with LIMIT and OFFSET"
-        )
+        raise _too_many(answer.count, rows_max)
+    if answer.streamed is not None:
+        return results.write(format, answer.variables, _within(answer.streamed, rows_max), answer.boolean)
     if answer.graph is not None:
         return graph_results.write(format, decoded(answer.graph, answer))
     return results.write(format, answer.variables, decoded(answer.columns, answer), answer.boolean)
+
+
+def _within(streamed: Iterator[Decoded], rows_max: int) -> Iterator[Decoded]:
+    count = 0
+    for some in streamed:
+        count += some.rows
+        if count > rows_max:
+            raise _too_many(count, rows_max)
+        yield some
+
+
+def _too_many(count: int, rows_max: int) -> QueryTooLarge:
+    return QueryTooLarge(
+        f"the answer has {count} rows; the limit is {rows_max}: request it in parts, with LIMIT and OFFSET"
+    )
 
 
 def gathered(pieces: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -44,7 +44,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.frames import Closed, receive
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
 from stream_ext.oneshot.evaluate import Answer, Asking
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.question import Questions
 from stream_ext.plan.dataset import Dataset
 from stream_ext.query_memory import QueryMemory
 from stream_ext.values.known_values import KnownValues
@@ -78,7 +78,7 @@ class Answerer:
 
     def __init__(self, start: Start, store: Store, send: Callable[[FromWorker], None], memory: QueryMemory) -> None:
         self._start, self._store, self._send, self._memory = start, store, send, memory
-        self._plans, self._known, self._clock = Plans(), KnownValues(store.terms), SystemClock()
+        self._read, self._known, self._clock = Questions(), KnownValues(store.terms), SystemClock()
         self._threads = ThreadPoolExecutor(start.threads, thread_name_prefix="rillet-queries")
         self._lock = threading.Lock()  # guards the questions, and the order of the messages about each
         self._questions: dict[int, _Question] = {}
@@ -147,11 +147,11 @@ class Answerer:
             os.urandom(8),
             question.control,
             start.allowed_urls,
-            self._plans,
             self._known,
         )
         dataset = Dataset(ask.default, ask.named)
-        answer = answer_once(self._store, ask.text, start.base, ask.snapshot, ask.at, dataset or None, asking)
+        read = self._read.read(ask.text, start.base, question.control.check)
+        answer = answer_once(self._store, read, ask.snapshot, ask.at, dataset or None, asking)
         question.control.keep(answer.nbytes)
         question.pieces = pieces_of(answer, ask.format, start.rows_max, _decoded)
         return Began(ask.id, int(answer.sn), *gathered(question.pieces))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from endpoint import negotiation
 from endpoint.http.exchange import Exchange
@@ -17,6 +18,9 @@ from endpoint.routes.one_shot import offers_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE
+
+if TYPE_CHECKING:
+    from stream_ext.oneshot.question import Question
 
 _ALL = Span(since=0, until=None, limit=None, follow=True, wait_s=0.0)
 _ONCE = "it belongs to a one-shot query; a live query (Accept: text/event-stream) starts now"
@@ -28,7 +32,7 @@ def is_wanted(exchange: Exchange, query: Query) -> bool:
     return "text/event-stream" in accept and negotiation.choose(accept, (*offers_of(query.form), SSE)) is SSE
 
 
-async def listen(exchange: Exchange, text: str, query: Query, parameters: Parameters) -> None:
+async def listen(exchange: Exchange, question: Question, query: Query, parameters: Parameters) -> None:
     parameters.refuse(dict.fromkeys(("snapshot", "at", "timeout", "wait", *OF_QUERY, *OF_UPDATE), _ONCE))
     parameters.done("query")
     if not query.windows:
@@ -40,7 +44,7 @@ async def listen(exchange: Exchange, text: str, query: Query, parameters: Parame
     writers, service = exchange.state.workers.writers, exchange.state.service
     name = f"live.{secrets.token_hex(8)}"
     with exchange.state.room_to_listen():
-        await writers.run(service.register_live, text, name)
+        await writers.run(service.register_live, question, name)
         try:
             await emit(exchange, name, _ALL, SSE, [(b"location", exchange.url("queries", name).encode())])
         finally:

@@ -30,7 +30,9 @@ from stream_ext.values.functions.custom import registered_functions
 if TYPE_CHECKING:
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.evaluate import Answer
+    from stream_ext.oneshot.question import Question as AskedQuestion
     from stream_ext.plan.dataset import Dataset
+    from stream_ext.service.service import Service
 
 #: Returns the next pieces, joined, and whether they are the last.
 More = Callable[[], Awaitable[tuple[bytes, bool]]]
@@ -40,14 +42,17 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    text: str
+    asked: AskedQuestion
     query: Query
     key: Key
     snapshot: int | None
     at: int | None
     timeout_s: float
     dataset: Dataset | None
-    warnings: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return self.asked.text
 
 
 #: Texts up to this length are parsed on the event loop: this takes less time than to pass them to a thread.
@@ -102,13 +107,16 @@ async def _of_equal(equal: Evaluation, question: Question) -> tuple[int, Reply] 
 
 def _shared(exchange: Exchange, request: QueryRequest) -> AbstractContextManager[Evaluation | None]:
     """Lets equal requests wait for the reply of this one, if it can be theirs, too."""
-    if not _is_same_for_all(request):
+    if not _is_same_for_all(request, exchange.state.service):
         return nullcontext()
     return exchange.state.answer_cache.evaluating(request.key, exchange.state.head())
 
 
-def _is_same_for_all(request: QueryRequest) -> bool:
-    """Whether equal requests at the same snapshot have the same answer, and are worth comparing."""
+def _is_same_for_all(request: QueryRequest, service: Service) -> bool:
+    """Whether equal requests at the same snapshot have the same answer, and are worth comparing. A source has no
+    snapshots."""
+    if service.sources:
+        return False
     # Cheap conditions first: `is_volatile` walks through the whole query.
     return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query)
 
@@ -128,14 +136,17 @@ class Begun(NamedTuple):
 
 async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: Question) -> Begun:
     state, readers = exchange.state, exchange.state.workers.readers
-    # A worker has neither registered functions nor derived graphs.
+    # A worker has neither registered functions, nor derived graphs, nor the connections to sources.
     derived = partial(state.service.reads_derived, request.query, request.dataset)
     is_short = len(request.text) <= SHORT_CHARACTERS
-    stays = bool(registered_functions()) or (derived() if is_short else await readers.run(derived))
+    stays = bool(registered_functions() or state.service.sources) or (
+        derived() if is_short else await readers.run(derived)
+    )
     worker = None if stays else state.query_workers.free()
     sn = state.head() if request.snapshot is None else request.snapshot
     evaluate = partial(_evaluated, exchange, request, offer, question.control, None if worker is None else sn)
-    question.here = here = (readers.soon if state.is_local else readers.submit)(evaluate)
+    is_quick = state.is_local and not state.service.sources
+    question.here = here = (readers.soon if is_quick else readers.submit)(evaluate)
     return Begun(here, worker, sn)
 
 
@@ -145,11 +156,12 @@ def _evaluated(
     """The answer; None, if it is asked for only if the query is light at a snapshot, and it is not."""
     service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
     if if_light_at is not None:
-        rows = service.rows_expected(request.text, if_light_at, at, dataset, control)
+        rows = service.rows_expected(request.asked, if_light_at, at, dataset, control)
         if rows > HEAVY_ROWS:
             return None
-    answer = service.query(request.text, snapshot, at, dataset, control)
-    control.keep(answer.nbytes)
+    answer = service.query(request.asked, snapshot, at, dataset, control, streams=True)
+    if answer.streamed is None:
+        control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
 
@@ -185,13 +197,13 @@ async def _give(
     question: Question,
     evaluation: Evaluation | None = None,
 ) -> None:
-    reply = Reply(start.first, results.content_type(offer), _warned(request.warnings))
+    reply = Reply(start.first, results.content_type(offer), _warned(request.asked.warnings))
     if not start.whole:
         if evaluation is not None:
             evaluation.share(None)  # those that wait for it evaluate it themselves
         await _send(exchange, reply, start.sn, start.more, question)
         return
-    if _is_same_for_all(request):
+    if _is_same_for_all(request, exchange.state.service):
         exchange.state.answer_cache.put(request.key, start.sn, reply)
     if evaluation is not None:
         evaluation.share((start.sn, reply))

@@ -164,6 +164,13 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     "/$/queries/{query}": {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },
+    "/sources": {"GET": Operation("List the attached stores", gives=(JSON,), tag="Sources")},
+    "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
+    "/sources/{source}/refresh": {
+        "POST": Operation(
+            "Fetch what is held of an attached store anew", "wait", (), (JSON,), 202, (404, 503), "Sources", True
+        )
+    },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
     "/$/loads": {

@@ -6,7 +6,6 @@ sends `REGISTER QUERY <loadAlerts>` as an update and `REGISTER QUERY <q1> AS SEL
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from endpoint import negotiation
@@ -23,18 +22,16 @@ from endpoint.routes.emissions import SSE
 from endpoint.routes.one_shot import SHORT_CHARACTERS, QueryRequest, ask
 from hbase_store.layout.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
-from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Unit, Update
-from stream_ext.language.syntax import Check, parse_again
-from stream_ext.plan.advice import warnings_of
+from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Update
+from stream_ext.language.syntax import Check
 from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE, Dataset
 
 if TYPE_CHECKING:
+    from stream_ext.oneshot.question import Question
     from stream_ext.writer.updates import Updated
 
 #: Where the console is mounted.
 CONSOLE = "/console"
-
-Warnings = tuple[str, ...]
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
@@ -84,49 +81,46 @@ async def sparql(exchange: Exchange) -> None:
         await _explain(exchange, text)
         return
     if len(text) <= SHORT_CHARACTERS:
-        await _answer(exchange, text, *_read_cached(text, state.base), key, parameters)
+        await _answer(exchange, state.service.question(text), key, parameters)
         return
     timeout_s = parameters.timeout_s(state.limits.query_s)
     async with state.underway.watched(exchange, text, timeout_s) as question:
-        reading = state.workers.readers.submit(_read, text, state.base, question.control.check)
-        unit, warnings = await question.in_time(reading)
-    await _answer(exchange, text, unit, warnings, key, parameters, question.spent_s)
+        reading = state.workers.readers.submit(_read, exchange, text, question.control.check)
+        asked = await question.in_time(reading)
+    await _answer(exchange, asked, key, parameters, question.spent_s)
 
 
-def _read(text: str, base: str, check: Check | None = None) -> tuple[Unit, Warnings]:
-    """The parsed text, and warnings about what is probably not meant."""
-    unit = parse_again(text, base, check)
-    return unit, warnings_of(unit) if isinstance(unit, Query) else ()
-
-
-_read_cached = lru_cache(maxsize=256)(_read)
+def _read(exchange: Exchange, text: str, check: Check) -> Question:
+    asked = exchange.state.service.question(text, check)
+    _ = asked.warnings  # found here: it takes long for a long text
+    return asked
 
 
 async def _answer(
     exchange: Exchange,
-    text: str,
-    unit: Unit,
-    warnings: Warnings,
+    asked: Question,
     key: Key,
     parameters: Parameters,
     spent_s: float = 0.0,
 ) -> None:
     """`spent_s`: the part of its time limit that parsing took."""
+    unit = asked.unit
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
-        await live_query.listen(exchange, text, unit, parameters)
+        await live_query.listen(exchange, asked, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, _query_request(exchange, text, unit, key, parameters, spent_s, warnings))
+        await ask(exchange, _query_request(exchange, asked, unit, key, parameters, spent_s))
     else:
-        await _run(exchange, text, unit, parameters, spent_s)
+        await _run(exchange, asked, parameters, spent_s)
 
 
-async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters, spent_s: float) -> None:
+async def _run(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
+    unit = asked.unit
     if isinstance(unit, Update):
-        await _update(exchange, text, parameters, spent_s)
+        await _update(exchange, asked, parameters, spent_s)
     elif isinstance(unit, Register):
-        await _register(exchange, text, parameters)
+        await _register(exchange, asked, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
         parameters.refuse({"wait": "it belongs to pushes and updates; this request is answered when it is done"})
         parameters.done("query, update")
@@ -134,7 +128,7 @@ async def _run(exchange: Exchange, text: str, unit: Unit, parameters: Parameters
     else:
         assert isinstance(unit, Explain)  # after a prologue
         parameters.done(_KNOWN)
-        await _explain(exchange, text)
+        await _explain(exchange, asked)
 
 
 # ---- the request ----
@@ -206,19 +200,18 @@ async def _describe(exchange: Exchange, offer: Offer) -> None:
     await exchange.answer(200, body, offer.media_type.encode())
 
 
-async def _explain(exchange: Exchange, text: str) -> None:
-    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, text)
+async def _explain(exchange: Exchange, asked: str | Question) -> None:
+    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, asked)
     await exchange.answer_json(200, explained)
 
 
 def _query_request(
     exchange: Exchange,
-    text: str,
+    asked: Question,
     query: Query,
     key: Key,
     parameters: Parameters,
     spent_s: float,
-    warnings: Warnings,
 ) -> QueryRequest:
     parameters.refuse(_OF_UPDATES)
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
@@ -226,10 +219,10 @@ def _query_request(
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     parameters.done(_KNOWN)
-    return QueryRequest(text, query, key, snapshot, at, timeout_s, dataset or None, warnings)
+    return QueryRequest(asked, query, key, snapshot, at, timeout_s, dataset or None)
 
 
-async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s: float) -> None:
+async def _update(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
@@ -240,9 +233,9 @@ async def _update(exchange: Exchange, text: str, parameters: Parameters, spent_s
     parameters.done(_KNOWN)
     exchange.check_may_write()
     state = exchange.state
-    with state.underway.listed("update", text, timeout_s, limits) as listed:
+    with state.underway.listed("update", asked.text, timeout_s, limits) as listed:
         run = state.workers.writers.run
-        done = await run(state.service.update, text, "published", dataset or None, listed.control)
+        done = await run(state.service.update, asked, "published", dataset or None, listed.control)
     if await is_pending(exchange, wait, done.snapshot):
         await answer_pending(exchange, done.snapshot)
         return
@@ -255,14 +248,14 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
     return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
-async def _register(exchange: Exchange, text: str, parameters: Parameters) -> None:
+async def _register(exchange: Exchange, asked: Question, parameters: Parameters) -> None:
     """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
     parameters.refuse({"wait": "a registration is answered when the query is registered"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
-    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, text)
+    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, asked)
     row = {
         "query": literal(definition.name),
         "iri": iri(definition.iri),

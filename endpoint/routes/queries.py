@@ -32,8 +32,9 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     service = exchange.state.service
 
     def register_query() -> tuple[int, dict[str, Any]]:
-        definition, created, warnings = service.register(text, name)
-        explained = service.explain(text)
+        question = service.question(text)
+        definition, created, warnings = service.register(question, name)
+        explained = service.explain(question)
         if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
             warnings = [*warnings, f"the query has failed: {why}"]
         return (201 if created else 200), {

@@ -9,7 +9,7 @@ from typing import Any
 from endpoint.errors import MethodNotAllowed
 from endpoint.http.body import as_text
 from endpoint.http.exchange import Exchange, path_name
-from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, streams
+from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, sources, streams
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 
@@ -47,6 +47,9 @@ ROUTES = (
         {"PUT": queries.register, "POST": queries.act, "GET": queries.status, "DELETE": queries.drop},
     ),
     Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
+    Route("/sources", {"GET": sources.list_sources}),
+    Route("/sources/{source}", {"GET": sources.status}),
+    Route("/sources/{source}/refresh", {"POST": sources.refresh}),
     Route("/$/ping", {"GET": operations.ping}),
     Route("/$/ready", {"GET": operations.ready}),
     Route("/$/queries", {"GET": operations.running}),
@@ -128,7 +131,7 @@ def _find(path: bytes) -> tuple[str, Any, list[str]]:
     if _LEAF not in node:
         raise nothing_at(path)
     pattern, methods = node[_LEAF]
-    kind = "stream" if "{stream}" in pattern else "query" if "{query}" in pattern else "asset"
+    kind = next((kind for kind in ("stream", "query", "source") if f"{{{kind}}}" in pattern), "asset")
     return pattern, methods, [path_name(name, kind) for name in found]
 
 

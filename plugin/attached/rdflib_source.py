@@ -17,7 +17,7 @@ from plugin.attached.quads import QuadReader
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
+from stream_ext.remote.source import MAIN, SourceHealth, SourceSettings, SourceTraits
 from stream_ext.remote.sparql_client import Solution
 
 #: The address by which SERVICE may name it.
@@ -53,6 +53,10 @@ class RdflibSource:
     @property
     def local(self) -> bool:
         return True
+
+    @property
+    def health(self) -> SourceHealth:
+        return SourceHealth()
 
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The answer is of one state: all of it is read before anything else is written."""

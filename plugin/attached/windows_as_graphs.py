@@ -20,7 +20,7 @@ from plugin.terms import to_node
 from stream_ext.language.algebra.algebra import PLAIN, Bgp, Form, InWindow, Query, TriplePattern
 from stream_ext.language.algebra.terms import Position, Variable
 from stream_ext.language.printing import to_canonical, to_sparql
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.service.service import Service
 
 _NOWHERE = Position(1, 1)
@@ -33,7 +33,7 @@ def windowed_query(text: str, namespaces: Mapping[str, Any], base: str) -> Query
     if not _MAY_HAVE.search(text):
         return None
     head, text = SparqlRequest(text, namespaces, {}, None, False).head_and_text()
-    unit = parse_again(head + text, base)
+    unit = parse(head + text, base)
     return unit if isinstance(unit, Query) and unit.windows else None
 
 

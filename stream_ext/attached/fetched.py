@@ -16,7 +16,7 @@ import numpy as np
 from hbase_store.arrays import Ids
 from hbase_store.layout.terms import LOCAL, NO_TERM, TAG_SHIFT, parse_term
 from stream_ext.attached.blank_nodes import held_blank, is_blank, labels_of, term_of_label
-from stream_ext.attached.questions import Page, Quad, count_of, key_of, quads_of
+from stream_ext.attached.questions import Page, Quad, count_of, count_up_to, key_of, quads_of
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
@@ -25,6 +25,8 @@ from stream_ext.remote.sparql_client import Solution
 
 #: Rows of a page; and of one that may be asked for where very many quads have one key.
 PAGE_ROWS, PAGE_ROWS_MAX = 10_000, 1_000_000
+#: Quads whose terms are looked up at a time.
+_LOOKED_UP = 100_000
 #: A term that our store does not know has a place in a list instead of an id.
 _UNKNOWN_FIRST = LOCAL << TAG_SHIFT
 
@@ -84,6 +86,9 @@ class Fetching:
 
     def count(self, patterns: Sequence[HeldPattern]) -> int:
         return self._number(count_of(patterns)) if patterns else 0
+
+    def count_up_to(self, pattern: HeldPattern, most: int) -> int:
+        return self._number(count_up_to(pattern, most))
 
     def quads(self, patterns: Sequence[HeldPattern], are_all: bool = True) -> FetchedQuads:
         """All quads that match, in one answer if it can be; `are_all`: nothing else is held."""
@@ -187,13 +192,15 @@ class Fetching:
 
 
 class Gathered:
-    """Quads as they come, some at a time; each is looked up at once, so that texts are not all in memory."""
+    """Quads as they come, of which many are looked up at a time: one look-up reads most blocks of the dictionary,
+    however many terms it is for; but not all texts are to be in memory."""
 
     def __init__(self, source: Source, ids: Callable[[Sequence[bytes]], Ids]) -> None:
         self._source, self._ids = source, ids
         self._name = source.settings.name
         self._parts: list[tuple[Ids, Ids, Ids, Ids]] = []
         self._unknown: dict[bytes, int] = {}
+        self._waiting: list[Quad] = []
         self._with_blanks: set[Quad] = set()
 
     def add(self, solutions: Sequence[Solution]) -> None:
@@ -207,7 +214,9 @@ class Gathered:
         plain = [quad for quad in quads if not (is_blank(quad[0]) or is_blank(quad[2]) or is_blank(quad[3]))]
         if len(plain) < len(quads):
             self._with_blanks.update(quad for quad in quads if any(map(is_blank, quad)))
-        self.take(plain)
+        self._waiting += plain
+        if len(self._waiting) >= _LOOKED_UP:
+            self._look_up()
 
     def _check(self, quads: Sequence[Quad]) -> None:
         for quad in quads:
@@ -215,7 +224,8 @@ class Gathered:
             if s[:1] == b'"' or p[:1] != b"<" or g[:1] == b'"':
                 raise CannotFetch(f"{self._name} answered what is no quad: {b' '.join(quad).decode()[:300]}")
 
-    def take(self, quads: Sequence[Quad]) -> None:
+    def _look_up(self) -> None:
+        quads, self._waiting = self._waiting, []
         if quads:
             s, p, o, g = (self._encoded(column) for column in zip(*quads, strict=True))
             self._parts.append((s, p, o, g))
@@ -232,6 +242,7 @@ class Gathered:
 
     def fetched(self, are_all: bool) -> FetchedQuads:
         """`are_all`: they are of one answer, and all that there are."""
+        self._look_up()
         if self._with_blanks:
             self._take_blanks(are_all)
         if not self._parts:

@@ -20,10 +20,11 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.attached.blank_nodes import is_blank
+from stream_ext.attached.choice import Choice
 from stream_ext.attached.difference import Difference, count_of_held, held_count
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
-from stream_ext.attached.needs import Needs
-from stream_ext.attached.patterns import are_covered, widest
+from stream_ext.attached.needs import Needs, Reserved
+from stream_ext.attached.patterns import Need, widest
 from stream_ext.attached.questions import Quad
 from stream_ext.attached.refresh import Refresh
 from stream_ext.attached.status import Status
@@ -48,18 +49,17 @@ _END_S = 5.0
 
 @dataclass(slots=True)
 class _RefreshRequest:
-    """A refresh that somebody waits for: of everything, of new `patterns` only, or of some `quads`; or a `change` that
-    is known, for which the source is not asked."""
+    """A refresh that somebody waits for: of everything, of what a query needs that is being registered (`reserved`), or
+    of some `quads`; or a `change` that is known, for which the source is not asked."""
 
-    patterns: frozenset[HeldPattern] = frozenset()
+    reserved: Reserved | None = None
     quads: Sequence[Quad] = ()
     change: tuple[Sequence[Quad], Sequence[Quad]] | None = None
-    release: Callable[[], None] = lambda: None  # what was reserved for the patterns
     future: Future[int] = field(default_factory=Future)
 
     @property
     def is_whole(self) -> bool:
-        return not self.quads and not self.patterns and self.change is None
+        return not self.quads and self.reserved is None and self.change is None
 
 
 class Holding:
@@ -104,17 +104,17 @@ class Holding:
         """Fetches everything now; returns a snapshot that has it. Raises SourceFailed."""
         return self._ask(_RefreshRequest()).result()
 
-    def reserve(self, patterns: frozenset[HeldPattern]) -> Callable[[], None]:
-        """Waits until all that these patterns match is held. It stays so until the returned function is called, and
-        from then on if a registered query needs it."""
-        release = self._needs.reserve(patterns)
+    def reserve(self, needs: frozenset[Need]) -> Callable[[], None]:
+        """Waits until all that a query needs is held. It stays so until the returned function is called, and from then
+        on if a registered query needs it."""
+        reserved = self._needs.reserve(needs)
         try:
-            if not are_covered(patterns, self.patterns()):
-                self._ask(_RefreshRequest(patterns=patterns, release=release)).result()
+            if not reserved.is_held_by(self.patterns()):
+                self._ask(_RefreshRequest(reserved)).result()
         except BaseException:
-            release()
+            reserved.release()
             raise
-        return release
+        return reserved.release
 
     def written(self, quads: Iterable[Quad]) -> None:
         """These quads of the source were just inserted or deleted: returns when what is held of them is right."""
@@ -154,7 +154,6 @@ class Holding:
             "round_trips": self._status.round_trips,
             "lag_ms": None if as_of is None else max(0, self._clock.now_ms() - as_of.start),
             "error": self._status.error,
-            "differs": self.source.traits.differs,
         }
 
     def groups(self) -> list[dict[str, Any]]:
@@ -165,28 +164,23 @@ class Holding:
             for pattern in self.patterns()
         ]
 
-    def explained(self, patterns: frozenset[HeldPattern]) -> list[dict[str, Any]]:
+    def explained(self, needs: frozenset[Need]) -> list[dict[str, Any]]:
         """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source."""
         snapshot, held = self._store.at(self._store.head()), self.patterns()
-        found: list[dict[str, Any]] = []
-        for pattern in widest(patterns):
-            if are_covered([pattern], held):
-                count = count_of_held(snapshot, pattern, self._store.ids)
-                found.append({"pattern": pattern.shown(), "way": "held", "quads": count})
-                continue
-            fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+        fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+        choice = Choice(self.source.settings, fetching, held)
+        found: dict[HeldPattern, dict[str, Any]] = {}
+        for need in sorted(needs, key=lambda need: need.own):
             try:
-                count = fetching.count([pattern])
+                pattern, count, may_hold = choice.of(need)
             except CannotFetch as error:
-                found.append({"pattern": pattern.shown(), "way": "held", "quads": None, "error": str(error)})
+                found[need.own] = {"pattern": need.own.shown(), "way": "held", "quads": None, "error": str(error)}
                 continue
-            way = "held" if self._may_hold(count) else "refused"
-            found.append({"pattern": pattern.shown(), "way": way, "quads": count})
-        return found
-
-    def _may_hold(self, count: int) -> bool:
-        settings = self.source.settings
-        return settings.mode == "hold" or (settings.mode == "auto" and count <= settings.held_max)
+            if count is None:
+                count = count_of_held(snapshot, pattern, self._store.ids)
+            way = "held" if may_hold else "refused"
+            found[pattern] = {"pattern": pattern.shown(), "way": way, "quads": count}
+        return list(found.values())
 
     def _ask(self, request: _RefreshRequest) -> Future[int]:
         with self._changed:
@@ -232,7 +226,7 @@ class Holding:
         for request in requests:
             if not request.future.done():
                 # To ask for less helps, to ask later does not.
-                is_bad = bool(request.patterns) and isinstance(error, UnknownBlankNodes)
+                is_bad = request.reserved is not None and isinstance(error, UnknownBlankNodes)
                 request.future.set_exception(BadArgument(f"the query cannot be held: {error}") if is_bad else raised)
 
     def _reported(self, error: Exception) -> Exception:
@@ -252,13 +246,13 @@ class Holding:
         """Does what is asked, at least; returns a snapshot that has it."""
         is_due = not requests or self._clock.now_ms() >= self._due_ms
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
-        record = self._catalog().main
         try:
             # Before anything is fetched, which has these changes, and perhaps later ones.
             for request in requests:
                 self._take_over(request, fetching)
             for request in requests:
-                self._refuse_too_many(request, record, fetching)
+                if request.reserved is not None:
+                    self._choose(request, request.reserved, fetching)
             left = [request for request in requests if not request.future.done()]
             if not left and not is_due:
                 return int(self._store.head())
@@ -291,7 +285,7 @@ class Holding:
         if is_partial and all(request.quads for request in requests):
             found = refresh.of_these(some)
             return int(self._store.head()) if found.is_empty else self._published(found, None)
-        patterns = self._needs.of(self._catalog().queries)
+        patterns = self._needs.of(self._catalog().queries, [] if record is None else record.patterns)
         latest = self._latest
         if is_partial and record is not None and not some:
             found = refresh.of_new(patterns)
@@ -314,7 +308,7 @@ class Holding:
 
     def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
         """Whether all has to be fetched, and not only the subjects that changed."""
-        if record is None or not are_covered(patterns, record.patterns):
+        if record is None or patterns != record.patterns:
             return True
         return self._clock.now_ms() - record.whole.start >= self.source.settings.full_s * 1000
 
@@ -326,16 +320,17 @@ class Holding:
 
         return int(self._publish(change).result())
 
-    def _refuse_too_many(self, request: _RefreshRequest, record: SourceRecord | None, fetching: Fetching) -> None:
-        """Refuses a query that would need too much to be held."""
-        settings, held = self.source.settings, [] if record is None else record.patterns
-        for pattern in widest(request.patterns):
-            if settings.mode == "hold" or are_covered([pattern], held):
-                continue
-            count = fetching.count([pattern])
-            if not self._may_hold(count):
+    def _choose(self, request: _RefreshRequest, reserved: Reserved, fetching: Fetching) -> None:
+        """Chooses what is to be held for a query; refuses it if that is too much."""
+        settings = self.source.settings
+        choice = Choice(settings, fetching, self.patterns())
+        chosen = []
+        for need in reserved.needs:
+            pattern, count, may_hold = choice.of(need)
+            chosen.append(pattern)
+            if not may_hold:
                 most = 0 if settings.mode == "ask" else settings.held_max
-                request.release()
+                reserved.release()
                 request.future.set_exception(
                     BadArgument(
                         f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
@@ -343,3 +338,4 @@ class Holding:
                     )
                 )
                 return
+        reserved.choose(chosen)

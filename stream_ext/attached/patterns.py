@@ -3,13 +3,16 @@
     SELECT * { WINDOW :w { ?taxi :in ?zone } ?zone :partOf :bern . GRAPH ?g { ?zone :pays ?fare } }
     =>  ?s :partOf ?o,   GRAPH ?g { ?s :pays ?o }
 
-A constant that is a parameter of the query's template stands for any, so that queries that differ in it hold one thing.
+A constant that is a parameter of the query's template may stand for any: then queries that differ in it hold one thing
+(`Need.shared`). Where that would be far more than the query itself needs, such as all types for `?x a :Taxi`, what its
+own constants match is held (`Need.own`).
 A path needs all edges that it may take. One that may be empty ends at every node, so it needs every edge of its graph;
 so does whoever asks for the graphs themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
@@ -32,13 +35,25 @@ from stream_ext.plan.places import NOWHERE
 _ANY = b""
 
 
-def patterns_of(text: RegisteredText) -> frozenset[HeldPattern]:
-    """With the template's parameters as variables."""
-    return needed_by(text.select if text.parametrised is None else text.parametrised.template.select)
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a pattern of a query needs: with the template's parameters as variables, and with its own constants."""
+
+    shared: HeldPattern
+    own: HeldPattern
 
 
-def needed_by(select: Select) -> frozenset[HeldPattern]:
-    return frozenset(pattern for node in nodes_of(select) for pattern in _of(node))
+def needs_of(text: RegisteredText) -> frozenset[Need]:
+    own = _needed_by(text.select)
+    if text.parametrised is None:
+        return frozenset(Need(pattern, pattern) for pattern in own)
+    # A template is its query but for its constants: part by part the same.
+    shared = _needed_by(text.parametrised.template.select)
+    return frozenset(Need(*pair) for pair in zip(shared, own, strict=True))
+
+
+def _needed_by(select: Select) -> list[HeldPattern]:
+    return [pattern for node in nodes_of(select) for pattern in _of(node)]
 
 
 def widest(patterns: Iterable[HeldPattern]) -> list[HeldPattern]:

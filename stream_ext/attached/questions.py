@@ -20,6 +20,11 @@ def count_of(patterns: Sequence[HeldPattern]) -> str:
     return f"SELECT (COUNT(*) AS ?n) WHERE {_any_of(patterns)}"
 
 
+def count_up_to(pattern: HeldPattern, most: int) -> str:
+    """Counts no further than that: a source may have very many."""
+    return f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT * WHERE {{ {_matching(pattern)} }} LIMIT {most} }}"
+
+
 def quads_of(patterns: Sequence[HeldPattern]) -> str:
     return f"SELECT ?s ?p ?o ?g WHERE {_any_of(patterns)}"
 

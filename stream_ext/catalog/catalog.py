@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -23,6 +23,9 @@ from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 from stream_ext.windows.schedule import QueryState
+
+if TYPE_CHECKING:
+    from stream_ext.catalog.registered import Registered
 
 _NAMED_MAX = 5  # names in the error about an unknown one
 _NAME = re.compile(r"[A-Za-z_][\w.-]*")
@@ -107,11 +110,14 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class CatalogStep:
-    """One change of the catalog: a definition that is new or replaced; None: the definition is deleted."""
+    """One change of the catalog: a definition that is new or replaced; None: the definition is deleted.
+
+    `registered`: what the text of a query means, if the change had to know it; it is not stored."""
 
     kind: Literal["stream", "query", "source"]
     number: int
     definition: StreamDefinition | QueryDefinition | SourceRecord | None
+    registered: Registered | None = None
 
     def body(self) -> bytes | None:
         return None if self.definition is None else msgspec.msgpack.encode(self.definition)

@@ -1,21 +1,28 @@
-"""Registered texts: the text of a registered query, parsed and planned once for all uses that follow soon."""
+"""Registered queries: what the text of one means, by itself, and over the streams of a catalog.
+
+    text  --parsed and planned-->  RegisteredText  --over the streams of a catalog-->  Registered
+
+The writer makes one `Registered` for each change of the catalog, and hands it on: to lateness, retention and the
+shard."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.timing import timing_of
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import Query, Register
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.syntax import parse
 from stream_ext.plan import named_terms
 from stream_ext.plan.logic import Select
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.stream_variables import over_streams
+from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.templates import Parametrised, parametrised
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.schedule import ScheduledWindow, Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +45,94 @@ class RegisteredText:
         return list(dict.fromkeys([*named_terms.constants_of(self.select), *shared]))
 
 
-def reading_of(text: str, base: str, check: Check = Control.FREE.check) -> RegisteredText:
-    """The text of a query, parsed. Registration, lateness, retention and the runner need it soon after one another, so
-    the last ones are cached. `check` is called again and again while a long text is parsed."""
-    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base, check)
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A registered query over the streams of a catalog.
+
+    A window on a variable is one on each stream there, so `query` and `select` may differ from those of the text.
+    `timing`: as before any push, which may determine T0. `labels`: the names of the windows' streams. `parametrised`
+    None: it shares no network."""
+
+    text: RegisteredText
+    query: Query
+    select: Select
+    timing: Timing
+    labels: tuple[str, ...]
+    parametrised: Parametrised | None
+
+    @classmethod
+    def over(cls, text: RegisteredText, catalog: Catalog, streams: list[int]) -> Registered:
+        """`streams`: their numbers, for windows on variables."""
+        query, select = text.query, text.select
+        if has_stream_variables(query):
+            query = over_streams(query, (catalog.streams[number].iri for number in streams))
+            select = logic_of(query)
+        timing = timing_of(query, catalog)
+        named = [catalog.streams[window.stream] for window in timing.windows]
+        labels = tuple(stream.name or stream.iri for stream in named)
+        return cls(text, query, select, timing, labels, text.parametrised if _may_share(text.query, timing) else None)
+
+    @classmethod
+    def of(cls, definition: QueryDefinition, catalog: Catalog) -> Registered:
+        """The text is read again."""
+        return cls.over(reading_of(definition.text, definition.base), catalog, catalog.streams_of(definition))
+
+    def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
+        """The same over the streams of a later catalog."""
+        return self if not definition.any_stream else self.over(self.text, catalog, catalog.streams_of(definition))
+
+    def timing_from(self, t0: int | None) -> Timing:
+        """`t0`: the origin, if the first push has determined it already."""
+        return self.timing if t0 is None else self.timing.settled(t0)
+
+    def windows_from(self, t0: int | None, arrived: bool = False) -> tuple[ScheduledWindow, ...]:
+        """`arrived`: as for evaluations at arrivals."""
+        windows = self.timing_from(t0).windows
+        return tuple(window.for_arrivals() for window in windows) if arrived else windows
 
 
-def _read(text: str, base: str, check: Check = Control.FREE.check) -> RegisteredText:
-    unit = parse_again(text, base, check)
+def _may_share(query: Query, timing: Timing) -> bool:
+    """Not shared: windows of the past, queries that may get more windows or have none, and CONSTRUCT; of evaluations at
+    arrivals those with windows without an end, and those beside closes."""
+    arriving = timing.arrivals and (timing.has_beats or any(window.is_endless for window in timing.windows))
+    single = arriving or timing.ends_at is not None or follows_streams(query)
+    return bool(timing.windows) and not single and query.form is not Form.CONSTRUCT
+
+
+class Handed:
+    """The latest `Registered` values, from the writer to the shard of its process, which steps their snapshots soon.
+
+    A value that was pushed out by later ones, or never came (after a restart, or in another process), is made anew."""
+
+    def __init__(self, most: int = 512) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._values: OrderedDict[tuple[int, int], Registered] = OrderedDict()
+
+    def put(self, definition: QueryDefinition, registered: Registered) -> None:
+        with self._lock:
+            self._values[definition.number, definition.since] = registered
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+    def take(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
+        with self._lock:
+            found = self._values.pop((definition.number, definition.since), None)
+        return Registered.of(definition, catalog) if found is None else found.within(definition, catalog)
+
+
+def reading_of(text: str, base: str) -> RegisteredText:
+    """The text of a registered query, parsed. Requests for one query come soon after one another, so the last ones are
+    remembered."""
+    return _remembered(text, base) if len(text) <= _REMEMBERED_CHARACTERS else _read(text, base)
+
+
+def _read(text: str, base: str) -> RegisteredText:
+    unit = parse(text, base)
     query = unit.query if isinstance(unit, Register) else unit
     if not isinstance(query, Query):
         raise TypeError(f"this is an update, not a query: {text!r}")  # registration has refused it already
-    return RegisteredText.of(query, check)
+    return RegisteredText.of(query)
 
 
 _remembered = lru_cache(maxsize=512)(_read)
@@ -61,19 +144,5 @@ def query_of(text: str, base: str) -> Query:
     return reading_of(text, base).query
 
 
-def query_over(definition: QueryDefinition, catalog: Catalog) -> Query:
-    """The query of a definition; a window on a variable is replaced by one on each stream."""
-    streams = (catalog.streams[number].iri for number in catalog.streams_of(definition))
-    return over_streams(query_of(definition.text, definition.base), streams)
-
-
 def constants_of(query: Query) -> list[bytes]:
     return RegisteredText.of(query).constants
-
-
-def windows_of(
-    query: Query, catalog: Catalog, t0: int | None = None, arrived: bool = False
-) -> tuple[ScheduledWindow, ...]:
-    """The query's windows over the streams of the catalog; `arrived`: as for evaluations at arrivals."""
-    windows = timing_of(query, catalog, t0).windows
-    return tuple(window.for_arrivals() for window in windows) if arrived else windows

@@ -19,10 +19,9 @@ import msgspec
 
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.continuous.runs import silent_parts, state_of
-from stream_ext.continuous.steps import AFTER_ALL, silent_part
+from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
-from stream_ext.windows.part import AnyPart, Part
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class QueriesBehind:
     def _is_suspended(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.suspended for number in unit.numbers)
 
-    def go_on(self) -> list[AnyPart]:
+    def go_on(self) -> list[Part]:
         """The next turn of one unit."""
         ready = [unit for unit in self.units if self._goes_on(unit)]
         begun = [unit for unit in ready if unit.own_shard is not None]
@@ -161,20 +160,20 @@ class QueriesBehind:
             self._units[number] = self._units.pop(number)
         return parts
 
-    def ask_again(self) -> list[AnyPart]:
+    def ask_again(self) -> list[Part]:
         """Steps the units that waited, and have no reason to wait any more."""
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         for unit in [unit for unit in self.units if unit.unanswered]:
             if not self._is_suspended(unit) and self._shard.backoff.why_not(*unit.later) is None:
                 parts += self._guarded(unit)
         return parts
 
-    def _guarded(self, unit: UnitBehind) -> Sequence[AnyPart]:
+    def _guarded(self, unit: UnitBehind) -> Sequence[Part]:
         return self._shard.guarded(tuple(unit.numbers), partial(self._make_up, unit)) or []
 
-    def _make_up(self, unit: UnitBehind) -> Sequence[AnyPart]:
+    def _make_up(self, unit: UnitBehind) -> Sequence[Part]:
         """Evaluates what the queries of a unit have missed, as far as their turn goes."""
-        shard, own_shard, parts = self._shard, unit.own_shard, list[AnyPart]()
+        shard, own_shard, parts = self._shard, unit.own_shard, list[Part]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
         try:
@@ -188,7 +187,7 @@ class QueriesBehind:
         shard.send_later(*own_shard.take_unsent())
         return [*parts, *self._end_turn(unit, own_shard)]
 
-    def _end_turn(self, unit: UnitBehind, own_shard: Shard) -> Sequence[AnyPart]:
+    def _end_turn(self, unit: UnitBehind, own_shard: Shard) -> Sequence[Part]:
         """Parts with the new positions; queries that have caught up return to the runs of the main shard."""
         shard = self._shard
         for number in unit.numbers - own_shard.runs.of.keys():  # they have ended
@@ -205,7 +204,7 @@ class QueriesBehind:
         parts = [
             part
             for run in own_shard.runs.all
-            for part in silent_parts(run, own_shard.sn, None if caught_up else own_shard.sn)
+            for part in run.silent_parts(own_shard.sn, None if caught_up else own_shard.sn)
         ]
         if caught_up:
             for number in unit.numbers:
@@ -237,8 +236,8 @@ class QueriesBehind:
         else:
             shard.give_up(number)
 
-    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[AnyPart]:
-        shard, parts = self._shard, list[AnyPart]()
+    def _begin_all_from_here(self, unit: UnitBehind) -> Sequence[Part]:
+        shard, parts = self._shard, list[Part]()
         for number in sorted(unit.numbers):
             definition = shard.catalog.queries[number]
             run = None if unit.own_shard is None else unit.own_shard.runs.of.get(number)
@@ -249,7 +248,7 @@ class QueriesBehind:
 
     # ---- queries that come from another runner
 
-    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
+    def take_over(self, definition: QueryDefinition, sn: int) -> Sequence[Part]:
         """Steps a query that was moved here, from the position where the other runner left it to `sn`.
 
         The query may have been behind at the other runner: its parts up to `sn` count if that runner has not emitted
@@ -267,7 +266,7 @@ class QueriesBehind:
             parts = _advanced_to(own_shard, sn, shard.pace.with_all(shard.interrupted))
         except SnapshotGone:
             return shard.begin_from_here(definition, left.state)
-        evaluated = [part for part in parts if isinstance(part, Part) and part.evaluated]
+        evaluated = [part for part in parts if part.evaluated]
         emitted = [msgspec.structs.replace(part, after_move=True) for part in evaluated]
         run = own_shard.runs.of.get(number)
         if number in own_shard.faults:
@@ -276,7 +275,7 @@ class QueriesBehind:
                 stood = unit.states[number] or definition.state
                 emitted.append(self._position_after_move(number, stood.behind(unit.sn, stood.within, unanswered=True)))
         elif run is not None:
-            state = state_of(run, own_shard.sn)
+            state = run.stand(own_shard.sn)
             if own_shard.sn < sn or run.is_underway:
                 state = state if state.behind_at is not None else state.behind(own_shard.position)
                 self._units[number] = UnitBehind({number}, own_shard.position, {number: state}, own_shard=own_shard)
@@ -289,12 +288,12 @@ class QueriesBehind:
         """A part with the state of a query here, after the snapshot in which the query was moved."""
         shard = self._shard
         current = shard.since_it_runs(number, state)
-        return msgspec.structs.replace(silent_part(number, shard.sn, AFTER_ALL, current), after_move=True)
+        return msgspec.structs.replace(Part.silent(number, shard.sn, AFTER_ALL, current), after_move=True)
 
 
-def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[AnyPart]:
+def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[Part]:
     """Steps to `sn` as far as the turn goes; the rest is left to the next turn."""
-    parts: list[AnyPart] = []
+    parts: list[Part] = []
     while (
         (own_shard.sn < sn or own_shard.runs.underway)
         and not own_shard.faults

@@ -16,24 +16,21 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_over, reading_of
-from stream_ext.catalog.timing import timing_of
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import fault_of
 from stream_ext.continuous.query_budget import USUAL, Budget
-from stream_ext.continuous.query_run import QueryRun
-from stream_ext.continuous.runs import PlannedQuery, Run, Runs, state_of
-from stream_ext.continuous.steps import AFTER_ALL, silent_part
-from stream_ext.continuous.store_run import StoreRun
-from stream_ext.continuous.template_run import TemplateRun
+from stream_ext.continuous.run import Run
+from stream_ext.continuous.run_plan import PlannedQuery
+from stream_ext.continuous.runs import Runs
+from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.language.algebra.algebra import Form
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, arrivals
-from stream_ext.windows.part import AnyPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
 
 #: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
@@ -79,10 +76,12 @@ class Shard:
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
+        registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
     ) -> None:
         """`allowed_urls`: the endpoints that SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
-        under way, and the shard is not stepped again."""
+        under way, and the shard is not stepped again. `registered` returns what the text of a query means."""
+        self._registered = registered
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms)
@@ -100,7 +99,7 @@ class Shard:
         self.resumes: dict[int, QueryState] = {}  # of queries in the middle of the snapshot in which they begin
         self.in_step = False  # runs that are underway are in the next snapshot; else in the one in which they began
         self._turn: Turn | None = None  # the turn of all runs together; None: each run has its own
-        self._unsent: list[AnyPart] = []  # parts that are returned with the next ones
+        self._unsent: list[Part] = []  # parts that are returned with the next ones
         self.runs = Runs(self.store, self.backoff, self._budget)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
@@ -125,7 +124,7 @@ class Shard:
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
             self._start(alike)
 
-    def step(self, sn: int) -> list[AnyPart]:
+    def step(self, sn: int) -> list[Part]:
         """The parts of the snapshot after the one that this shard is at."""
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
@@ -159,7 +158,7 @@ class Shard:
         """Whether `go_on` has something to do."""
         return self.those_behind.has_more
 
-    def go_on(self) -> list[AnyPart]:
+    def go_on(self) -> list[Part]:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
         parts = self.those_behind.go_on()
@@ -184,11 +183,11 @@ class Shard:
     def close(self) -> None:
         self.store.close()
 
-    def _follow_catalog(self, sn: int) -> list[AnyPart]:
+    def _follow_catalog(self, sn: int) -> list[Part]:
         """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
         before, catalog = self.catalog, self.catalog.followed(self.store, sn)
         self.catalog = catalog
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
@@ -204,7 +203,7 @@ class Shard:
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
-    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[AnyPart]:
+    def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Part]:
         """A query moves to another shard after this snapshot, or from another shard to this one."""
         leaves, enters = self.takes(was), self.takes(definition)
         if leaves and not enters:
@@ -223,7 +222,7 @@ class Shard:
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
         run = self.runs.of.get(definition.number)
-        state = None if run is None else state_of(run, sn)
+        state = None if run is None else run.stand(sn)
         self.runs.end(definition.number)
         self.go_on_with(definition, state)
 
@@ -232,7 +231,7 @@ class Shard:
         if planned is not None:
             self._start([planned])
 
-    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[AnyPart]:
+    def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Part]:
         if definition.number in self.suspended and definition.is_evaluated:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
@@ -242,7 +241,7 @@ class Shard:
         self._start([planned])
         return self._started(planned.number, sn - 1)
 
-    def _started(self, number: int, behind_at: int) -> Sequence[AnyPart]:
+    def _started(self, number: int, behind_at: int) -> Sequence[Part]:
         """The first parts of a query. `behind_at`: its position if a remote endpoint does not answer."""
         run = self.runs.of.get(number)
         if run is None:
@@ -289,7 +288,7 @@ class Shard:
         state = state or self.catalog.queries[number].state
         state_of_part = self.since_it_runs(number, state.behind(sn, state.within, unanswered=True))
         k = 0 if state.within is None else state.within.k
-        self._unsent.append(silent_part(number, self.sn if sn == NOWHERE else sn + 1, k, state_of_part))
+        self._unsent.append(Part.silent(number, self.sn if sn == NOWHERE else sn + 1, k, state_of_part))
 
     def since_it_runs(self, number: int, state: QueryState) -> QueryState:
         """The state, but not older than the query: of a query that was never evaluated it may be."""
@@ -298,7 +297,7 @@ class Shard:
 
     def give_up(self, number: int) -> None:
         """Adds to the next parts that nobody is to wait for what the query missed: it is not stepped again."""
-        part = silent_part(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
+        part = Part.silent(number, self.sn, AFTER_ALL, self.since_it_runs(number, self.catalog.queries[number].state))
         self._unsent.append(msgspec.structs.replace(part, given_up=True))
 
     def forget_fault(self, number: int) -> UnitBehind | None:
@@ -306,11 +305,11 @@ class Shard:
         self.faults.pop(number, None)
         return self.those_behind.forget(number)
 
-    def send_later(self, *parts: AnyPart) -> None:
+    def send_later(self, *parts: Part) -> None:
         """Adds these to the next parts."""
         self._unsent += parts
 
-    def take_unsent(self) -> list[AnyPart]:
+    def take_unsent(self) -> list[Part]:
         unsent, self._unsent = self._unsent, []
         return unsent
 
@@ -321,10 +320,10 @@ class Shard:
         """The last snapshot that all queries of this shard have completed."""
         return self.sn - (bool(self.runs.underway) and not self.in_step)
 
-    def advance(self, turn: Turn) -> list[AnyPart]:
+    def advance(self, turn: Turn) -> list[Part]:
         """Continues the snapshot that the queries are underway in, else steps the next one, as far as the turn goes."""
         self._turn = turn
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
@@ -355,38 +354,34 @@ class Shard:
         shard.stepping = self.stepping
         return shard
 
-    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[AnyPart]:
+    def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Part]:
         """What the query missed is deleted: it begins anew, like a resumed query, and its next emission has `gap`."""
-        timing = timing_of(query_over(definition, self.catalog), self.catalog, state.t0)
-        begins = msgspec.structs.replace(
-            initial_state(timing, self.store.vts(self.sn), self.sn, state), t0=state.t0, gap=True
-        )
         planned = self.read(definition, None, self.catalog)
         if planned is None:
             return []
+        timing = planned.registered.timing_from(state.t0)
+        begins = msgspec.structs.replace(
+            initial_state(timing, self.store.vts(self.sn), self.sn, state), t0=state.t0, gap=True
+        )
         self._start([replace(planned, timing=timing, state=begins)])
-        where = silent_part(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
+        where = Part.silent(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]
 
     # ---- faults of queries that share a network
 
-    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[AnyPart]:
+    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Part]:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
-        has_services = not isinstance(run, TemplateRun) and run.has_services
-        stood = state_of(run, self.sn) if has_services else None
+        stood = run.stand(self.sn) if run.plan.has_services else None
         self.stepping(sn, run.numbers)
         turn, was_underway = self._turn_of_run(), run.is_underway
         try:
-            if was_underway:
-                assert not isinstance(run, StoreRun)
-                return run.go_on(turn)
-            return run.step(sn, pushes, turn)
+            return run.go_on(turn) if was_underway else run.step(sn, pushes, turn)
         except StoreUnavailable:
             raise
         except Unanswered as error:
             return self._without_answer(run, error, self.sn, stood)
         except Exception as error:  # noqa: BLE001  as in `guarded`
-            before = run.joining_before() if isinstance(run, TemplateRun) else []
+            before = run.joining_before()
             if not before:
                 return self._broken(run, error)
             self.runs.drop(run.numbers)
@@ -398,21 +393,20 @@ class Shard:
                 alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
             )
 
-    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[AnyPart]:
+    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Part]:
         """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
         `sn`."""
-        assert not isinstance(run, TemplateRun), "a query with SERVICE shares no network"
         parts, state = run.state_without_answer()
         if state is None or (stood is None and state.within is None):
             state = stood
+        (number,) = run.numbers  # a query with SERVICE shares no network
         self.runs.drop(run.numbers)
-        self._report(run.number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
+        self._report(number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
         return parts
 
-    def _broken(self, run: Run, error: Exception) -> Sequence[AnyPart]:
+    def _broken(self, run: Run, error: Exception) -> Sequence[Part]:
         """The parts before the fault."""
-        parts = [] if isinstance(run, TemplateRun) else run.parts_before_fault()
-        numbers = run.numbers
+        parts, numbers = run.parts_before_fault(), run.numbers
         self.runs.drop(numbers)
         for number in numbers:
             self._report(number, error, self.sn, None)
@@ -422,10 +416,10 @@ class Shard:
         self,
         alike: Sequence[PlannedQuery],
         error: Exception,
-        go_on: Callable[[Sequence[PlannedQuery]], Sequence[AnyPart]],
-    ) -> list[AnyPart]:
+        go_on: Callable[[Sequence[PlannedQuery]], Sequence[Part]],
+    ) -> list[Part]:
         """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
-        parts: list[AnyPart] = []
+        parts: list[Part] = []
         waiting, tries, late = _halves(alike), 0, 0
         while waiting:
             some = waiting.pop()
@@ -440,7 +434,7 @@ class Shard:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `guarded`
                 run = self.runs.of.get(some[0].number)
-                if isinstance(run, QueryRun):
+                if run is not None:
                     parts += run.parts_before_fault()
                 self.runs.drop([planned.number for planned in some])
                 late += isinstance(fault, DeadlineExceeded)
@@ -457,18 +451,10 @@ class Shard:
         """None: the query is paused, has failed, or waits until there is a stream."""
         if not definition.is_evaluated:
             return None
-        query, state_now = query_over(definition, catalog), definition.current_state(state)
-        if definition.any_stream and not query.windows:
+        registered, state_now = self._registered(definition, catalog), definition.current_state(state)
+        if definition.any_stream and not registered.timing.windows:
             return None
-        timing = timing_of(query, catalog, state_now.t0)
-        streams = [catalog.streams[window.stream] for window in timing.windows]
-        labels = tuple(stream.name or stream.iri for stream in streams)
-        shared = None
-        # Not shared: evaluations at arrivals, windows of the past, and queries that may get more windows.
-        single = timing.arrivals or timing.ends_at is not None or definition.any_stream
-        if query.windows and not single and query.form is not Form.CONSTRUCT:
-            shared = reading_of(definition.text, definition.base).parametrised
-        return PlannedQuery(definition.number, query, timing, labels, shared, state_now)
+        return PlannedQuery(definition.number, registered, registered.timing_from(state_now.t0), state_now)
 
     def _start(self, alike: Sequence[PlannedQuery]) -> None:
         """Starts queries of one template and one position, or one query."""

@@ -7,32 +7,28 @@ between falls due. Consecutive evaluations without an emission become one part, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 
+from stream_ext.continuous.results import Result, is_empty
 from stream_ext.windows.grids import Grid, Run
-from stream_ext.windows.part import Ids, Part, SharedPart, WindowBounds
-from stream_ext.windows.schedule import Due, LastEvaluation, QueryState
+from stream_ext.windows.part import Part
+from stream_ext.windows.schedule import Due, LastEvaluation
 
 RUN_EMITTED_SINGLY_MAX = 1000
 
 #: The number `k` of a part that comes after all evaluations of a snapshot.
 AFTER_ALL = 1 << 62
-#: The result of an evaluation: columns, boolean, and whether it is an emission at all.
-Result = tuple[list[Ids], bool | None, bool]
-PartT = TypeVar("PartT", Part, SharedPart)
-PartT_co = TypeVar("PartT_co", Part, SharedPart, covariant=True)
 
 
-class PartBuilder(Protocol[PartT_co]):
+class PartBuilder(Protocol):
     """Builds the parts of a query, or of queries. `repeats`: each result is the whole answer (RSTREAM)."""
 
     repeats: bool
-    evaluated: LastEvaluation | None
 
-    def part(self, evaluated: LastEvaluation, result: Result) -> PartT_co:
-        """The part of the evaluation after `self.evaluated`; sets `self.evaluated` to it."""
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
+        """The part of the next evaluation."""
         ...
 
 
@@ -49,13 +45,13 @@ class _Pending:
         return LastEvaluation(sn, self.push, k, time, self.arrived_at is not None, self.arrived_at)
 
 
-class Steps(Generic[PartT]):
-    def __init__(self, query: PartBuilder[PartT], sn: int, count: int = 0) -> None:
+class Steps:
+    def __init__(self, query: PartBuilder, sn: int, count: int = 0) -> None:
         """`count`: the number of evaluations of this snapshot that were emitted before."""
-        self._query: PartBuilder[PartT] = query
+        self._query = query
         self._sn = sn
         self.count = count  # of evaluations so far
-        self._parts: list[PartT] = []
+        self._parts: list[Part] = []
         self._pending: list[_Pending] = []  # all have `_pending_result`; of a long run only the first and the last
         self._pending_count = 0
         self._pending_result: Result = [], None, False
@@ -64,6 +60,11 @@ class Steps(Generic[PartT]):
     def emitted_up_to(self) -> int:
         """The number of evaluations that are emitted: those after it may have the same result as the next ones."""
         return self._pending[0].k if self._pending else self.count
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all evaluations are emitted, so that the next one can begin a part."""
+        return not self._pending
 
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         """`over_nothing`: all windows are empty."""
@@ -80,12 +81,12 @@ class Steps(Generic[PartT]):
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
 
-    def parts(self) -> list[PartT]:
+    def parts(self) -> list[Part]:
         """All parts that are left; there are no more evaluations."""
         self._emit()
         return self.take_parts()
 
-    def take_parts(self) -> list[PartT]:
+    def take_parts(self) -> list[Part]:
         """The parts that are complete by now; each is returned once."""
         parts, self._parts = self._parts, []
         return parts
@@ -121,11 +122,6 @@ class Steps(Generic[PartT]):
                 self._parts.append(self._query.part(entry.at(self._sn, k, time), result))
 
 
-def is_empty(result: Result) -> bool:
-    columns, boolean, _ = result
-    return not boolean and not any(map(len, columns))
-
-
 def _is_same(result: Result, other: Result) -> bool:
     (columns, *rest), (others, *others_rest) = result, other
     return rest == others_rest and len(columns) == len(others) and all(map(np.array_equal, columns, others))
@@ -133,32 +129,3 @@ def _is_same(result: Result, other: Result) -> bool:
 
 def one(time: int) -> Run:
     return Run((Grid(time, 1, 1),))
-
-
-class Single(Protocol):
-    """What a part needs of its query."""
-
-    number: int
-    evaluated: LastEvaluation | None
-
-    def take_gap(self) -> bool: ...
-    def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]: ...
-    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]: ...
-    def state_after(self, evaluated: LastEvaluation) -> QueryState: ...
-
-
-def silent_part(query: int, sn: int, k: int, state: QueryState) -> Part:
-    """A part without a result, which stores the progress of the query."""
-    return Part(query, sn, k, state.after or 0, [], [], None, 0, None, state, False, evaluated=False)
-
-
-def part_of(query: Single, evaluated: LastEvaluation, result: Result) -> Part:
-    columns, boolean, emits = result
-    gap, before = emits and query.take_gap(), query.evaluated
-    state = query.state_after(evaluated)
-    bounds = query.bounds_at(evaluated.time, evaluated.arrived)
-    columns, created = query.portable(columns) if any(map(len, columns)) else (columns, [])
-    return Part(
-        query.number, evaluated.sn, evaluated.k, evaluated.time, bounds, columns, boolean, 0, None, state, emits,
-        created, gap, before,
-    )  # fmt: skip

@@ -18,7 +18,7 @@ from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.errors import QueryTooLarge
 from stream_ext.rows.key_table import KeyTable
 from stream_ext.values.vocabulary import decoder
-from stream_ext.windows.part import Ids, Part, SharedPart, WindowBounds
+from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.schedule import LastEvaluation
 
 #: Of each source that the answer was made from, of which time its data were: {"main": {"as_of": {...}}}.
@@ -109,7 +109,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
     sources: Sources | None = None
 
     @classmethod
-    def of(cls, part: SharedPart, decode: Callable[[Ids], list[bytes]], sources: Sources | None = None) -> SharedBody:
+    def of(cls, part: Part, decode: Callable[[Ids], list[bytes]], sources: Sources | None = None) -> SharedBody:
         terms, columns = _texts(part.columns, decoder(part.created, decode))
         whose = part.queries[part.whose].astype(_NUMBERS)
         return cls(

@@ -35,7 +35,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, Protocol, TypeVar
+from enum import StrEnum
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -49,13 +50,21 @@ from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.windows.part import AnyPart, Ids, Part, SharedPart
+from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import NOWHERE, QueryState
 
 Result = TypeVar("Result")
-Runner = Literal["inline", "spark"]
-#: The queries of the inline runner: all, or those that stay inline while the others are on Spark.
-Role = Literal["inline", "beside"]
+
+
+class Runner(StrEnum):
+    """Who evaluates registered queries. `BESIDE`: the inline runner while Spark has the other queries. `TRIAL`: a
+    process that tries queries in quarantine; it sends no parts."""
+
+    INLINE = "inline"
+    SPARK = "spark"
+    BESIDE = "beside"
+    TRIAL = "trial"
+
 
 #: Positions without emissions are stored with the next commit, or after this time.
 _STORE_WITHIN_MS = 1_000
@@ -109,11 +118,11 @@ class Merge:
         self._fault: BaseException | None = None
         self._progress = Progress(log, queries(), lambda: self._retry(new_number))
         self._decode = lambda ids: self._retry(lambda: decode(ids))
-        self._owner: Runner = "inline"
+        self._owner = Runner.INLINE
         self._attempt = 0
         self._attempts = 0
-        self._pending: dict[int, list[list[AnyPart]]] = {}
-        self._inline_pending: dict[int, list[list[AnyPart]]] | None = None
+        self._pending: dict[int, list[list[Part]]] = {}
+        self._inline_pending: dict[int, list[list[Part]]] | None = None
         self.homes = Homes()
 
     # ---- any thread may read -----------------------------------------------------------------------------------
@@ -127,17 +136,17 @@ class Merge:
         return self._owner
 
     @property
-    def role(self) -> Role | None:
-        """The role of the inline runner; None: it has nothing to do."""
+    def role(self) -> Runner | None:
+        """As what the inline runner sends parts; None: it has nothing to do."""
         with self._changed:
-            if self._owner == "inline":
-                return "inline"
-            return "beside" if self.homes.any_after(self._position) else None
+            if self._owner == Runner.INLINE:
+                return Runner.INLINE
+            return Runner.BESIDE if self.homes.any_after(self._position) else None
 
-    def goes_on(self, role: Role) -> bool:
+    def goes_on(self, role: Runner) -> bool:
         """Whether the parts that the inline runner sends in this role still count."""
         with self._changed:
-            return self.role == role and (role == "inline" or self._inline_pending is not None)
+            return self.role == role and (role == Runner.INLINE or self._inline_pending is not None)
 
     @property
     def fault(self) -> BaseException | None:
@@ -232,41 +241,47 @@ class Merge:
 
     # ---- called by runners -------------------------------------------------------------------------------------
 
-    def attempt(self, runner: str) -> tuple[int, int, dict[int, QueryState]]:
+    def attempt(self, runner: Runner) -> tuple[int, int, dict[int, QueryState]]:
         """A runner begins anew. Returns its number, the position and the states from which it must build; it then sends
         the parts of every later snapshot."""
         with self._idle():
             self._raise_fault()
             self._attempts += 1
-            if runner == "spark":
+            if runner == Runner.SPARK:
                 self._attempt = self._attempts
                 self._pending.clear()
-            elif runner == "beside" and self._owner == "spark":
+            elif runner == Runner.BESIDE and self._owner == Runner.SPARK:
                 self._inline_pending = {}
             return self._attempts, self._position, self._states_now()
 
-    def take(self, runner: str, sn: int, parts: list[AnyPart]) -> None:
+    def take(self, runner: Runner, sn: int, parts: list[Part]) -> None:
         """Takes all parts of `sn`. They are merged now, or when it is their turn, or never (`position` shows it)."""
         with self._idle():
             self._raise_fault()
             if sn <= self._position or not self._may_send(runner):
                 return
-            if runner == "inline":
+            if runner == Runner.INLINE:
                 assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
                 emitted = self._merge([(sn, parts), *self._following(sn)])
             else:
-                (self._pending if runner == "spark" else self._inline_sent)[sn] = [parts]
-                emitted = self._merge(self._following(self._position)) if self._owner == "spark" else []
+                (self._pending if runner == Runner.SPARK else self._inline_sent)[sn] = [parts]
+                emitted = self._merge(self._following(self._position)) if self._owner == Runner.SPARK else []
         self._announce(emitted)
 
-    def take_piece(self, runner: str, parts: list[AnyPart]) -> None:
+    def take_piece(self, runner: Runner, parts: list[Part]) -> None:
         """Takes parts of queries that are behind. They come after all that this runner has sent; they count as in
         `take`."""
         with self._idle():
             self._raise_fault()
-            if not parts or not self._may_send(runner) or (runner == "spark") > (self._owner == "spark"):
+            if not parts or not self._may_send(runner) or (runner == Runner.SPARK) > (self._owner == Runner.SPARK):
                 return
-            sent = self._pending if runner == "spark" else (self._inline_pending or {}) if runner == "beside" else {}
+            sent = (
+                self._pending
+                if runner == Runner.SPARK
+                else (self._inline_pending or {})
+                if runner == Runner.BESIDE
+                else {}
+            )
             if sent:
                 sent[max(sent)].append(parts)
                 emitted = []
@@ -275,13 +290,13 @@ class Merge:
                     emitted = self._merge_piece(parts)
         self._announce(emitted)
 
-    def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
+    def caught_up(self, runner: Runner, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
         """This attempt has sent all parts up to `sn`: its runner becomes the owner, if `sn` is at least `position`.
 
         `behind`: its queries that wait for a remote endpoint, and the snapshot up to which each was stepped."""
         with self._idle():
             self._raise_fault()
-            if runner != "spark" or attempt != self._attempt or self._owner == "spark":
+            if runner != Runner.SPARK or attempt != self._attempt or self._owner == Runner.SPARK:
                 return
             # All snapshots between must be pending, or some would be missing after the hand-over.
             if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
@@ -289,20 +304,20 @@ class Merge:
             # Its parts of queries that are behind may begin after the states that these have here.
             if (self._progress.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
                 return
-            self._owner, self._inline_pending = "spark", None
+            self._owner, self._inline_pending = Runner.SPARK, None
             emitted = self._merge(self._following(self._position))
         self._announce(emitted)
         self._on_owner_change()
 
-    def lost(self, runner: str, attempt: int) -> None:
+    def lost(self, runner: Runner, attempt: int) -> None:
         """The runner of that attempt has ended: the inline runner continues after `position`."""
         with self._idle():
-            if runner != "spark" or attempt != self._attempt:
+            if runner != Runner.SPARK or attempt != self._attempt:
                 return
             self._attempt = 0
             self._pending.clear()
-            changed = self._owner == "spark"
-            self._owner, self._inline_pending = "inline", None
+            changed = self._owner == Runner.SPARK
+            self._owner, self._inline_pending = Runner.INLINE, None
         if changed:
             self._on_owner_change()
 
@@ -382,10 +397,10 @@ class Merge:
             if (query := queries.get(number)) is not None and query.is_evaluated and query.current_state(state) is state
         }
 
-    def _may_send(self, runner: str) -> bool:
-        if runner == "beside":
+    def _may_send(self, runner: Runner) -> bool:
+        if runner == Runner.BESIDE:
             return self._inline_pending is not None
-        return self._owner == "inline" if runner == "inline" else self._attempt != 0
+        return self._owner == Runner.INLINE if runner == Runner.INLINE else self._attempt != 0
 
     def _would_miss_nothing(self, behind: Mapping[int, int]) -> bool:
         """Whether the next owner will send all parts of queries that wait for a remote endpoint.
@@ -412,7 +427,7 @@ class Merge:
         return True
 
     @property
-    def _inline_sent(self) -> dict[int, list[list[AnyPart]]]:
+    def _inline_sent(self) -> dict[int, list[list[Part]]]:
         assert self._inline_pending is not None
         return self._inline_pending
 
@@ -420,11 +435,11 @@ class Merge:
         if self._fault is not None:
             raise self._fault
 
-    def _following(self, sn: int) -> list[tuple[int, list[AnyPart]]]:
+    def _following(self, sn: int) -> list[tuple[int, list[Part]]]:
         """The pending parts of the snapshots right after `sn`, up to the first that is incomplete."""
         found = []
         while (sn := sn + 1) in self._pending:
-            inline: list[list[AnyPart]] = [[]]
+            inline: list[list[Part]] = [[]]
             if self.homes.are_two(sn):
                 if self._inline_pending is None or sn not in self._inline_pending:
                     break
@@ -433,14 +448,14 @@ class Merge:
             found += [(sn, [*parts, *inline[0]]), *((sn, piece) for piece in (*pieces, *inline[1:]))]
         return found
 
-    def _merge(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
+    def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         """Merges these snapshots; returns the emissions."""
         if not steps:
             return []
         with self._being_busy():
             return self._merge_now(steps)
 
-    def _merge_now(self, steps: Sequence[tuple[int, list[AnyPart]]]) -> list[EmissionRow]:
+    def _merge_now(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
             rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
@@ -459,7 +474,7 @@ class Merge:
         self.homes.forget(position)
         return rows
 
-    def _merge_piece(self, parts: list[AnyPart]) -> list[EmissionRow]:
+    def _merge_piece(self, parts: list[Part]) -> list[EmissionRow]:
         """Merges parts of queries that are behind, at the same position."""
         try:
             rows = list(self._merged(self._position, parts, self._queries()))
@@ -473,26 +488,24 @@ class Merge:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
 
-    def _merged(
-        self, sn: int, sent: Sequence[AnyPart], queries: Mapping[int, QueryDefinition]
-    ) -> Iterator[EmissionRow]:
+    def _merged(self, sn: int, sent: Sequence[Part], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
         """The emissions of one snapshot; those of earlier snapshots, which were missed, come first."""
-        parts = [part for part in sent if isinstance(part, SharedPart) or not (part.after_move or part.given_up)]
-        stale = {id(part) for part in parts if isinstance(part, Part) and self._is_stale(part)}
-        for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):
-            if isinstance(part, SharedPart):
+        parts = [part for part in sent if not (part.after_move or part.given_up)]
+        # Which are is decided before the first is merged.
+        stale = [not part.is_shared and self._is_stale(part) for part in parts]
+        in_order = sorted(zip(parts, stale, strict=True), key=lambda each: (each[0].sn, each[0].k, each[0].evaluated))
+        for part, is_stale in in_order:
+            if part.is_shared:
                 if (group := self._progress.together(part, queries)) is not None:
                     yield from self._emissions_of_group(part, group, queries)
             elif (query := queries.get(part.query)) is not None and not self._is_emitted(part):
-                if id(part) in stale:
+                if is_stale:
                     self._update_waiting(part)
                 else:
                     yield from self._emissions_of(part, query)
-        yield from self._emissions_after_move(
-            sn, [part for part in sent if isinstance(part, Part) and part.after_move], queries
-        )
+        yield from self._emissions_after_move(sn, [part for part in sent if part.after_move], queries)
         for part in sent:
-            if isinstance(part, Part) and part.given_up and part.query in queries:
+            if part.given_up and part.query in queries:
                 self._give_up(part)
 
     def _is_emitted(self, part: Part) -> bool:
@@ -568,13 +581,13 @@ class Merge:
             self._silent[part.query] = Silence(part.time, self._progress.last(part.query))
 
     def _emissions_of_group(
-        self, part: SharedPart, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
+        self, part: Part, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
     ) -> Iterator[EmissionRow]:
         """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
-        if not part.evaluated or not (part.reports or len(part.whose)):
+        if not part.evaluated or not (part.emits or len(part.whose)):
             return
         body = SharedBody.of(part, self._decode, self._sources(part.sn))
-        if part.reports:
+        if part.emits:
             yield EmissionRow(group.number, group.records, encode_body(body))
             return
         for number in dict.fromkeys(part.queries[part.whose].tolist()):

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.windows.part import Ids, SharedPart
+from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import QueryState, own_begins
 
 
@@ -79,7 +79,7 @@ class EmissionGroup:
         self.evaluations = 0  # since this process started
         self._rows: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of each of `queries`, since `be` was called
 
-    def count_rows(self, part: SharedPart) -> None:
+    def count_rows(self, part: Part) -> None:
         if part.columns or part.boolean is not None:
             np.add.at(self._rows, part.whose.view(np.int64), 1)
 
@@ -263,14 +263,14 @@ class Progress:
             self._dirty.add(query)
         return self.count_emission(query, 0), state.gap
 
-    def together(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
+    def together(self, part: Part, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
         """The group of this part, updated; None: none of its queries exists any more."""
         group = self._same(part) or self._gathered(part, queries)
         if group is not None:
             group.state = part.state
             self._follow(group.number, group.state)
             group.evaluations += max(1, part.repeated) * part.evaluated
-            group.records += part.reports and part.evaluated
+            group.records += part.emits and part.evaluated
             group.count_rows(part)
             self._dirty_groups.add(group.number)
         return group
@@ -279,7 +279,7 @@ class Progress:
         member = self._members.get(query)
         return member is not None and member.group == group.number
 
-    def _same(self, part: SharedPart) -> EmissionGroup | None:
+    def _same(self, part: Part) -> EmissionGroup | None:
         member = self._members.get(int(part.queries[0]))
         if member is None or part.joined:
             return None
@@ -293,7 +293,7 @@ class Progress:
         self._keep_begins(group, part.state.begins)
         return group
 
-    def _gathered(self, part: SharedPart, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
+    def _gathered(self, part: Part, queries: Mapping[int, QueryDefinition]) -> EmissionGroup | None:
         """Queries have joined or left, or the part has their states. Only these are looked at."""
         group = self._that_of_most(part)
         if group is None:
@@ -330,7 +330,7 @@ class Progress:
                 self._states[query] = msgspec.structs.replace(state, begins=mine)
                 self._dirty.add(query)
 
-    def _that_of_most(self, part: SharedPart) -> EmissionGroup | None:
+    def _that_of_most(self, part: Part) -> EmissionGroup | None:
         """The group that has most queries of the part; mostly the first, the last and the middle query are enough."""
         some = part.queries[[0, len(part.queries) // 2, -1]].tolist()
         for sample in (some, part.queries.tolist()):
@@ -338,13 +338,13 @@ class Progress:
             for number, _ in counted.most_common(1):
                 group = self._groups[number]
                 common = len(np.intersect1d(group.queries, part.queries, assume_unique=True)) - len(group.absent)
-                if 2 * common > group.members and group.reports == part.reports:
+                if 2 * common > group.members and group.reports == part.emits:
                     return group
         return None
 
-    def _new_group(self, part: SharedPart) -> EmissionGroup:
+    def _new_group(self, part: Part) -> EmissionGroup:
         number = self._new_number()
-        group = self._groups[number] = EmissionGroup(number, part.reports, part.state, 0)
+        group = self._groups[number] = EmissionGroup(number, part.emits, part.state, 0)
         return group
 
     def _goes_on(self, query: int, group: EmissionGroup, joined: QueryState | None) -> bool:

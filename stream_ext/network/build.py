@@ -43,7 +43,9 @@ from stream_ext.network.operators.joins.otherwise import Otherwise
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
-from stream_ext.network.operators.remote.service import ServiceCall, ServiceOperator
+from stream_ext.network.operators.remote.remote_question import ServiceCall
+from stream_ext.network.operators.remote.service import ServiceOperator
+from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.network.operators.rowwise.project import Project
@@ -65,6 +67,7 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     GraphNames,
     GraphScope,
     Grouping,
@@ -74,7 +77,6 @@ from stream_ext.plan.logic import (
     PathSource,
     PatternScan,
     PerGraph,
-    Question,
     Remote,
     Select,
     Table,
@@ -127,7 +129,7 @@ class Builder:
         self._windows = windows
         for name, window in windows.items():
             if window.count is not None:
-                self.plan.counted[name] = CountedWindow(window.count, window.lead_ms)
+                self.plan.counted[name] = CountedWindow(window.stream, window.count, window.lead_ms)
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
@@ -247,7 +249,13 @@ class Builder:
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
-        call = ServiceCall(service, node.inner, tuple(sorted(node.inner_variables)), node.silent, node.position)
+        names = tuple(sorted(node.inner_variables))
+        call = ServiceCall(service, node.inner, names, node.silent, node.position, node.written, node.group)
+        if node.group is not None:
+            both = " beside the store" if node.group.unless is not None else ""
+            operator = SourceJoin(wire.variables, call)
+            says = f"source {_node(service)}{both}: {operator.question}"
+            return self._add(operator, (wire,), wire.certain | node.certain, says, node)
         shown = f"?{service.name}" if isinstance(service, Variable) else service.text.decode()
         return self._add(ServiceOperator(wire.variables, call), (wire,), wire.certain, f"service {shown}", node)
 
@@ -313,7 +321,7 @@ class Builder:
         path = id_path(node.path, lambda text: self._resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
         graph = self._graph_of(node.graph, node.window)
-        given = node.window is not None or bool(node.merged)
+        given = node.window is not None or bool(node.merged) or node.edges is not None
         operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
         label = f"{_node(node.subject)} path {_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
@@ -325,8 +333,17 @@ class Builder:
         """The triples of the windows that a path is over, and of what is merged with them."""
         if node.window is not None:
             return self._all_triples(node.window, graph)
-        windows = [self._all_triples(name, IdGraph()) for name in node.merged]
-        return self._either(windows if node.graph == NOWHERE else [*windows, self._stored_edges(node, path, graph)])
+        found = [self._all_triples(name, IdGraph()) for name in node.merged]
+        if node.graph != NOWHERE:
+            found.append(self._stored_edges(node, path, graph))
+        if node.edges is not None:
+            found.append(self._edges_of_source(node.edges, graph))
+        return self._either(found)
+
+    def _edges_of_source(self, node: Remote, graph: IdGraph) -> Wire:
+        wire = self._remote(node, self._unit)
+        named = () if graph.each is None else (graph.each,)
+        return self._project(wire, (*"spo", *("g" for _ in named)), (*"spo", *named))
 
     def _all_triples(self, window: str, graph: IdGraph) -> Wire:
         """All triples of a window; with their graphs, if graphs are distinguished."""
@@ -341,13 +358,17 @@ class Builder:
         if predicates_of(path) is not None and not may_be_empty(path):
             table = TableSource(("p",), tuple((predicate,) for predicate in dict.fromkeys(predicates_in(node.path))))
             start = self._add(table, (), frozenset("p"), "the path's predicates")
-        operator = StoreJoin(start.variables, IdPattern({}, {S: "s", P: "p", O: "o"}, graph), start.maybe)
-        found = self._add(operator, (start,), frozenset("spo"), "all triples that it may take")
-        return self._project(found, ("s", "p", "o"))
+        named = () if graph.each is None else ("g",)
+        binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if named else {})
+        operator = StoreJoin(start.variables, IdPattern({}, binding, graph), start.maybe)
+        found = self._add(operator, (start,), frozenset((*"spo", *named)), "all triples that it may take")
+        return self._project(found, (*"spo", *named))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
         """A node for each graph: starts from the graphs, and carries them."""
         graphs = self._extended(GraphNames(node.graph, node.window), ground.wire, ground)
+        if node.remote is not None:
+            graphs = self._either([graphs, self._extended(node.remote, ground.wire, ground)])
         found = self.extend(node.inner, graphs, Ground(graphs, ground.carried | {node.scope}))
         if node.scope == node.name:
             return found
@@ -597,7 +618,7 @@ class Builder:
             wire = self._with_answer(question, self._sees(test, ground), Keep.BOTH, wire)
         return wire
 
-    def _with_answer(self, question: Question, sees: Names, keep: Keep, wire: Wire) -> Wire:
+    def _with_answer(self, question: Existence, sees: Names, keep: Keep, wire: Wire) -> Wire:
         inside = mentioned(question.inner) & sees
         shared = tuple(v for v in wire.variables if v in inside)
         # A value that may be missing is carried under another name: the question may give the variable one.

@@ -78,7 +78,7 @@ class Estimates:
             case PatternScan():
                 return self._source(node, bound)
             case Remote():
-                return GUESSED
+                return GUESSED if node.group is None else 1.0 if node.variables & bound else node.group.guess
 
     def peak(self, node: Logic, bound: Names) -> float:
         """The greatest expected number of rows at any stage."""

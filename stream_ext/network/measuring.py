@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 
 #: Modules of what has state. An object of any other class is passed over.
-_WITH_STATE = ("stream_ext.network.operators.", "stream_ext.rows.", "stream_ext.windows.occupancy")
+_WITH_STATE = (
+    "stream_ext.network.operators.",
+    "stream_ext.rows.",
+    "stream_ext.windows.occupancy",
+    "stream_ext.windows.waiting_elements",
+)
 #: Of longer containers not each element is looked at.
 _LOOKED_AT_MAX = 10_000
 _OBJECT = 100

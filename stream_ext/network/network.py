@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import R2S, Form, QuadPattern, Query
+from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.network.build import Builder
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.estimate import Estimates
@@ -35,12 +35,11 @@ from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
-from stream_ext.network.wires import Stage
+from stream_ext.network.wires import Plan, Stage, Wire
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import template_of
-from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.templates import QueryTemplate as QueryTemplate
+from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import ScheduledWindow
@@ -71,11 +70,30 @@ class Traced:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstructTemplate:
-    """The template of a CONSTRUCT. Its blank nodes are different for each `salt`."""
+class NetworkInputs:
+    """What a network is built over. `windows`: by their names; `snapshot`: its counts order the joins. `check` is
+    called again and again during the planning, and may raise."""
 
-    quads: Sequence[QuadPattern]
-    salt: bytes
+    snapshot: Snapshot
+    encode: Encode
+    windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
+    check: Check = Control.FREE.check
+
+    def builder(self, select: Select, orders: Orders, held: bool) -> tuple[Builder, list[bytes]]:
+        """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
+        edges, too, as those of registered queries do."""
+        # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
+        constants = constants_of(select, _TABLE_ROWS_MAX)
+        ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
+        found = Builder(
+            self.windows,
+            ids.__getitem__,
+            lambda pattern_of: Estimates(self.snapshot, pattern_of),
+            orders,
+            self.check,
+            held,
+        )
+        return found, [text for text, id in ids.items() if not id]
 
 
 def salt_of(number: int) -> bytes:
@@ -83,99 +101,93 @@ def salt_of(number: int) -> bytes:
     return b"%d" % number
 
 
-def registered_network(
-    query: Query,
-    number: int,
-    windows: Mapping[str, ScheduledWindow],
-    snapshot: Snapshot,
-    encode: Encode,
-    orders: Orders,
-    bags: bool = False,
-    returns: bool = False,
-    check: Check = Control.FREE.check,
-) -> Network:
-    """The network of a registered query. It returns its answers after R2S; `bags`: whole answers, before they are
-    ordered and cut. `returns`: not every step is an evaluation; `check` is called again and again during the
-    planning."""
-    template = ConstructTemplate(template_of(query), salt_of(number)) if query.form is Form.CONSTRUCT else None
-    r2s = query.emits
-    select = logic_of(query, check=check)
-    return Network(select, windows, snapshot, encode, r2s, template, bags, None, returns, orders, check, held=True)
-
-
-def shared_network(
-    template: QueryTemplate,
-    relation: Parameters,
-    windows: Mapping[str, ScheduledWindow],
-    snapshot: Snapshot,
-    encode: Encode,
-    check: Check = Control.FREE.check,
-) -> Network:
-    """The network of all queries of a template; the first column of its rows is the query's row in the relation."""
-    select = template.select
-    return Network(select, windows, snapshot, encode, template.r2s, parameters=relation, check=check, held=True)
-
-
 class Network:
     """Stages in an order in which each comes after its inputs; the last one's rows are the answer."""
 
     def __init__(
         self,
-        select: Select,
-        windows: Mapping[str, ScheduledWindow],
-        snapshot: Snapshot,
-        encode: Encode,
-        r2s: R2S = R2S.RSTREAM,
-        template: ConstructTemplate | None = None,
-        bags: bool = False,
-        parameters: Parameters | None = None,
-        returns: bool = False,
-        orders: Orders | None = None,
-        check: Check = Control.FREE.check,
-        held: bool = False,
+        plan: Plan,
+        last: Wire,
+        cut: Cut,
+        answer: ResultState,
+        orders: Orders,
+        unknown: Sequence[bytes],
+        construct_at_end: Construct | None = None,
     ) -> None:
-        """`orders`: the orders of first appearance, if they must survive this network; `check` is called again and
-        again during the planning. `held`: patterns over the store read held edges, too, as those of registered queries
-        do."""
-        # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
-        constants = constants_of(select, _TABLE_ROWS_MAX)
-        ids = dict(zip(constants, encode(constants).tolist(), strict=True))
-        self.unknown = [text for text, id in ids.items() if not id]
-        self._orders = Orders() if orders is None else orders
-        builder = Builder(
-            windows, ids.__getitem__, lambda pattern_of: Estimates(snapshot, pattern_of), self._orders, check, held
-        )
-        if parameters is not None:
-            wire, cut = builder.shared(select, parameters)
-        elif template is not None:
-            wire, cut = builder.graph(select, template.quads, template.salt)
-        else:
-            wire, cut = builder.query(select)
-        self.stages: Sequence[Stage] = builder.plan.stages
-        self.scans, self.counted = builder.plan.scans, builder.plan.counted
-        self._windows = windows
-        self._last = wire.stage
-        self.cut = cut
-        # If the solutions of a CONSTRUCT are cut, its triples are made at the end, of those that are left.
-        limited = template is not None and cut.is_limited
-        self.construct_at_end = Construct(cut.names, template.quads, template.salt) if template and limited else None
-        if bags:
-            self.answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
-        else:
-            self.answer = ResultState(cut, r2s, self.construct_at_end, returns, own_order(self._orders, cut))
-        if not self.answer.reads_removals:
+        """Use `of_query`, `registered` or `shared`. `unknown`: constants that the store does not know."""
+        self.stages: Sequence[Stage] = plan.stages
+        self.scans, self.counted = plan.scans, plan.counted
+        self.cut, self.answer, self.unknown = cut, answer, unknown
+        self.construct_at_end = construct_at_end
+        self._orders, self._last = orders, last.stage
+        if not answer.reads_removals:
             _omit_unread_removals(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
         self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
 
+    @classmethod
+    def of_query(
+        cls,
+        select: Select,
+        inputs: NetworkInputs,
+        r2s: R2S = R2S.RSTREAM,
+        orders: Orders | None = None,
+        held: bool = False,
+    ) -> Network:
+        """For a query that is evaluated once, or again and again without anything that is stored of it. `orders`: the
+        orders of first appearance, if it was evaluated before. `held`: an evaluation of a registered query is
+        repeated."""
+        orders = orders or Orders()
+        builder, unknown = inputs.builder(select, orders, held)
+        wire, cut = builder.query(select)
+        answer = ResultState(cut, r2s, ranking=own_order(orders, cut))
+        return cls(builder.plan, wire, cut, answer, orders, unknown)
+
+    @classmethod
+    def registered(
+        cls,
+        query: Query,
+        select: Select,
+        number: int,
+        inputs: NetworkInputs,
+        orders: Orders,
+        bags: bool = False,
+        returns: bool = False,
+    ) -> Network:
+        """For a registered query, of this number. It returns its answers after R2S; `bags`: whole answers, before they
+        are ordered and cut. `returns`: not every step is an evaluation. `orders` survive the network."""
+        builder, unknown = inputs.builder(select, orders, True)
+        at_end = None
+        if query.form is Form.CONSTRUCT:
+            quads, salt = template_of(query), salt_of(number)
+            wire, cut = builder.graph(select, quads, salt)
+            # If the solutions are cut, the triples are made at the end, of those that are left.
+            at_end = Construct(cut.names, quads, salt) if cut.is_limited else None
+        else:
+            wire, cut = builder.query(select)
+        if bags:
+            answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
+        else:
+            answer = ResultState(cut, query.emits, at_end, returns, own_order(orders, cut))
+        return cls(builder.plan, wire, cut, answer, orders, unknown, at_end)
+
+    @classmethod
+    def shared(cls, template: QueryTemplate, relation: Parameters, inputs: NetworkInputs) -> Network:
+        """For all queries of a template; the first column of its rows is the query's row in the relation."""
+        orders = Orders()
+        builder, unknown = inputs.builder(template.select, orders, True)
+        wire, cut = builder.shared(template.select, relation)
+        answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
+        return cls(builder.plan, wire, cut, answer, orders, unknown)
+
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         numbers = {
             name: counted.arrive(arrival.element_times, arrival.times, arrival.element)
             for name, counted in self.counted.items()
-            if self._windows[name].stream == arrival.stream
+            if counted.stream == arrival.stream
         }
         for scan in self.scans:
             if scan.window.stream != arrival.stream:

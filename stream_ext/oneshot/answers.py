@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_of, query_over, windows_of
+from stream_ext.catalog.registered import Registered, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.emissions.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
@@ -21,11 +20,14 @@ from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.costly import is_costly
-from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -34,20 +36,20 @@ from stream_ext.windows.schedule import QueryState, ScheduledWindow, t0_of
 
 def answer_once(
     store: Store,
-    text: str,
-    base: str,
+    question: Question,
     sn: int,
     at: int | None,
     dataset: DatasetOverride | None = None,
     asking: Asking | None = None,
     graphs_for: Callable[[Query], Sequence[DerivedGraph]] = lambda _: (),
 ) -> Answer:
-    """Evaluates a text once. `graphs_for` returns graphs that are not in the store, for a query that may read them."""
-    unit = _read_question(text, base, at, dataset, asking)
-    with placed(text):
+    """Evaluates a question. `graphs_for` returns graphs that are not in the store, for a query that may read them."""
+    question = question.over(dataset)
+    unit = _checked(question, at, asking)
+    with placed(question.text):
         if at is None or not unit.windows:
             # Without windows every time has the same answer.
-            return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit))
+            return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit), planned=question)
         # The streams that had these names then: a name may be another stream's by now.
         catalog = _catalog_then(store, unit, sn)
         wide = over_streams(unit, catalog.stream_iris)
@@ -55,11 +57,9 @@ def answer_once(
         return evaluate(store, wide, sn, windows, Instant(at), asking=asking, graphs=graphs_for(wide))
 
 
-def _read_question(
-    text: str, base: str, at: int | None, dataset: DatasetOverride | None, asking: Asking | None
-) -> Query:
-    """The query of a text; raises if the text cannot be evaluated once like this."""
-    unit = read_runnable(text, base, dataset, asking.control.check if asking else None)
+def _checked(question: Question, at: int | None, asking: Asking | None) -> Query:
+    """The query of a question; raises if it cannot be evaluated once like this."""
+    unit = question.supported()
     if isinstance(unit, Register):
         raise BadArgument("a REGISTER text cannot be evaluated once: POST it to /queries, or send only the query in it")
     if isinstance(unit, Admin):
@@ -74,17 +74,15 @@ def _read_question(
             "POST /queries) to evaluate it whenever its windows close, send Accept: text/event-stream to "
             "receive its results for a while, or give a time (--at T, at=T) to evaluate it once"
         )
-    if (
-        asking is None or asking.plans is None or not asking.plans.has(unit)
-    ):  # a cached plan was allowed when it was built
-        check_services(query_parts(unit), asking.allowed_urls if asking else NOTHING, text)
+    if not question.is_planned:  # what has a plan was allowed when that was built
+        allowed, sources = (asking.allowed_urls, asking.sources) if asking else (NOTHING, NO_SOURCES)
+        check_services(query_parts(unit), allowed, question.text, sources)
     return unit
 
 
 def rows_expected(
     store: Store,
-    text: str,
-    base: str,
+    question: Question,
     sn: int,
     at: int | None,
     dataset: DatasetOverride | None,
@@ -93,10 +91,11 @@ def rows_expected(
     """The number of rows that the operators are expected to produce together, by the estimates that order the joins.
 
     For windows, and for functions that may take long for one row, nothing is known beforehand: infinity."""
-    query = _read_question(text, base, at, dataset, asking)
-    if query.windows or asking.plans is None or is_costly(query):
+    question = question.over(dataset)
+    query = _checked(question, at, asking)
+    if query.windows or is_costly(query):
         return math.inf
-    network = asking.plans.network(query, store.at(sn), store.permanent_ids, asking.control.check)
+    network = question.network(store.at(sn), store.permanent_ids, asking.control.check)
     return network.expected(1 if query.form is Form.ASK else None)
 
 
@@ -134,14 +133,15 @@ def answer_at_last_evaluation(
     What it reads is retained while the query runs; after a pause it may be deleted (SnapshotGone)."""
     last = state.evaluated
     assert last is not None
-    query = query_over(definition, catalog)
+    registered = Registered.of(definition, catalog)
+    query = registered.query
     runs = definition.is_evaluated and definition.current_state(state) is state
     # While it runs, only a query that reads nothing of the store can have been evaluated before the oldest snapshot.
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
     if not query.windows:
         then = max(then, state.sn)  # the answer is the same since, but `ranked` is about the rows of then
     instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
-    windows = windows_of(query, catalog, state.t0, last.arrived)
+    windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
         control=control, held=True,
@@ -172,14 +172,6 @@ def no_answer(definition: QueryDefinition, sn: int) -> Answer:
         s, p, o = empty
         return Answer((), [], None, sn, (s, p, o))
     return Answer(tuple(definition.variables), empty, False if is_ask else None, sn)
-
-
-class Decoded(NamedTuple):
-    """Some rows of an answer: each distinct text once, and for each column the places of its texts."""
-
-    texts: list[bytes | None]  # None: unbound
-    columns: list[list[int]]
-    rows: int  # the number of rows: there may be no column
 
 
 #: The first piece is small, so that it is sent soon.
@@ -234,9 +226,17 @@ def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
 
 def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:
     """The rows as texts; None where a variable is unbound."""
+    if answer.streamed is not None:
+        return [row for some in answer.streamed for row in _as_rows(some)]
     if not answer.columns:
         return [()] * answer.count
     return list(zip(*(_texts_of(column, answer.vocabulary.decode) for column in answer.columns), strict=True))
+
+
+def _as_rows(some: Decoded) -> list[tuple[bytes | None, ...]]:
+    if not some.columns:
+        return [()] * some.rows
+    return list(zip(*([some.texts[place] for place in column] for column in some.columns), strict=True))
 
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:

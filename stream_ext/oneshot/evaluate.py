@@ -5,30 +5,39 @@ change."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
+from hbase_store.arrays import as_ids
+from stream_ext.errors import BadArgument
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Encode, Network, NetworkInputs, Traced
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
+from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.describe import describe
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.own_quads import attached_of
+from stream_ext.oneshot.passing import collected, passed_on, question_alone
+from stream_ext.oneshot.question import Question
+from stream_ext.oneshot.source_graphs import description_of_source
+from stream_ext.plan.attached import Attached
 from stream_ext.plan.lift import lift_select
-from stream_ext.plan.logic import Select
+from stream_ext.plan.logic import Select, asks_source
 from stream_ext.plan.normalise import normalise_pattern, template_of
-from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.pipeline import OF_SOURCES, logic_of, passed
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import MAIN
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.known_values import KnownValues
 from stream_ext.values.vocabulary import Vocabulary, stored_blank
@@ -52,6 +61,7 @@ class Answer:
     graph: tuple[Ids, Ids, Ids] | None = None
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+    streamed: Iterator[Decoded] | None = None  # the rows, in place of columns; they can be read once
 
     @property
     def nbytes(self) -> int:
@@ -108,8 +118,10 @@ class Asking:
     seed: bytes = b""
     control: Control = Control.FREE
     allowed_urls: AllowedUrls = NOTHING  # the URLs that LOAD and SERVICE may request
-    plans: Plans | None = None
     known: KnownValues | None = None
+    sources: Sources = NO_SOURCES  # stores that are not ours
+    streams: bool = False  # rows that are only passed on are not collected first
+    at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
     held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
@@ -123,27 +135,102 @@ def evaluate(
     ranked: bytes | None = None,
     asking: Asking | None = None,
     graphs: Sequence[DerivedGraph] = (),
+    planned: Question | None = None,
 ) -> Answer:
     """The answer before R2S. A query with windows needs `at`; the store must have read `sn`.
 
     `ranked` are the orders of first appearance that LIMIT cuts, where the query has been evaluated before; `graphs` are
-    graphs that are not in the store."""
+    graphs that are not in the store. `planned`: the question of the query, whose plan may be used again."""
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
-    if at is None and asking.plans is not None and not graphs:
-        network = asking.plans.network(query, snapshot, store.permanent_ids, check)
+    attached = attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
+    if attached is not None:
+        return _of_both(store, query, moment, attached, windows, at, ranked, asking, graphs)
+    if at is None and planned is not None and not graphs:
+        network = planned.network(snapshot, store.permanent_ids, check)
     else:
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
         by_name = {window.name: window for window in (*windows, *graph_windows)}
-        network = Network(logic, by_name, snapshot, store.ids, orders=Orders(ranked), check=check, held=asking.held)
+        inputs = NetworkInputs(snapshot, store.ids, by_name, check)
+        network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
         moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return _answer(query, rows, moment, asking.salt, graphs)
+
+
+def _of_both(
+    store: Store,
+    query: Query,
+    moment: Moment,
+    attached: Attached,
+    windows: Sequence[ScheduledWindow],
+    at: Instant | None,
+    ranked: bytes | None,
+    asking: Asking,
+    graphs: Sequence[DerivedGraph],
+) -> Answer:
+    """The answer over the one dataset of the store and the source main."""
+    check, graph_windows = asking.control.check, _windows_of(graphs, moment)
+    select = logic_of(query, [graph.name for graph in graphs], check, attached)
+    if asking.at_snapshot and (asks_source(select) or query.form is Form.DESCRIBE):
+        raise BadArgument(
+            f"snapshot=: the query asks the source {MAIN}, which has no snapshots: leave snapshot= out, or ask for "
+            "what our own store has alone"
+        )
+    alone = question_alone(select) if query.form is Form.SELECT else None
+    if alone is not None:
+        assert asking.sources.main is not None, "a source is attached"
+        rows = passed_on(alone, asking.sources.main, asking.control)
+        sn = int(moment.snapshot.sn)
+        if asking.streams:
+            return Answer(query.variables, [], None, sn, streamed=rows)
+        columns, count = collected(rows, len(query.variables), moment.vocabulary, asking.control)
+        return Answer(query.variables, columns, None, sn, None, count, moment.vocabulary)
+    by_name = {window.name: window for window in (*windows, *graph_windows)}
+    encode = _outward(moment.vocabulary)
+    inputs = NetworkInputs(moment.snapshot, encode, by_name, check)
+    network = Network.of_query(select, inputs, orders=Orders(ranked))
+    _arrive(graphs, graph_windows, network, moment)
+    if at is not None:
+        _fill(network, store, int(moment.snapshot.sn), windows, at)
+    rows_found = network.once(moment, 1 if query.form is Form.ASK else None)
+    answer = _answer(query, rows_found, moment, asking.salt, graphs, select.names)
+    if query.form is Form.DESCRIBE:
+        return _described_by_both(answer, query, rows_found, moment, attached)
+    return answer
+
+
+def _described_by_both(answer: Answer, query: Query, rows: ZSet, moment: Moment, attached: Attached) -> Answer:
+    source = moment.sources.main
+    assert source is not None and answer.graph is not None, "a source is attached, and DESCRIBE makes a graph"
+    scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
+    resources, vocabulary = _resources(query, rows, moment), moment.vocabulary
+    more = description_of_source(source, attached, resources, scope, vocabulary, moment.control)
+    columns = [np.concatenate(pair) for pair in zip(answer.graph, map(vocabulary.outward, more), strict=True)]
+    s, p, o = np.unique(np.stack(columns), axis=1)
+    return replace(answer, graph=(s, p, o), count=len(s))
+
+
+def _resources(query: Query, rows: ZSet, moment: Moment) -> Ids:
+    """What a DESCRIBE describes, each once."""
+    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
+    moment.control.room(rows.count, rows.width + 2)
+    found: Ids = np.unique(np.concatenate([moment.vocabulary.encode(named), *rows.columns]))
+    return as_ids(found[found != 0])
+
+
+def _outward(vocabulary: Vocabulary) -> Encode:
+    """Ids for the constants of a plan, which need not be in the store."""
+    return lambda texts: vocabulary.outward(vocabulary.encode(texts))
+
+
+def _resolve(vocabulary: Vocabulary) -> Callable[[bytes], int]:
+    return lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0])
 
 
 def _windows_of(graphs: Sequence[DerivedGraph], moment: Moment) -> list[ScheduledWindow]:
@@ -162,7 +249,9 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     snapshot = store.at(sn)
     moment = _moment(store, snapshot, asking or Asking(), None)
     check = moment.control.check
-    rows, traces = Network(logic_of(query, check=check), {}, snapshot, store.ids, check=check).traced(moment)
+    rows, traces = Network.of_query(
+        logic_of(query, check=check), NetworkInputs(snapshot, store.ids, check=check)
+    ).traced(moment)
     return _answer(query, rows, moment), traces
 
 
@@ -175,7 +264,7 @@ def pattern_network(
 ) -> Network:
     """The network of a bare pattern, whose constants need not be in the store."""
     windows = {window.name: window for window in graph_windows}
-    return Network(select, windows, snapshot, lambda texts: vocabulary.outward(vocabulary.encode(texts)), check=check)
+    return Network.of_query(select, NetworkInputs(snapshot, _outward(vocabulary), windows, check))
 
 
 def solve(network: Network, snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> ZSet:
@@ -197,7 +286,7 @@ def solve_with_graphs(
 def _solving(snapshot: Snapshot, vocabulary: Vocabulary, asking: Asking) -> Moment:
     return Moment(
         0, snapshot, None, last=True, now_ms=asking.now_ms, seed=asking.seed, control=asking.control,
-        vocabulary=vocabulary, base=asking.base, allowed_urls=asking.allowed_urls,
+        vocabulary=vocabulary, base=asking.base, allowed_urls=asking.allowed_urls, sources=asking.sources,
     )  # fmt: skip
 
 
@@ -207,9 +296,16 @@ def where(
     of: GraphsInScope,
     graphs: Sequence[DerivedGraph] = (),
     check: Check = Control.FREE.check,
+    attached: Attached | None = None,
 ) -> Select:
-    """A bare pattern, ready to be solved."""
-    return lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check))
+    """A bare pattern, ready to be solved; `attached`: over the source main, too."""
+    select = lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check, attached))
+    return passed(select, OF_SOURCES) if attached is not None else select
+
+
+def attached_to(asking: Asking, snapshot: Snapshot, vocabulary: Vocabulary) -> Attached | None:
+    """What a plan needs to know of the source main; None: there is none."""
+    return attached_of(asking.sources, snapshot, _resolve(vocabulary))
 
 
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
@@ -218,10 +314,19 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
         at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
         seed=asking.seed, control=asking.control,
         vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, allowed_urls=asking.allowed_urls,
+        sources=asking.sources,
     )  # fmt: skip
 
 
-def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs: Sequence[DerivedGraph] = ()) -> Answer:
+def _answer(
+    query: Query,
+    rows: ZSet,
+    moment: Moment,
+    salt: bytes = b"",
+    graphs: Sequence[DerivedGraph] = (),
+    names: tuple[str, ...] | None = None,
+) -> Answer:
+    """`names`: of the rows; None: those that the query's own plan has."""
     sn, vocabulary = int(moment.snapshot.sn), moment.vocabulary
     match query.form:
         case Form.ASK:
@@ -234,7 +339,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
                 moment.control.room(rows.count, rows.width)
             return Answer(query.variables, list(rows.columns), None, sn, None, rows.count, vocabulary)
         case Form.CONSTRUCT:
-            names = logic_of(query, check=moment.control.check).names
+            names = logic_of(query, check=moment.control.check).names if names is None else names
             graph = Construct(names, template_of(query), salt).graph(moment, rows)
         case Form.DESCRIBE:
             graph = _described(query, rows, moment, graphs)
@@ -243,9 +348,7 @@ def _answer(query: Query, rows: ZSet, moment: Moment, salt: bytes = b"", graphs:
 
 def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[DerivedGraph]) -> tuple[Ids, Ids, Ids]:
     vocabulary = moment.vocabulary
-    named = [node.text for node in query.shape.described if isinstance(node, Constant)]
-    moment.control.room(rows.count, rows.width + 2)
-    resources = np.concatenate([vocabulary.encode(named), *rows.columns])
+    resources = _resources(query, rows, moment)
     scope = dataset(query.shape.graphs, query.dialect is not Dialect.NONE).default
     given = [each for each in graphs if each.name in (scope.graphs or ())]
     if given:
@@ -253,7 +356,7 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
         scope = replace(scope, graphs=tuple(each for each in scope.graphs or () if each not in names))
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
     extra = [each.columns(vocabulary) for each in given]
-    return describe(vocabulary.outward(resources[resources != 0]), moment.snapshot, graph, moment.control, extra)
+    return describe(vocabulary.outward(resources), moment.snapshot, graph, moment.control, extra)
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from hbase_store import Store
 from stream_ext.catalog.catalog import names_of
 from stream_ext.catalog.timing import key_of
-from stream_ext.errors import BadArgument
-from stream_ext.evaluation_budget import Control
+from stream_ext.errors import BadArgument, SourceFailed
+from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import (
     Admin,
     DeleteData,
@@ -28,44 +28,63 @@ from stream_ext.language.algebra.algebra import (
 )
 from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
-from stream_ext.language.syntax import Check, parse
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
+from stream_ext.oneshot.own_quads import attached_of
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
+from stream_ext.remote.source import MAIN
+from stream_ext.remote.sources import NO_SOURCES, Sources
 
 
-def explain(text: str, base: str, check: Check | None = None) -> dict[str, Any]:
+def explain(question: Question) -> dict[str, Any]:
     """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
-    unit: Unit = parse(text, base, check)
+    unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
-    explained = _unit(unit, base)
+    explained = _unit(unit, question.base)
     if (refusal := first_refusal(unit)) is not None:
         position, name = refusal
         explained["refused"] = {"name": name, "line": position.line, "column": position.column}
     return explained
 
 
-def operators_of(store: Store, text: str, base: str, check: Check | None = None) -> dict[str, Any]:
-    """How the store would answer: its operators as a tree, a line each, with how many rows are expected.
+def operators_of(
+    store: Store, question: Question, check: Check = Control.FREE.check, sources: Sources = NO_SOURCES
+) -> dict[str, Any]:
+    """How the store would answer: its operators as a tree, a line each, with how many rows are expected; and what
+    would be asked of a source.
 
     Nothing for what is not asked once, or not run."""
-    unit: Unit = parse(text, base, check)
+    unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
     if not isinstance(unit, Query) or unit.windows or first_refusal(unit) is not None:
         return {}
-    check = check or Control.FREE.check
-    stages = Network(logic_of(unit, check=check), {}, store.at(), store.ids, check=check).stages
-    return {"operators": [_line(line, stages) for line in lines_of(stages)]}
+    snapshot = store.at()
+    try:
+        attached = attached_of(sources, snapshot, lambda term: int(store.ids([term])[0]))
+    except SourceFailed as error:
+        return {"sources": [{"source": MAIN, "error": str(error)}]}
+    select = logic_of(unit, check=check, attached=attached)
+    stages = Network.of_query(select, NetworkInputs(snapshot, store.ids, check=check)).stages
+    found: dict[str, Any] = {"operators": [_line(line, stages) for line in lines_of(stages)]}
+    if attached is not None:
+        found["sources"] = [_asked(stage.operator) for stage in stages if isinstance(stage.operator, SourceJoin)]
+    return found
 
 
-def query_in(text: str, base: str, check: Check | None = None) -> Query | None:
+def _asked(operator: SourceJoin) -> dict[str, Any]:
+    return {"source": MAIN, "asked": operator.question, "exclusive": operator.group.unless is None}
+
+
+def query_in(question: Question) -> Query | None:
     """The query of a registration, or one with windows, which is registered as well; None: it is something else."""
-    unit: Unit = parse(text, base, check)
+    unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
     if isinstance(unit, Register):

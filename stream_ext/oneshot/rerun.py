@@ -60,7 +60,7 @@ class Rerun:
             columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
         # ISTREAM and DSTREAM of an ASK emit only that it came, or went.
         boolean = body.boolean if body.r2s != R2S.RSTREAM.value else now.boolean
-        part = Part(
+        part = Part.of_one(
             self.definition.number, body.sn, at.k, body.time, body.windows, columns, boolean, body.repeated, body.first,
             QueryState(), True, created, body.gap,
         )  # fmt: skip

@@ -24,8 +24,6 @@ from stream_ext.language.algebra.algebra import (
     Update,
 )
 from stream_ext.language.algebra.quads import pattern_of
-from stream_ext.language.syntax import Check, parse_again
-from stream_ext.plan.refuse import runnable
 from stream_ext.rdf.iris import is_absolute
 
 
@@ -66,12 +64,6 @@ def _term(graph: str, parameter: str) -> bytes:
     if not is_absolute(graph) or b"\\" in term:
         raise BadArgument(f"{parameter}={graph[:200]}: the name of a graph must be an absolute IRI")
     return term
-
-
-def read_runnable(text: str, base: str, dataset: DatasetOverride | None, check: Check | None = None) -> Unit:
-    """What `text` means over `dataset` (None: over its own), if the engine runs all of it."""
-    unit = parse_again(text, base, check)
-    return runnable(dataset.over(unit) if dataset else unit, text)
 
 
 def chosen(unit: Unit, dataset: Dataset) -> Unit:

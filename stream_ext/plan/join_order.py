@@ -29,8 +29,9 @@ def order_items(
 
     def rank(item: Logic, bound: Names) -> Rank:
         check()
-        # A remote service comes last: the values that are bound by then are sent to it.
-        place = (not reads_window(item), isinstance(item, Remote))
+        # A remote service comes last: the values that are bound by then are sent to it. What a source is asked for is
+        # a part of the dataset as any other.
+        place = (not reads_window(item), isinstance(item, Remote) and item.group is None)
         return (*place, not item.variables & bound, _cost(item, bound, estimate))
 
     return [item for item, _ in ranked(items, bound, rank)]

@@ -15,11 +15,11 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     Logic,
     Names,
     Optional,
     PerGraph,
-    Question,
     Select,
     Test,
     Without,
@@ -68,7 +68,7 @@ def lift_select(node: Select, room: int = DEPTH_MAX) -> Select:
 def _in_questions(test: Test, room: int) -> Test:
     if not test.questions:
         return test
-    return replace(test, questions=tuple(Question(each.name, lift(each.inner, room)) for each in test.questions))
+    return replace(test, questions=tuple(Existence(each.name, lift(each.inner, room)) for each in test.questions))
 
 
 def _all_in_questions(tests: tuple[Test, ...], room: int) -> tuple[Test, ...]:

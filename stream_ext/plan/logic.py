@@ -101,6 +101,7 @@ class PathSource:
     graph: GraphScope
     window: str | None
     merged: tuple[str, ...] = ()
+    edges: Remote | None = None  # edges of a source, as ?s ?p ?o, that are one graph with those of the store
 
     @computed_once
     def variables(self) -> Names:
@@ -141,6 +142,7 @@ class PerGraph:
     name: str
     inner: Logic
     window: str | None = None
+    remote: Remote | None = None  # the graphs of a source, which are beside those of the store
 
     @property
     def scope(self) -> str:
@@ -178,7 +180,7 @@ class Table:
 
 @hashed_once
 @dataclass(frozen=True)
-class Question:
+class Existence:
     """EXISTS { inner }: its truth is what the variable `name` stands for in the condition around it."""
 
     name: str
@@ -193,7 +195,7 @@ class Test:
     condition: Expression
     sees: Names
     mentions: Names
-    questions: tuple[Question, ...] = ()
+    questions: tuple[Existence, ...] = ()
 
     @computed_once
     def needs(self) -> Names:
@@ -297,16 +299,37 @@ class Assign:
         return self.inner.certain
 
 
+@dataclass(frozen=True)
+class SourceGroup:
+    """What is known of a group that a source is asked for, beside its pattern.
+
+    `certain`: the variables that each of its solutions binds. `scope`: in which each solution has a triple; None: that
+    is not known. `unless`: solutions that our own store has for this, too, are left out. `joined`: variables that other
+    parts compare, so that a blank node of the source in them would be lost; `told_apart`: variables that rows are told
+    apart by, so that all its blank nodes must be of one answer. `enough`: more solutions are not looked at. `guess`:
+    about how many solutions it has, as far as its text shows."""
+
+    certain: Names
+    scope: GraphScope | None = None
+    unless: PatternScan | GraphNames | None = None
+    joined: Names = NO_NAMES
+    told_apart: Names = NO_NAMES
+    enough: int | None = None
+    guess: float = 1000.0
+
+
 @hashed_once
 @dataclass(frozen=True)
 class Remote:
-    """SERVICE."""
+    """SERVICE; with `group`, what is asked of a source that is one dataset with the store."""
 
     service: Node
     inner: Pattern  # sent as it is written
     inner_variables: Names
     silent: bool
     position: Position = field(compare=False)
+    written: str | None = field(default=None, compare=False)  # the service, as a relative IRI
+    group: SourceGroup | None = None
 
     @computed_once
     def variables(self) -> Names:
@@ -314,7 +337,7 @@ class Remote:
 
     @property
     def certain(self) -> Names:
-        return _names(self.service)
+        return _names(self.service) if self.group is None else self.group.certain
 
 
 @hashed_once
@@ -524,6 +547,8 @@ def predicates_read(select: Select) -> frozenset[bytes] | None:
     for node in nodes_of(select):
         if isinstance(node, PatternScan) and isinstance(node.predicate, Constant):
             found.add(node.predicate.text)
+        elif isinstance(node, Remote) and node.group is not None:
+            return None  # what the store has not now, it may have by then
         elif isinstance(node, PatternScan | PathSource | GraphNames | PerGraph):
             return None  # a path may begin at any node, and a graph is there while it holds any edge
     return frozenset(found)
@@ -544,6 +569,23 @@ def _makes_terms(node: Logic) -> bool:
     return any(each.function not in _CHOOSING for each in aggregates) or not all(
         isinstance(each, Variable) for each in computed
     )
+
+
+def asks_source(node: Logic) -> bool:
+    """Whether a part of the dataset is asked of a source."""
+    return any(_asks_source(part) for part in nodes_of(node))
+
+
+def _asks_source(node: Logic) -> bool:
+    match node:
+        case Remote():
+            return node.group is not None
+        case PathSource():
+            return node.edges is not None
+        case PerGraph():
+            return node.remote is not None
+        case _:
+            return False
 
 
 def sources_of(node: Logic) -> list[Logic]:

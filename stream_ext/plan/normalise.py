@@ -49,12 +49,14 @@ from stream_ext.language.algebra.replace_parts import replaced
 from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, Variable, has_name
 from stream_ext.language.algebra.walk import walk
 from stream_ext.language.algebra.windows import Dialect, WindowClause
+from stream_ext.plan.attached import Attached
 from stream_ext.plan.logic import (
     NO_NAMES,
     Aggregation,
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     GraphNames,
     GraphScope,
     Grouping,
@@ -64,7 +66,6 @@ from stream_ext.plan.logic import (
     PathSource,
     PatternScan,
     PerGraph,
-    Question,
     Remote,
     Select,
     Table,
@@ -73,7 +74,16 @@ from stream_ext.plan.logic import (
     children,
     mentioned,
 )
-from stream_ext.plan.places import STORE, GraphsInScope, Place, dataset, merged_windows, window_of_graph, with_graphs
+from stream_ext.plan.places import (
+    NOWHERE,
+    STORE,
+    GraphsInScope,
+    Place,
+    dataset,
+    merged_windows,
+    window_of_graph,
+    with_graphs,
+)
 from stream_ext.plan.select_steps import Stages
 from stream_ext.plan.timestamps import shape_expressions, timed_triples, with_expressions, with_names
 
@@ -82,20 +92,24 @@ LEAVES_MAX = 100_000
 
 
 def normalise(
-    query: Query, union_default: bool = False, graphs: Sequence[Constant] = (), check: Check = Control.FREE.check
+    query: Query,
+    union_default: bool = False,
+    graphs: Sequence[Constant] = (),
+    check: Check = Control.FREE.check,
+    attached: Attached | None = None,
 ) -> Select:
     """The whole query; what CONSTRUCT and DESCRIBE make of its rows is not part of it.
 
     `graphs` are read where they are named, but are no graphs of the store: each is the content of a window; `check` is
-    called again and again."""
+    called again and again. `attached`: the source whose data are one dataset with the store."""
     where = dataset(query.shape.graphs, query.dialect is not Dialect.NONE, union_default)
     if query.dialect is Dialect.CSPARQL:
         where, default = GraphsInScope(where.default, where.listed or ()), merged_windows(query)
     else:
         default = Place(where.default)
-    normaliser = Normaliser(where, query.windows, graphs, check)
+    normaliser = Normaliser(where, query.windows, graphs, check, attached)
     normaliser.default = with_graphs(default, graphs)
-    return normaliser.select(query, normaliser.default)
+    return normaliser.whole(query) or normaliser.select(query, normaliser.default)
 
 
 def normalise_pattern(
@@ -104,9 +118,11 @@ def normalise_pattern(
     where: GraphsInScope = STORE,
     graphs: Sequence[Constant] = (),
     check: Check = Control.FREE.check,
+    attached: Attached | None = None,
 ) -> Select:
-    """The solutions of a bare pattern, of these variables (an update's WHERE); `graphs` as in `normalise`."""
-    normaliser = Normaliser(where, (), graphs, check)
+    """The solutions of a bare pattern, of these variables (an update's WHERE); `graphs`, `attached` as in
+    `normalise`."""
+    normaliser = Normaliser(where, (), graphs, check, attached)
     normaliser.default = with_graphs(Place(where.default), graphs)
     inner = normaliser.pattern(pattern, normaliser.default)
     return Select(inner, (), None, (), (), (), tuple(names), False, 0, None)
@@ -121,8 +137,12 @@ class Normaliser:
         windows: Sequence[WindowClause] = (),
         graphs: Sequence[Constant] = (),
         check: Check = Control.FREE.check,
+        attached: Attached | None = None,
     ) -> None:
         self._dataset, self._check = where, check
+        self._attached = None
+        if attached is not None:
+            self._attached = replace(attached, listed=where.listed, given=frozenset(graphs))
         self._leaves = 0
         self._windows = windows
         self._graphs = {graph: window_of_graph(graph) for graph in graphs if where.has(graph)}
@@ -134,8 +154,20 @@ class Normaliser:
 
     # ---- patterns -----------------------------------------------------------------------------------------------
 
+    def whole(self, query: Query) -> Select | None:
+        """The query as one question to the source; None: it is not for the source alone."""
+        if self._attached is None or (sent := self._attached.whole_query(query, _binds)) is None:
+            return None
+        names = query.variables if query.form is Form.SELECT else self._needed(query, set(sent.variables))
+        asked = self._attached.query(sent)
+        return Select(asked, (), None, (), (), (), names, query.form is Form.ASK, 0, None)
+
     def pattern(self, pattern: Pattern, place: Place) -> Logic:
         self._check()
+        if self._attached is not None and place.window is None and not place.merged:
+            asked = self._attached.whole(pattern, place.graph, _binds)
+            if asked is not None:
+                return asked
         match pattern:
             case Bgp(patterns, paths):
                 triples = (self._triple(t.subject, t.predicate, t.object, place) for t in patterns)
@@ -163,7 +195,7 @@ class Normaliser:
             case SubSelect(query, position):
                 return replace(self.select(self._with_own_names(query), place), position=position)
             case ServicePattern(node, inner, silent, position):
-                return Remote(node, inner, _seen(inner), silent, position)
+                return Remote(node, inner, _seen(inner), silent, position, pattern.written)
             case InAnyWindow(name, inner):
                 return Alternatives(tuple(self._in_window(name, each.name, inner) for each in self._windows))
 
@@ -236,14 +268,22 @@ class Normaliser:
             apart = replace(graph, node=Variable(scope, hidden=scope != name))
             found = self.pattern(inner, Place(apart, place.window))
             if scope != name or _differs_by_graph(found):
-                return PerGraph(apart, name, found, place.window)
+                return PerGraph(apart, name, found, place.window, self._graphs_of_source(apart, place.window))
         return self._in_graph(self.pattern(inner, there), there)
 
     def _in_graph(self, node: Logic, place: Place) -> Logic:
         """A group under GRAPH without a triple pattern ranges over the graphs, or tests whether its graph exists."""
         if place.graph.node is None or _reads_only(node, place.graph):
             return node
-        return _all((GraphNames(place.graph, place.window), node), ())
+        names: Logic = GraphNames(place.graph, place.window)
+        if (more := self._graphs_of_source(place.graph, place.window)) is not None:
+            names = Alternatives((names, more))
+        return _all((names, node), ())
+
+    def _graphs_of_source(self, graph: GraphScope, window: str | None) -> Remote | None:
+        if self._attached is None or window is not None:
+            return None
+        return self._attached.graphs(GraphNames(graph))
 
     def _with_own_names(self, query: Query) -> Query:
         """A sub-SELECT whose variables that are not projected have names that occur nowhere else."""
@@ -262,12 +302,20 @@ class Normaliser:
             )
         self._check()
         as_bag = len(places) > 1
-        parts = [PatternScan(subject, predicate, target, graph, window, as_bag=as_bag) for graph, window in places]
+        parts = [
+            part
+            for graph, window in places
+            for part in self._parts(PatternScan(subject, predicate, target, graph, window, as_bag=as_bag))
+        ]
         if not as_bag:
-            return parts[0]
+            return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
         nodes = (subject, predicate, target)
         names = tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable)))
         return Select(Alternatives(tuple(parts)), (), None, (), (), (), names, True, 0, None)
+
+    def _parts(self, scan: PatternScan) -> Sequence[PatternScan | Remote]:
+        """Where a triple pattern is looked for: in the store, or in the source, or in both."""
+        return (scan,) if self._attached is None or scan.window is not None else self._attached.scan(scan)
 
     # ---- paths --------------------------------------------------------------------------------------------------
 
@@ -285,7 +333,10 @@ class Normaliser:
             case PathAlternative(parts):
                 return Alternatives(tuple(self._follow(subject, part, target, place) for part in parts))
             case PathRepeat() | PathNegated():
-                return PathSource(subject, path, target, place.graph, place.window, place.merged)
+                source = PathSource(subject, path, target, place.graph, place.window, place.merged)
+                if self._attached is None or place.window is not None or place.graph == NOWHERE:
+                    return source
+                return self._attached.path(source)
 
     def _sequence(self, subject: Node, parts: Sequence[Path], target: Node, place: Place) -> Logic:
         between = [Variable(self.fresh(), hidden=True) for _ in parts[1:]]
@@ -296,12 +347,12 @@ class Normaliser:
     # ---- conditions ---------------------------------------------------------------------------------------------
 
     def test(self, expression: Expression, sees: AbstractSet[str], place: Place) -> Test:
-        questions: list[Question] = []
+        questions: list[Existence] = []
 
         def exists(part: Expression) -> Expression | None:
             if not isinstance(part, Exists):
                 return None
-            question = Question(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
+            question = Existence(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
             questions.append(question)
             answer = Variable(question.name)
             return Not(answer) if part.negated else answer
@@ -403,6 +454,8 @@ def _reads_only(node: Logic, graph: GraphScope) -> bool:
     match node:
         case PatternScan() | PathSource() | GraphNames():
             return node.graph == graph
+        case Remote():
+            return node.group is not None and node.group.scope == graph
         case Conjunction(items):
             return any(_reads_only(item, graph) for item in items)
         case Optional(left, _) | Without(left, _):
@@ -449,6 +502,12 @@ def _is_grouped(query: Query) -> bool:
 def _seen(pattern: Pattern) -> Names:
     """Without those that no one can name: a blank node inside of SERVICE is a variable of the other side."""
     return frozenset(filter(has_name, _in_scope(pattern)))
+
+
+def _binds(pattern: Pattern) -> tuple[Names, Names]:
+    """The variables that a pattern binds in each solution, and those that it may bind."""
+    found = Normaliser(STORE).pattern(pattern, Place(GraphScope()))
+    return found.certain, found.variables
 
 
 def _in_scope(pattern: Pattern) -> Names:

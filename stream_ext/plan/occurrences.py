@@ -19,13 +19,13 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     Grouping,
     Logic,
     Occurrence,
     Optional,
     PatternScan,
     PerGraph,
-    Question,
     Select,
     Test,
     Without,
@@ -130,7 +130,7 @@ class _Follower:
     def _test(self, test: Test) -> Test:
         if not test.questions:
             return test
-        questions = (Question(each.name, self.logic(each.inner, False)[0]) for each in test.questions)
+        questions = (Existence(each.name, self.logic(each.inner, False)[0]) for each in test.questions)
         return replace(test, questions=tuple(questions))
 
 

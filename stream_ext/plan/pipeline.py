@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.terms import Constant
+from stream_ext.plan.attached import Attached
+from stream_ext.plan.blank_nodes import guarded
+from stream_ext.plan.gathering import gathered
 from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise
@@ -16,13 +19,25 @@ from stream_ext.plan.occurrences import follow_occurrences
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
+#: And what it goes through then, where a source is asked.
+OF_SOURCES: tuple[Callable[[Select], Select], ...] = (gathered, guarded)
 
 
-def logic_of(query: Query, graphs: Sequence[Constant] = (), check: Check = Control.FREE.check) -> Select:
+def logic_of(
+    query: Query,
+    graphs: Sequence[Constant] = (),
+    check: Check = Control.FREE.check,
+    attached: Attached | None = None,
+) -> Select:
     """`graphs` are no graphs of the store, but given as windows (`window_of_graph`). What a long text means takes its
-    time: `check` raises when nobody waits for it any more."""
-    select = normalise(query, graphs=graphs, check=check)
-    for each in PASSES:
+    time: `check` raises when nobody waits for it any more. `attached`: the source that is one dataset with the
+    store."""
+    select = normalise(query, graphs=graphs, check=check, attached=attached)
+    return passed(select, (*PASSES, *OF_SOURCES) if attached is not None else PASSES, check)
+
+
+def passed(select: Select, passes: Sequence[Callable[[Select], Select]], check: Check = Control.FREE.check) -> Select:
+    for each in passes:
         check()
         select = each(select)
     check()

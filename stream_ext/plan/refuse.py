@@ -8,7 +8,6 @@ a text call `parse_runnable`. When an operator is built, its line here is delete
 from __future__ import annotations
 
 from collections.abc import Iterator
-from weakref import WeakValueDictionary
 
 from stream_ext.errors import Unsupported
 from stream_ext.language.algebra.algebra import (
@@ -31,36 +30,29 @@ from stream_ext.language.algebra.policy import EvaluationTrigger, policy_of
 from stream_ext.language.algebra.terms import Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of, query_parts, walk
 from stream_ext.language.algebra.windows import Dialect, Extent, Trigger, WindowClause
-from stream_ext.language.syntax import parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.plan.stream_variables import mentions, merged_variables
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
 from stream_ext.values.functions import CASTS, registered_functions
 
 Refusal = tuple[Position, str]
 
-#: Units that were looked through, by their identity, while they are there; the parser gives one text one unit.
-_passed: WeakValueDictionary[int, Unit] = WeakValueDictionary()
-
 
 def parse_runnable(text: str, base: str) -> Unit:
     """The unit of `text`; Unsupported if the engine does not run all of it."""
-    return runnable(parse_again(text, base), text)
+    return runnable(parse(text, base), text)
 
 
 def runnable(unit: Unit, text: str) -> Unit:
     """`unit`, which was parsed from `text`; Unsupported if the engine does not run all of it."""
-    if _passed.get(id(unit)) is unit:
-        return unit
     refused = first_refusal(unit)
     if refused is not None:
         position, name = refused
         raise Unsupported(f"{name} is not supported yet", text, position.line, position.column)
-    if isinstance(unit, Query) and not _calls_others(unit):
-        _passed[id(unit)] = unit
     return unit
 
 
-def _calls_others(query: Query) -> bool:
+def calls_others(query: Query) -> bool:
     """Whether it calls custom functions, which may be registered and unregistered at any time."""
     calls = (node for part in query_parts(query) for node in walk(part) if isinstance(node, FunctionCall))
     return any(call.name.startswith("<") for call in calls)

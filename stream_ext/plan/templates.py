@@ -26,12 +26,12 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Existence,
     Logic,
     Optional,
     PathSource,
     PatternScan,
     PerGraph,
-    Question,
     Select,
     Test,
     Without,
@@ -196,7 +196,7 @@ class _Constants:
         short = sum(1 for _ in walk(test.condition)) <= _PARTS_MAX
         condition = self._condition(test.condition) if short else test.condition
         names = frozenset(f".c{i + 1}" for i in range(before, len(self.constants)))
-        questions = tuple(Question(each.name, self.logic(each.inner)) for each in test.questions)
+        questions = tuple(Existence(each.name, self.logic(each.inner)) for each in test.questions)
         return Test(condition, test.sees, test.mentions | names, questions)
 
     def _condition(self, part: Expression) -> Expression:

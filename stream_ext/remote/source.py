@@ -61,9 +61,24 @@ class SourceSettings:
     mode: Mode = "auto"
     changed: str | None = None  # the predicate whose object says when its subject changed
     held_max: int = 5_000_000  # a group that matches more quads is asked, not held
+    default: DefaultGraph | None = None  # what its default graph is; None: it is probed
 
     def __repr__(self) -> str:
         return f"SourceSettings({self.name!r}, {self.url!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How a source answered lately. `probed`: what it is was found out; `error`: its last failure, if it has not
+    answered since; `round_trips`: how often it was asked."""
+
+    probed: bool = True
+    error: str | None = None
+    round_trips: int = 0
+
+    @property
+    def state(self) -> str:
+        return "away" if self.error is not None else "ready" if self.probed else "new"
 
 
 class Source(Protocol):
@@ -80,6 +95,9 @@ class Source(Protocol):
         """Whether it lives in this process, so that no other process can ask it."""
         ...
 
+    @property
+    def health(self) -> SourceHealth: ...
+
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         """The solutions of a SELECT, some at a time, while they come. An answer that breaks off raises."""
         ...
@@ -87,3 +105,5 @@ class Source(Protocol):
     def update(self, text: str) -> None:
         """One request of DATA operations, never repeated by itself. BadArgument if the source takes no updates."""
         ...
+
+    def close(self) -> None: ...

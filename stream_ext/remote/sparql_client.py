@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import time
+from collections.abc import Callable
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -27,6 +28,10 @@ _REDIRECTS_MAX = 5
 
 #: A solution: the terms of the variables that are bound. A blank node has the label that the endpoint gave it.
 Solution = dict[str, bytes]
+
+
+#: What asks a source: its text, its control, the most bytes; the solutions, and about how many bytes they take.
+Attached = Callable[[str], Callable[[str, Control, int], tuple[list[Solution], int]] | None]
 
 
 class _Term(msgspec.Struct):
@@ -71,11 +76,6 @@ def solutions(data: bytes, url: str) -> list[Solution]:
         raise CannotFetch(f"<{url}> did not answer with SPARQL results in JSON: {error}") from None
 
 
-def solution(binding: object) -> Solution:
-    """One of SPARQL results in JSON that are read bit by bit. Raises ValueError."""
-    return {name: term.text() for name, term in msgspec.convert(binding, dict[str, _Term]).items()}
-
-
 #: Python's objects for an answer take so many times the bytes of the answer.
 _COST = 4
 
@@ -83,8 +83,16 @@ _COST = 4
 class Remotes:
     """Requests over connections that stay open until the end of the block: `with Remotes(...) as remotes`."""
 
-    def __init__(self, allowed_urls: AllowedUrls, control: Control, within_s: float | None = None) -> None:
-        """`within_s`: the time for all requests together. None: each has the timeout of the settings."""
+    def __init__(
+        self,
+        allowed_urls: AllowedUrls,
+        control: Control,
+        within_s: float | None = None,
+        attached: Attached = lambda _: None,
+    ) -> None:
+        """`within_s`: the time for all requests together. None: each has the timeout of the settings. `attached` asks
+        a source that was attached under an address, and has its own connections; None: none was."""
+        self._attached = attached
         self._allowed_urls, self._control, self._within_s = allowed_urls, control, within_s
         self._ends = None if within_s is None else time.monotonic() + within_s
         self._client: httpx.Client | None = None
@@ -99,6 +107,11 @@ class Remotes:
 
     def ask(self, service: str, text: str) -> list[Solution]:
         """The solutions of a SELECT. Raises OutOfBounds or CannotFetch."""
+        if (ask := self._attached(service)) is not None:
+            found, size = ask(text, self._control, self._allowed_urls.bytes_max)
+            self.answered += 1
+            self._control.spend(size)
+            return found
         url = self._allowed_urls.check_service(service)
         data = self._posted(url, text)
         self.answered += 1

@@ -5,46 +5,38 @@ several graphs as a SELECT, and handed on while they come. No answer is believed
 cut what is longer than their settings allow, and say nothing. So the triples that came are compared with those that the
 source counts.
 
-A source that is away, or has too much to do, is asked again after a while. Redirections are followed to the same
-origin only: whoever answers there is whom the user named."""
+A source that is away, or has too much to do, is asked again after a while."""
 
 from __future__ import annotations
 
-import codecs
-import email.utils
 import io
-import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import SplitResult, urljoin, urlsplit
 
 from hbase_store.layout.terms import literal, parse_term
 from hbase_store.writing.loading import LINE_BYTES_MAX
-from stream_ext.errors import BadArgument, BadData, TooLarge
+from stream_ext.errors import BadData, TooLarge
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, lines_of
-from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, pieces
-from stream_ext.remote.sparql_client import RESULTS, Solution, solution, solutions
+from stream_ext.remote.result_streams import json_solutions
+from stream_ext.remote.sparql_client import RESULTS, Solution, solutions
+from stream_ext.remote.sparql_http import Later, SparqlHttp, form_of
 
 if TYPE_CHECKING:
     import httpx
 
-_REDIRECTS_MAX = 5
 _PIECE_BYTES = 1 << 18
-#: Of an answer that is read whole, and of an error.
-_SHORT_BYTES, _WORDS_BYTES = 64 << 20, 1 << 16
+#: Of an answer that is read whole.
+_SHORT_BYTES = 64 << 20
 #: So much without a single triple is no graph.
 _NOTHING_BYTES = 64 << 20
 _TRIES = 6
 _WAIT_S, _WAIT_S_MAX = 0.5, 120.0
-#: Of HTTP: the same request may be answered later.
-_LATER = (429, 502, 503, 504)
-_TOO_MUCH = (413, 500, 507)
 _GRAPHS = f"{N_TRIPLES}, {TURTLE};q=0.8, {RDF_XML};q=0.6"
 _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TURTLE: TURTLE, TRIG: TURTLE} | {
     "application/x-turtle": TURTLE,
@@ -52,8 +44,6 @@ _FORMS = {N_TRIPLES: N_TRIPLES, N_QUADS: N_TRIPLES, "text/plain": N_TRIPLES, TUR
 }
 _WITH_BLANK = "(isBlank(?s) || isBlank(?o))"
 _STATEMENT = re.compile(rb"^[ \t]*[<_]", re.MULTILINE)
-_BINDINGS = re.compile(r'"bindings"\s*:\s*\[')
-_BETWEEN = re.compile(r"[\s,]*")
 _IN_IRI = re.compile(r'[^\x00-\x20<>"{}|^`\\]+')
 Found = TypeVar("Found")
 
@@ -63,18 +53,6 @@ class CutShort(CannotFetch):
 
     def __init__(self, message: str, received: int) -> None:
         self.received = received
-        super().__init__(message)
-
-
-class TooMuch(CannotFetch):
-    """It refuses to answer so much at once, or fails at it."""
-
-
-class Later(NoAnswer):
-    """It may well answer the same request later, after so many seconds if it says when."""
-
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
-        self.wait_s = wait_s
         super().__init__(message)
 
 
@@ -144,24 +122,13 @@ class SparqlSource:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`."""
-        import httpx  # takes a tenth of a second to import
-
         self.url = url
-        self._origin = _origin(url)
         self._sleep = sleep
-        self._allowed_urls = AllowedUrls(
-            service=places(self._origin + "/"), bytes_max=_SHORT_BYTES, timeout_s=silence_s
-        )
-        self._client = httpx.Client(
-            timeout=silence_s,
-            trust_env=False,  # neither proxies nor passwords of the environment
-            verify=httpx.create_ssl_context() if url.lower().startswith("https:") else False,
-            headers={"accept-encoding": "gzip", **_bearer(authorization)},
-            auth=_account(authorization),
-        )
+        self._http = SparqlHttp(url, authorization, silence_s, "--from-auth FILE, or the variable RILLET_FROM_AUTH")
+        self._short = AllowedUrls(bytes_max=_SHORT_BYTES, timeout_s=silence_s)
 
     def close(self) -> None:
-        self._client.close()
+        self._http.close()
 
     # ---- what is short
 
@@ -241,12 +208,12 @@ class SparqlSource:
         return self.patiently(lambda: self._selected(text))
 
     def _selected(self, text: str) -> list[Solution]:
-        with self._opened(text, f"{RESULTS}, application/json;q=0.5") as response:
-            form = _form(response)
+        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+            form = form_of(response)
             if "json" not in form:
-                raise CannotFetch(self._not_what(form, "SPARQL results in JSON", response))
-            ends = time.monotonic() + self._allowed_urls.timeout_s
-            return solutions(b"".join(pieces(response, self.url, self._allowed_urls, ends)), self.url)
+                raise CannotFetch(self._http.not_what(form, "SPARQL results in JSON", response))
+            ends = time.monotonic() + self._short.timeout_s
+            return solutions(b"".join(pieces(response, self.url, self._short, ends)), self.url)
 
     # ---- triples
 
@@ -266,12 +233,11 @@ class SparqlSource:
         self._check(triples, expected, received)
 
     def _constructed(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
-        with self._opened(text, _GRAPHS) as response:
-            form = _FORMS.get(_form(response))
+        with self._http.asked(text, _GRAPHS) as response:
+            form = _FORMS.get(form_of(response))
             if form is None:
-                raise CannotFetch(
-                    self._not_what(_form(response), "RDF in a format that can be read as a stream", response)
-                )
+                wanted = "RDF in a format that can be read as a stream"
+                raise CannotFetch(self._http.not_what(form_of(response), wanted, response))
             body = self._body(response, quiet)
             try:
                 yield from _whole_lines(body) if form == N_TRIPLES else lines_of(_stream(body), form, self.url)
@@ -282,12 +248,12 @@ class SparqlSource:
 
     def _selected_quads(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
         labels: dict[bytes, bytes] = {}
-        with self._opened(text, f"{RESULTS}, application/json;q=0.5") as response:
-            if "json" not in _form(response):
-                raise CannotFetch(self._not_what(_form(response), "SPARQL results in JSON", response))
+        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+            if "json" not in form_of(response):
+                raise CannotFetch(self._http.not_what(form_of(response), "SPARQL results in JSON", response))
             try:
-                for bindings in _bindings(self._body(response, quiet)):
-                    yield b"".join(_line(solution(binding), labels) for binding in bindings) or b"\n"
+                for some in json_solutions(self._body(response, quiet)):
+                    yield b"".join(_line(row, labels) for row in some) or b"\n"
             except (ValueError, LookupError, RecursionError) as error:
                 words = f"sent an answer that is not SPARQL results in JSON: {error or type(error).__name__}"
                 raise CannotFetch(f"<{self.url}> {words}") from None
@@ -304,23 +270,14 @@ class SparqlSource:
         raise CutShort(words, received) if received < expected else CannotFetch(words)
 
     def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
-        import httpx
+        for piece in self._http.body(response, _PIECE_BYTES):
+            quiet.size += len(piece)
+            if quiet.size > _NOTHING_BYTES:
+                words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"
+                raise CannotFetch(f"<{self.url}> {words}")
+            yield piece
 
-        try:
-            for piece in response.iter_bytes(_PIECE_BYTES):
-                quiet.size += len(piece)
-                if quiet.size > _NOTHING_BYTES:
-                    words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"
-                    raise CannotFetch(f"<{self.url}> {words}")
-                yield piece
-        except httpx.TransportError as error:
-            raise Later(
-                f"<{self.url}> broke the connection while it sent triples: {error or type(error).__name__}"
-            ) from None
-        except httpx.HTTPError as error:
-            raise CannotFetch(f"<{self.url}> sent data that cannot be decompressed: {error}") from None
-
-    # ---- HTTP
+    # ---- patience
 
     def patiently(
         self, ask: Callable[[], Found], notice: Callable[[str], object] = lambda line: None, tries: int = _TRIES
@@ -337,87 +294,8 @@ class SparqlSource:
                 self._sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
-    @contextmanager
-    def _opened(self, text: str, accept: str) -> Iterator[httpx.Response]:
-        import httpx
 
-        url = self.url
-        try:
-            for _ in range(_REDIRECTS_MAX + 1):
-                with self._client.stream("POST", url, data={"query": text}, headers={"accept": accept}) as response:
-                    if not response.is_redirect:
-                        if response.status_code != 200:
-                            raise self._refusal(response)
-                        yield response
-                        return
-                    url = self._same_origin(urljoin(url, response.headers.get("location", "")))
-        except httpx.TransportError as error:
-            raise Later(f"<{self.url}> does not answer: {error or type(error).__name__}") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise CannotFetch(f"<{self.url}> cannot be reached: {error or type(error).__name__}") from None
-        raise CannotFetch(f"<{self.url}>: more than {_REDIRECTS_MAX} redirects")
-
-    def _same_origin(self, url: str) -> str:
-        try:
-            return self._allowed_urls.check_service(url)
-        except OutOfBounds:
-            raise CannotFetch(
-                f"<{self.url}> redirects to {url[:300]!r}, which has another origin: give that address if you trust it"
-            ) from None
-
-    def _refusal(self, response: httpx.Response) -> CannotFetch:
-        status, words = response.status_code, _beginning(response)
-        message = f"<{self.url}> answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
-        if status in _LATER:
-            return Later(message, _retry_after(response.headers.get("retry-after", "")))
-        if status in _TOO_MUCH:
-            return TooMuch(message)
-        if status in (401, 403):
-            message += " (give the user or token with --from-auth FILE, or the variable RILLET_FROM_AUTH)"
-        return CannotFetch(message)
-
-    def _not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
-        return (
-            f"<{self.url}> answered {form or 'without a Content-Type'}, not {wanted}: is this the address "
-            f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
-        )
-
-
-# ---- addresses and accounts
-
-
-def _origin(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        allowed = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        parts, allowed = SplitResult("", "", "", "", ""), False
-    if "@" in parts.netloc:
-        raise BadArgument(
-            "other users of this machine can see a user name in an address: leave it out, and give "
-            "--from-auth FILE, or the variable RILLET_FROM_AUTH"
-        )
-    if not allowed:
-        raise BadArgument(f"{url}: the address of a SPARQL endpoint begins with http:// or https://")
-    return f"{parts.scheme.lower()}://{parts.netloc}"
-
-
-def _bearer(authorization: str | None) -> dict[str, str]:
-    scheme, _, token = (authorization or "").strip().partition(" ")
-    return {"authorization": f"Bearer {token.strip()}"} if scheme.lower() == "bearer" else {}
-
-
-def _account(authorization: str | None) -> Any:
-    import httpx
-
-    scheme, blank, rest = (authorization or "").strip().partition(" ")
-    if not scheme or scheme.lower() == "bearer":
-        return None
-    is_named = bool(blank) and scheme.lower() in ("basic", "digest")
-    user, colon, password = (rest.strip() if is_named else (authorization or "").strip()).partition(":")
-    if not colon:
-        raise BadArgument("write the access to the source as user:password, Digest user:password, or Bearer TOKEN")
-    return httpx.DigestAuth(user, password) if is_named and scheme.lower() == "digest" else (user, password)
+# ---- terms of questions
 
 
 def checked(graph: str) -> str:
@@ -451,34 +329,6 @@ def _string(text: str) -> str:
 # ---- what answers say
 
 
-def _form(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _beginning(response: httpx.Response) -> str:
-    """The first words of an answer that was not meant to be read by programs."""
-    import httpx
-
-    data = b""
-    try:
-        for piece in response.iter_bytes(1 << 12):
-            data += piece
-            if len(data) >= _WORDS_BYTES:
-                break
-    except httpx.HTTPError:
-        pass  # it says something else than was asked anyway
-    return " ".join(data[:300].decode(errors="replace").split())
-
-
-def _retry_after(text: str) -> float | None:
-    if text.isdecimal():
-        return float(text)
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
 def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
     rest: list[bytes] = []
     size = 0
@@ -495,42 +345,6 @@ def _whole_lines(body: Iterator[bytes]) -> Iterator[bytes]:
         if not last.endswith(b".") and not last.startswith(b"#"):
             raise Later("the answer ended in the middle of a line")
         yield last + b"\n"
-
-
-def _bindings(body: Iterator[bytes]) -> Iterator[list[object]]:
-    """The solutions of SPARQL results in JSON while they come, some at a time. ValueError where these are none."""
-    decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
-    text, begun = "", False
-    for piece in body:
-        text += texts.decode(piece)
-        if not begun:
-            if (start := _BINDINGS.search(text)) is None:
-                _check_size(text)
-                continue
-            text, begun = text[start.end() :], True
-        found: list[object] = []
-        at = 0
-        while True:
-            at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it may match nothing
-            if text[at : at + 1] == "]":
-                yield found
-                for _ in body:  # to its end, so that a connection that breaks off before it is seen
-                    pass
-                return
-            try:
-                binding, at = decode(text, at)
-            except json.JSONDecodeError:
-                break  # the rest of it is still to come
-            found.append(binding)
-        text = text[at:]
-        _check_size(text)
-        yield found
-    raise ValueError("they end too early")
-
-
-def _check_size(text: str) -> None:
-    if len(text) > LINE_BYTES_MAX:
-        raise ValueError(f"one of more than {LINE_BYTES_MAX} characters")
 
 
 def _line(row: Solution, labels: dict[bytes, bytes]) -> bytes:

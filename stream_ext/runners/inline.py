@@ -8,39 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.continuous.faults import QueryFault
+from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
-from stream_ext.emissions.merge import Merge, Role
-from stream_ext.windows.part import AnyPart
-from stream_ext.windows.schedule import QueryState
+from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.windows.part import Part
 
 _PAUSE_S = 0.25
-
-
-class InlineShard(Protocol):
-    """What the runner asks of stream_ext/continuous/shard.py."""
-
-    sn: int
-    faults: dict[int, str]
-    suspended: Collection[int]
-
-    def build(self, states: Mapping[int, QueryState | None], sn: int) -> None: ...
-    def step(self, sn: int) -> list[AnyPart]: ...
-    @property
-    def has_more(self) -> bool: ...
-    def go_on(self) -> list[AnyPart]: ...
-    def generation(self, number: int) -> int: ...
 
 
 class InlineRunner:
     def __init__(
         self,
         merge: Merge,
-        make_shard: Callable[[Role], InlineShard],
+        make_shard: Callable[[Runner], Shard],
         on_sent: Callable[[], None] = lambda: None,
         suspended: Callable[[], Collection[int]] = frozenset,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
@@ -130,7 +114,7 @@ class InlineRunner:
                 faults = self._new_faults(shard)
                 self._merge.take(role, sn, parts)
                 self._report_faults(faults)
-                if role == "beside":
+                if role == Runner.BESIDE:
                     self._on_sent()
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
@@ -139,7 +123,7 @@ class InlineRunner:
                 self._merge.take_piece(role, parts)
                 self._report_faults(faults)
 
-    def _new_faults(self, shard: InlineShard) -> dict[int, QueryFault]:
+    def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""
         before = self.faults
         self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.faults.items()}
@@ -149,7 +133,7 @@ class InlineRunner:
         for query, (why, since) in faults.items():
             self._on_fault(query, why, since)
 
-    def _step(self, shard: InlineShard, sn: int) -> list[AnyPart]:
+    def _step(self, shard: Shard, sn: int) -> list[Part]:
         began_ms = self._stepping_since_ms = self._clock.now_ms()
         try:
             return shard.step(sn)
@@ -159,10 +143,10 @@ class InlineRunner:
             self._share.stepped(took_ms)
             self._on_step(took_ms)
 
-    def _may_catch_up(self, shard: InlineShard) -> bool:
+    def _may_catch_up(self, shard: Shard) -> bool:
         return shard.has_more and self._has_room() and (shard.sn >= self._head or self._share.is_due)
 
-    def _catch_up(self, shard: InlineShard) -> list[AnyPart]:
+    def _catch_up(self, shard: Shard) -> list[Part]:
         others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
         try:
             return shard.go_on()
@@ -180,12 +164,12 @@ class InlineRunner:
         """Whether it is closed, so that a running evaluation does not count any more."""
         return self._closed
 
-    def _has_work(self, role: Role, shard: InlineShard) -> bool:
+    def _has_work(self, role: Runner, shard: Shard) -> bool:
         """Waits for the next snapshot, unless some queries are behind. False: the merge has another position than the
         shard, because the other runner has (or had) the queries meanwhile."""
 
         def goes_on() -> bool:
-            there = role == "beside" or self._merge.position == shard.sn
+            there = role == Runner.BESIDE or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
         with self._changed:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from hbase_store.errors import StoreError
+from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.errors import DeadlineExceeded, RilletError
 
 log = logging.getLogger("rillet.spark")
@@ -72,16 +73,10 @@ class Trial(Protocol):
     def close(self) -> None: ...
 
 
-class MergePosition(Protocol):
-    @property
-    def position(self) -> int: ...
-    def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
-
-
 class Quarantine:
     def __init__(
         self,
-        merge: MergePosition,
+        merge: Merge,
         trial: Trial,
         *,
         all_queries: Callable[[], Collection[int]],
@@ -245,7 +240,7 @@ class Quarantine:
         """The outcome of a trial, which is repeated while the store does not answer."""
         pause_s, failures = _PAUSE_S_MIN, 0
         while True:
-            _, position, states = self._merge.attempt("trial")
+            _, position, states = self._merge.attempt(Runner.TRIAL)
             there = {number: states[number] for number in group if number in states}
             if group and not there:
                 return Outcome("survived")  # they were dropped meanwhile

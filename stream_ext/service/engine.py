@@ -13,12 +13,13 @@ from concurrent.futures import Future
 from hbase_store import EmissionRow, Store, StreamPosition
 from stream_ext.attached.source_times import SourceTimes
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
+from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.merge import Merge, Role
+from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -43,7 +44,7 @@ from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatc
 log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
-_TAKES: dict[Role, Takes] = {"inline": takes_all, "beside": takes_inline}
+_TAKES: dict[Runner, Takes] = {Runner.INLINE: takes_all, Runner.BESIDE: takes_inline}
 
 
 class Engine:
@@ -75,6 +76,7 @@ class Engine:
         )
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
+        self._handed = Handed()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
         # What is done with merged emissions.
@@ -153,7 +155,10 @@ class Engine:
         states, catalog = self.merge.states(), self._injector.catalog
         for query in catalog.queries.values():
             if query.is_evaluated:
-                self.lateness.follow(query, query.current_state(states.get(query.number)), catalog)
+                registered = Registered.of(query, catalog)
+                state = query.current_state(states.get(query.number))
+                self.lateness.follow(query.number, registered, state, catalog)
+                self.retention.follow(query.number, registered)
         for stream in catalog.streams:
             self._set_close_alarm(stream)
             self._set_idle_alarm(stream)
@@ -220,10 +225,10 @@ class Engine:
             self._injector.halt(error)  # both begin anew, together
         self._on_fault(error)
 
-    def _shard(self, role: Role) -> Shard:
+    def _shard(self, role: Runner) -> Shard:
         return Shard(
             self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
-            interrupted=lambda: self.inline.is_closed,
+            interrupted=lambda: self.inline.is_closed, registered=self._handed.take,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:
@@ -292,7 +297,7 @@ class Engine:
         """The expected time until a snapshot that is published now is evaluated; `limit_ms` is the longest that is
         allowed. Any thread may call."""
         under_way_ms = self.inline.under_way_ms()
-        if self.spark is not None and self.merge.owner == "spark":
+        if self.spark is not None and self.merge.owner is Runner.SPARK:
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
         return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
@@ -350,8 +355,7 @@ class Engine:
         elif isinstance(step.definition, QueryDefinition):
             if was is not None:
                 self.lateness.forget(step.number)  # it begins anew
-            self.lateness.follow(step.definition, step.definition.state, news.catalog)
-            self.retention.follow(step.definition, news.catalog)
+            self._follow_evaluated(step.definition, step.registered, news.catalog)
         elif step.kind == "query":
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
@@ -364,12 +368,20 @@ class Engine:
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 
+    def _follow_evaluated(self, query: QueryDefinition, read: Registered | None, catalog: Catalog) -> None:
+        """A query that begins. `read`: what its text means, made with the change of the catalog."""
+        registered = Registered.of(query, catalog) if read is None else read.within(query, catalog)
+        self._handed.put(query, registered)
+        self.lateness.follow(query.number, registered, query.state, catalog)
+        self.retention.follow(query.number, registered)
+
     def _widen(self, catalog: Catalog) -> None:
         """A stream is new: queries with a window on every stream read it."""
         for query in catalog.queries.values():
             if query.any_stream and query.is_evaluated:
-                self.lateness.widen(query, catalog)
-                self.retention.follow(query, catalog)
+                registered = Registered.of(query, catalog)
+                self.lateness.widen(query.number, registered, catalog)
+                self.retention.follow(query.number, registered)
 
     # ---- streams and the clock ---------------------------------------------------------------------------------
 

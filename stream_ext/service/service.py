@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from os import urandom
 from typing import Any, Literal, TypeVar, cast
 
@@ -22,10 +23,10 @@ from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
 from hbase_store.layout.terms import iri
 from stream_ext.attached.holding import Holding
-from stream_ext.attached.patterns import patterns_of
+from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import RegisteredText, query_over, reading_of, windows_of
+from stream_ext.catalog.registered import Registered, RegisteredText, reading_of
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -34,6 +35,7 @@ from stream_ext.emissions.subscriptions import Subscription, Subscriptions
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
+from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.answers import (
@@ -48,14 +50,21 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.own_quads import attached_of
+from stream_ext.oneshot.question import Question, Questions
 from stream_ext.oneshot.rerun import Rerun
-from stream_ext.plan.dataset import DatasetOverride, read_runnable
+from stream_ext.oneshot.source_graphs import graph_of_source
+from stream_ext.plan.dataset import DatasetOverride
+from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN, Source
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.source_status import found_source, status_of
+from stream_ext.service.source_watch import SourceWatch
+from stream_ext.service.source_writing import UpdatesTo, source_writing
 from stream_ext.service.standby import Standby
 from stream_ext.service.status import (
     at_once,
@@ -97,8 +106,9 @@ from stream_ext.writer.injector import (
     refusal_of,
 )
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
-from stream_ext.writer.registration import Registered, Registration, read_registration
-from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
+from stream_ext.writer.updates import SourceRequest, Updated, change_of, updated
+from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 
 Wait = Literal["published", "evaluated"]
 #: What waits while the store does not answer a read.
@@ -113,6 +123,9 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
+
+
+_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +164,17 @@ class Service:
         retain: Retain,
         allowed_urls: AllowedUrls,
         budget: Budget = USUAL,
-        sources: Sequence[Source] = (),
+        sources: Sources = NO_SOURCES,
+        updates: UpdatesTo | None = None,
     ) -> None:
         """Use `Service.open`."""
+        self.sources, self._watch = sources, SourceWatch(sources)
+        self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
-        self._plans, self._known = Plans(), KnownValues(store.terms)
+        self._questions, self._known = Questions(), KnownValues(store.terms)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         self._pace, self._spark, self._retain, self._budget = pace, spark, retain, budget
-        self._main = next((source for source in sources if source.settings.name == MAIN), None)
         self._holding: Holding | None = None
         self._closing = threading.Lock()
         self._closed = False
@@ -167,6 +182,7 @@ class Service:
         self._standby = Standby(store, self.clock, self.waits, self)
         self.begin()
         self._standby.start()
+        self._watch.start()
 
     # ---- one writer epoch: the standby calls these -------------------------------------------------------------
 
@@ -232,9 +248,11 @@ class Service:
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
+        updates: UpdatesTo | None = None,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. What registered queries need of the source
-        that is called `main` is held."""
+        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
+        not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -244,8 +262,8 @@ class Service:
             store.emissions.take_over()
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
-            retain = retain or Retain()
-            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, sources)
+            retain, attached = retain or Retain(), Sources(sources, base)
+            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
         except BaseException:
             store.close()
             raise
@@ -389,9 +407,18 @@ class Service:
     def head(self) -> int:
         return self._injector.head
 
+    def question(self, text: str, check: Callable[[], None] | None = None) -> Question:
+        """The text, parsed, for a request. `check` is called again and again while a long text is parsed, and may raise
+        to end it."""
+        self._check_text(text)
+        return self._questions.read(text, self.base, check or self._deadline("text"))
+
+    def _question(self, asked: str | Question, control: Control) -> Question:
+        return asked if isinstance(asked, Question) else self.question(asked, control.check)
+
     def update(
         self,
-        text: str,
+        asked: str | Question,
         wait: Wait = "published",
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
@@ -399,17 +426,20 @@ class Service:
         """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
 
         `control` may end the request until it is published; then no operation is done."""
-        self._check_text(text)
         _check_wait(wait)
-        unit = read_runnable(text, self.base, dataset, control.check)
+        question = self._question(asked, control)
+        unit = question.over(dataset).supported()
         if isinstance(unit, Admin):
             raise BadArgument(
                 "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
             )
         if not isinstance(unit, Update):
             raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
+        if self._source_writing is not None:
+            asking, derived = self._asking(control), self._derived_graphs(self.head(), control)
+            return self._source_writing.update(unit, question.text, asking, derived)
         try:
-            change = change_of(unit, text, self.store, self.head(), self._asking(control), self._origin)
+            change = change_of(unit, question.text, self.store, self.head(), self._asking(control), self._origin)
             published = self._injector.change(change).result()
         except MemoryError as error:  # nothing of it was done
             raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
@@ -445,19 +475,21 @@ class Service:
 
     def query(
         self,
-        text: str,
+        asked: str | Question,
         snapshot: int | None = None,
         at: int | None = None,
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
+        streams: bool = False,
     ) -> Answer:
-        """`dataset` replaces the dataset of the text; `control` may end the query early."""
-        self._check_text(text)
-        asking = self._asking(control)
+        """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
+        answers and that are only passed on are read while they are decoded."""
+        question = self._question(asked, control)
+        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
         try:
             sn = self._retained(snapshot)
             given = self._derived_graphs(sn, control).of_query
-            return answer_once(self.store, text, self.base, sn, at, dataset, asking, given)
+            return answer_once(self.store, question, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
@@ -479,17 +511,29 @@ class Service:
         return isinstance(read, Query) and any(read_by(self._injector.catalog, read))
 
     def rows_expected(
-        self, text: str, snapshot: int, at: int | None, dataset: DatasetOverride | None, control: Control = Control.FREE
+        self,
+        asked: str | Question,
+        snapshot: int,
+        at: int | None,
+        dataset: DatasetOverride | None,
+        control: Control = Control.FREE,
     ) -> float:
         """The expected work of a query, from its plan: the number of rows that its operators produce together.
 
         Planning may take long: `control` may end it."""
-        self._check_text(text)
-        asking = self._asking(control)
-        return rows_expected(self.store, text, self.base, self._retained(snapshot), at, dataset, asking)
+        question = self._question(asked, control)
+        return rows_expected(self.store, question, self._retained(snapshot), at, dataset, self._asking(control))
 
     def _asking(self, control: Control) -> Asking:
-        return Asking(self.base, self.clock.now_ms(), urandom(8), control, self.allowed_urls, self._plans, self._known)
+        return Asking(
+            self.base,
+            self.clock.now_ms(),
+            urandom(8),
+            control,
+            self.allowed_urls,
+            self._known,
+            self.sources,
+        )
 
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
@@ -504,26 +548,63 @@ class Service:
     def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
         """The columns of an answer as texts, some thousand rows at a time."""
         if isinstance(answer, GraphAnswer):
-            return decoded(columns, answer.decode)
+            return chain(decoded(columns, answer.decode), answer.more)
+        if answer.streamed is not None:
+            return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
 
-    def explain(self, text: str) -> dict[str, Any]:
-        self._check_text(text)
+    def explain(self, asked: str | Question) -> dict[str, Any]:
         check = self._deadline("text")
-        found = explain(text, self.base, check) | operators_of(self.store, text, self.base, check)
-        query = query_in(text, self.base, check)
+        question = asked if isinstance(asked, Question) else self.question(asked, check)
+        found = explain(question) | operators_of(self.store, question, check, self.sources)
+        query = query_in(question)
         if self._holding is not None and query is not None and "refused" not in found:
-            found["sources"] = {MAIN: self._holding.explained(patterns_of(RegisteredText.of(query, check)))}
+            needs = needs_of(RegisteredText.of(query, check))
+            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
         return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
 
     def read_graph(self, graph: str | None, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
         """NotFound for a named graph without triples. The quads are charged to `control` until the answer is sent."""
-        return graph_store.read_graph(self._derived_graphs(self._retained(snapshot), control), _graph_term(graph))
+        term = _graph_term(graph)
+        scope = GraphScope() if term is None else GraphScope(Constant(term))
+        return self._with_source(scope, snapshot, control, lambda own: graph_store.read_graph(own, term))
 
     def read_dataset(self, snapshot: int | None = None, control: Control | None = None) -> GraphAnswer:
-        return graph_store.read_dataset(self._derived_graphs(self._retained(snapshot), control))
+        return self._with_source(None, snapshot, control, graph_store.read_dataset)
+
+    def _with_source(
+        self,
+        scope: GraphScope | None,
+        snapshot: int | None,
+        control: Control | None,
+        read: Callable[[DerivedGraphs], GraphAnswer],
+    ) -> GraphAnswer:
+        """What our own store has, and what the source main has beside it."""
+        own = self._derived_graphs(self._retained(snapshot), control)
+        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
+        try:
+            found = read(own)
+        except NotFound:
+            if more is None:
+                raise
+            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
+        return found if more is None else replace(found, more=more)
+
+    def _of_source(
+        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
+    ) -> Iterator[Decoded] | None:
+        """None: it has nothing."""
+        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
+        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
+        if source is None or attached is None:
+            return None
+        if snapshot is not None:
+            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
+        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
+        first = next(rows, None)
+        return None if first is None else chain([first], rows)
 
     def replace_graph(
         self,
@@ -534,6 +615,9 @@ class Service:
     ) -> GraphWriteOutcome:
         """`control` may end the request until it is published, as all writes of graphs; then nothing is changed."""
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.replace(_graph_term(graph), documents, reading, self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.replace(_graph_term(graph), documents, reading, control), wait)
 
     def merge_graph(
@@ -544,18 +628,36 @@ class Service:
         control: Control = Control.FREE,
     ) -> GraphWriteOutcome:
         reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.merge(_graph_term(graph), documents, reading, self.head())
         return self._write(graph_store.merge(_graph_term(graph), documents, reading, control), wait)
 
     def add_quads(
         self, documents: Sequence[Document], wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
         """Adds each statement to the graph that it names."""
-        return self._write(graph_store.add_quads(documents, self._reading_of(documents), control), wait)
+        reading = self._reading_of(documents)
+        if self._source_writing is not None:
+            return self._source_writing.add_quads(documents, reading, self.head())
+        return self._write(graph_store.add_quads(documents, reading, control), wait)
 
     def drop_graph(
         self, graph: str | None, wait: Wait = "published", control: Control = Control.FREE
     ) -> GraphWriteOutcome:
+        if self._source_writing is not None:
+            return self._source_writing.drop(_graph_term(graph), self.head())
+        self._check_only_ours(graph, control)
         return self._write(graph_store.drop(_graph_term(graph), control), wait)
+
+    def _check_only_ours(self, graph: str | None, control: Control) -> None:
+        """BadArgument if the source main holds triples of a graph that is to be emptied: they would stay there."""
+        if (source := self.sources.main) is None:
+            return
+        term = _graph_term(graph)
+        try:
+            SourceAside(source, control).check_graph(None if term is None else Constant(term))
+        except HeldElsewhere as error:
+            raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:
         return self._reading("document", sum(len(document.data) for document in documents))
@@ -580,9 +682,8 @@ class Service:
 
     # ---- registered queries ------------------------------------------------------------------------------------
 
-    def register(self, text: str, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
-        self._check_text(text)
-        registration = self._read_registration(text, name)
+    def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
+        registration = self._read_registration(asked, name)
         release = self._reserved(registration)
         try:
             return _registered(self._injector.change(registration))
@@ -593,7 +694,6 @@ class Service:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
-            self._check_text(text)
             registration = self._read_registration(text, None)
             release = self._reserved(registration)
             waiting.append(self._injector.change(registration))
@@ -603,43 +703,52 @@ class Service:
         for future in waiting:
             yield _registered(future)
 
-    def register_live(self, text: str, name: str) -> None:
+    def register_live(self, asked: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
-        self._check_text(text)
-        registration = self._read_registration(text, name)
+        registration = self._read_registration(asked, name)
         release = self._reserved(registration)
         try:
             self._injector.change(replace(registration, live=True)).result()
         finally:
             release()
 
-    def _read_registration(self, text: str, name: str | None) -> Registration:
-        registration = read_registration(text, self.base, name, self.limits.queries, self._deadline("text"))
-        check_services(query_parts(registration.query), self.allowed_urls, text)
+    def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
+        check = self._deadline("text")
+        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
+            self._check_text(asked)
+            asked = Question.read(asked, self.base, check)
+        registration = read_registration(asked, name, self.limits.queries, check)
+        check_services(query_parts(registration.query), self.allowed_urls, asked.text)
         return registration
 
     # ---- attached stores ---------------------------------------------------------------------------------------
 
     def _hold_main(self, injector: Injector) -> None:
         """Begins to hold what registered queries need of the source `main`."""
-        if self._main is not None:
+        if self.sources.main is not None:
             catalog = lambda: injector.catalog  # noqa: E731
-            self._holding = Holding(self._main, self.store, self.clock, catalog, injector.own_change)
+            self._holding = Holding(self.sources.main, self.store, self.clock, catalog, injector.own_change)
             self._holding.start()
 
     def _reserved(self, registration: Registration) -> Callable[[], None]:
         """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
         if self._holding is None:
             return lambda: None
-        return self._holding.reserve(patterns_of(reading_of(registration.text, registration.base)))
+        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
 
-    def source_status(self) -> list[dict[str, Any]]:
-        """The status of the source of which something is held; nothing without one."""
-        return [] if self._holding is None else [self._holding.status()]
+    def sources_status(self) -> list[dict[str, Any]]:
+        return [self._source_status(source) for source in self.sources]
 
-    def source_groups(self, name: str) -> list[dict[str, Any]]:
-        """What is held of a source: each pattern, and how many quads."""
-        return self._held_of(name).groups()
+    def source_status(self, name: str) -> dict[str, Any]:
+        """With what is held of it, pattern by pattern."""
+        source = found_source(self.sources, name)
+        groups = {} if self._holding is None or source is not self.sources.main else {"groups": self._holding.groups()}
+        return self._source_status(source) | groups
+
+    def _source_status(self, source: Source) -> dict[str, Any]:
+        """How it answers; of the source main also what is held."""
+        held = {} if self._holding is None or source is not self.sources.main else self._holding.status()
+        return status_of(source, held)
 
     def held_patterns(self) -> list[HeldPattern]:
         """What is held of the source `main`, or is being fetched: all quads that match one of these."""
@@ -661,6 +770,12 @@ class Service:
         sn = self._held_of(name).refresh()
         self._await(sn, wait)
         return sn
+
+    def _source_written(self, request: SourceRequest) -> None:
+        if self._holding is not None and request.clears:
+            self._holding.refresh()
+        elif request.quads:
+            self.source_written((s, p, o, g or b"") for s, p, o, g in request.quads)
 
     def source_written(self, quads: Iterable[Quad]) -> None:
         """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
@@ -760,9 +875,9 @@ class Service:
         if (body := self._engine.emissions.body(definition.number, number)) is None:
             raise Gone(f"emission {number} of {definition.name!r} is no longer retained")
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
-        query = query_over(definition, catalog)
-        windows = windows_of(query, catalog, None if state is None else state.t0)
-        return Rerun(definition, query, windows, self.store, self.allowed_urls, self._again()).json(body)
+        registered = Registered.of(definition, catalog)
+        windows = registered.windows_from(None if state is None else state.t0)
+        return Rerun(definition, registered.query, windows, self.store, self.allowed_urls, self._again()).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""
@@ -810,12 +925,15 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            self._watch.close()
             if self._holding is not None:
                 self._holding.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
             self.store.close()
+            for source in self.sources:
+                source.close()
 
     def __enter__(self) -> Service:
         return self
@@ -833,8 +951,8 @@ def _called(release: Callable[[], None], done: Future[Any]) -> None:
 
 
 def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
-    registered = cast("Registered", future.result())
-    return registered.definition, registered.created, registered.warnings
+    outcome = cast("RegistrationOutcome", future.result())
+    return outcome.definition, outcome.created, outcome.warnings
 
 
 def _last_time(injector: Injector) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
+from stream_ext.emissions.merge import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.windows.schedule import QueryState
 from stream_ext.writer.injector import Injector
@@ -137,7 +138,7 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
         return query.failure.message
     if engine.merge.fault is not None:
         return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
-    on_spark = engine.spark if engine.merge.owner == "spark" and query.home is None else None
+    on_spark = engine.spark if engine.merge.owner is Runner.SPARK and query.home is None else None
     fault = (on_spark or engine.inline).faults.get(query.number)
     return None if fault is None or fault.since < query.since else fault.why
 

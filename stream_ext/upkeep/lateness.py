@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hbase_store import StreamPosition
-from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_over
-from stream_ext.catalog.timing import timing_of
+from stream_ext.catalog.catalog import Catalog
+from stream_ext.catalog.registered import Registered
 from stream_ext.upkeep.late_elements import LateElements, found_late
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.windows.openings import Openings, opened, openings_of
@@ -110,9 +109,9 @@ class Lateness:
         if log is not None:
             log.read(self.elements, self.counted)
 
-    def follow(self, query: QueryDefinition, state: QueryState, catalog: Catalog) -> None:
+    def follow(self, query: int, registered: Registered, state: QueryState, catalog: Catalog) -> None:
         """Follows a query from the present positions of its streams; what was due before counts as evaluated."""
-        timing = timing_of(query_over(query, catalog), catalog, state.t0)
+        timing = registered.timing_from(state.t0)
         if timing.ends_at is not None:
             return  # the query has ended with its registration: no element is late for it
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
@@ -120,13 +119,13 @@ class Lateness:
         schedule = self._schedule_now(followed)
         latest = self._latest.get(timing)
         if latest is not None and self._is_alike(latest, followed, schedule):
-            latest.queries[query.number] = None
-            self._queries[query.number] = latest
+            latest.queries[query] = None
+            self._queries[query] = latest
             return
         if followed.keeps(schedule):
             followed.schedule = schedule
-        followed.queries[query.number] = None
-        self._queries[query.number] = self._latest[timing] = followed
+        followed.queries[query] = None
+        self._queries[query] = self._latest[timing] = followed
         for stream in {window.stream for window in timing.windows}:
             self._readers.setdefault(stream, {})[followed] = None
             if followed.schedule is not None:
@@ -142,16 +141,16 @@ class Lateness:
             schedule.timing, schedule.t0, schedule.after, schedule.last, schedule.begins,
         )  # fmt: skip
 
-    def widen(self, query: QueryDefinition, catalog: Catalog) -> None:
+    def widen(self, query: int, registered: Registered, catalog: Catalog) -> None:
         """A stream is new, which the query reads, too."""
-        followed = self._queries.get(query.number)
+        followed = self._queries.get(query)
         if followed is None:
             return
         state = followed.state
         if (at := followed.schedule) is not None:
             state = at.state(state.evaluated)
-        self.forget(query.number)
-        self.follow(query, state, catalog)
+        self.forget(query)
+        self.follow(query, registered, state, catalog)
 
     def forget(self, query: int) -> None:
         followed = self._queries.pop(query, None)

@@ -20,9 +20,8 @@ from typing import Any
 from hbase_store import Store
 from hbase_store.errors import StoreUnavailable
 from hbase_store.terms.transient import BYTES_MAX as TRANSIENT_BYTES_MAX
-from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import query_over
-from stream_ext.catalog.timing import timing_of
+from stream_ext.catalog.catalog import Catalog, StreamDefinition
+from stream_ext.catalog.registered import Registered
 from stream_ext.clock import Clock
 from stream_ext.emissions.progress import Stored
 from stream_ext.errors import Overload
@@ -92,9 +91,7 @@ class Retention:
         self.is_full = False
 
     def start(self, catalog: Catalog) -> None:
-        for query in catalog.queries.values():
-            if query.is_evaluated:
-                self.follow(query, catalog)
+        """Call it when the queries of the catalog are followed."""
         for stream in catalog.streams:
             self._histories[stream] = StreamHistory.read(self._store, stream)
         # Which queries read which streams between their position and the head is not known here.
@@ -103,15 +100,14 @@ class Retention:
 
     # ---- in the writer's thread --------------------------------------------------------------------------------
 
-    def follow(self, query: QueryDefinition, catalog: Catalog) -> None:
-        parsed = query_over(query, catalog)
-        timing = timing_of(parsed, catalog)
+    def follow(self, query: int, registered: Registered) -> None:
+        timing = registered.timing
         if not timing.windows:
             return  # it is built at the position of all queries, and needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        needs = _Needs(timing, reads_store(parsed), pace_ms)
-        self._release(query.number)
-        self._queries[query.number] = self._needs.setdefault(needs, needs)
+        needs = _Needs(timing, reads_store(registered.query), pace_ms)
+        self._release(query)
+        self._queries[query] = self._needs.setdefault(needs, needs)
         self._shared_by[needs] += 1
 
     def forget(self, query: int, sn: int) -> None:

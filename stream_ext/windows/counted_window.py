@@ -25,7 +25,8 @@ class CountedWindow:
 
     `lead_ms`: an evaluation contains what is older than its time by so much."""
 
-    def __init__(self, count: Count, lead_ms: int) -> None:
+    def __init__(self, stream: int, count: Count, lead_ms: int) -> None:
+        self.stream = stream
         self._count, self._lead_ms = count, lead_ms
         self._next = 0
         self._places = np.empty((2, _CAPACITY_LEAST), np.int64)  # of the last ones, in order

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from stream_ext.windows.arrivals import Reach
 from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
 from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.waiting_elements import WaitingElements
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Occupancy:
     """The occupancy of one window. Times that are in no instance are left out."""
 
     window: ScheduledWindow
-    waiting: list[_WaitingTimes] = field(default_factory=list)
+    waiting: WaitingElements = field(default_factory=WaitingElements)
     occupied_until: int | None = None
     oldest: int | None = None  # the least time of what has ever entered
 
@@ -28,24 +28,14 @@ class Occupancy:
         first, last = least_and_greatest(times) if len(times) else (0, -1)
         if first == last:  # as in most pushes
             if self.window.last_of(first) >= first + self.window.lead_ms:
-                self.waiting.append(_WaitingTimes(times[:1], first, last))
+                self.waiting.add(times[:1], span=(first, last))
         elif len(included := times[self.window.ever_includes(times)]):
-            self.waiting.append(_WaitingTimes(included, *least_and_greatest(included)))
+            self.waiting.add(included)
 
     def move_to(self, time: int) -> None:
-        waiting, self.waiting = self.waiting, []
-        came = time - self.window.lead_ms  # elements of this time and before
-        for some in waiting:
-            if some.first > came:
-                self.waiting.append(some)
-                continue
+        for some in self.waiting.up_to(time - self.window.lead_ms):
             self.oldest = some.first if self.oldest is None else min(some.first, self.oldest)
-            latest = some.last
-            if latest > came:
-                due = some.times <= came
-                latest, later = int(some.times[due].max()), some.times[~due]
-                self.waiting.append(_WaitingTimes(later, int(later.min()), some.last))
-            until = self.window.last_of(latest)  # what is later stays longer
+            until = self.window.last_of(some.last)  # what is later stays longer
             self.occupied_until = until if self.occupied_until is None else max(until, self.occupied_until)
 
     def is_occupied(self, time: int) -> bool:
@@ -53,15 +43,8 @@ class Occupancy:
         return self.occupied_until is not None and self.occupied_until >= time
 
     def next_entry(self) -> int | None:
-        return min((some.first + self.window.lead_ms for some in self.waiting), default=None)
-
-
-class _WaitingTimes(NamedTuple):
-    """Times of elements that no evaluation has seen yet, with the least and the greatest of them."""
-
-    times: Times
-    first: int
-    last: int
+        first = self.waiting.first()
+        return None if first is None else first + self.window.lead_ms
 
 
 def next_entry(presences: Sequence[Occupancy]) -> int:

@@ -9,8 +9,7 @@ import msgspec
 
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.catalog.options import CHANGEABLE, StreamOptions, parse_options
-from stream_ext.catalog.registered import query_over
-from stream_ext.catalog.timing import timing_of
+from stream_ext.catalog.registered import Registered
 from stream_ext.errors import NameInUse
 from stream_ext.windows.schedule import initial_state
 from stream_ext.writer.injector import Change, HeadView, Intent
@@ -159,10 +158,11 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
         query = view.catalog.query(key)
         if query.is_evaluated and not failed:
             return Intent(result=int)
-        timing = timing_of(query_over(query, view.catalog), view.catalog, t0)
-        state = msgspec.structs.replace(initial_state(timing, view.positions, view.head, query.state), t0=t0, gap=True)
+        registered = Registered.of(query, view.catalog)
+        begins = initial_state(registered.timing_from(t0), view.positions, view.head, query.state)
+        state = msgspec.structs.replace(begins, t0=t0, gap=True)
         resumed = msgspec.structs.replace(query, paused=False, failure=None, since=view.head + 1, state=state)
-        return Intent(result=int, steps=[CatalogStep("query", query.number, resumed)])
+        return Intent(result=int, steps=[CatalogStep("query", query.number, resumed, registered)])
 
     return change
 

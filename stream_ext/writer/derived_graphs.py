@@ -15,7 +15,7 @@ import numpy as np
 from hbase_store import Store
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_of, windows_of
+from stream_ext.catalog.registered import Registered
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body
 from stream_ext.errors import Gone, NameInUse
 from stream_ext.evaluation_budget import Control
@@ -108,7 +108,8 @@ class DerivedGraphs:
         return found if len(found.triples[0]) else None
 
     def _evaluated_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
-        query = query_of(definition.text, definition.base)
+        registered = Registered.of(definition, self.catalog)
+        query = registered.query
         if not query.windows:  # it emits nothing if no row came or went
             with placed(definition.text):
                 answer = evaluate(
@@ -116,7 +117,7 @@ class DerivedGraphs:
                 )
         else:
             is_last = body.number == self.store.emissions.last(definition.number)
-            windows = windows_of(query, self.catalog, self.origin(definition.number))
+            windows = registered.windows_from(self.origin(definition.number))
             rerun = Rerun(definition, query, windows, self.store, self.allowed_urls, self.control)
             answer = rerun.answer(body, is_last)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"

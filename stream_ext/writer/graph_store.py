@@ -9,8 +9,8 @@ within one document only: every write makes fresh nodes for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hbase_store.layout.terms import iri
 from hbase_store.sorted.view import Room
 from stream_ext.errors import BadArgument, BadData, NotFound
 from stream_ext.evaluation_budget import Control
+from stream_ext.oneshot.decoded import Decoded
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.iris import is_absolute
 from stream_ext.rdf.reading import ReadingBudget
@@ -63,6 +64,7 @@ class GraphAnswer:
     columns: tuple[Ids, ...]
     sn: int
     decode: Decode
+    more: Iterator[Decoded] = field(default_factory=lambda: iter(()))  # what a source has beside them; read once
 
 
 def checked_graph(graph: str) -> bytes:
@@ -140,7 +142,7 @@ def replace(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -166,7 +168,7 @@ def merge(
     reading: ReadingBudget | None = None,
     control: Control = Control.FREE,
 ) -> Change:
-    parsed = _triples(graph, documents, reading)
+    parsed = triples_of(graph, documents, reading)
 
     def change(view: HeadView) -> Intent:
         check_writable(view, [graph])
@@ -217,7 +219,7 @@ def check_writable(view: HeadView, graphs: Iterable[bytes | None]) -> None:
         derived.check_writable(graph)
 
 
-def _triples(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
+def triples_of(graph: bytes | None, documents: Sequence[Document], reading: ReadingBudget | None) -> list[Parsed]:
     parsed = [document.parsed(reading) for document in documents]
     if any((each.g >= 0).any() for each in parsed):
         where = "the default graph" if graph is None else graph.decode()

@@ -22,25 +22,25 @@ from stream_ext.catalog.catalog import (
 )
 from stream_ext.catalog.chains import check_ends
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import reading_of
-from stream_ext.catalog.timing import key_of, timing_of
+from stream_ext.catalog.registered import Registered, RegisteredText
+from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
-from stream_ext.evaluation_budget import Control
+from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Query, Register, Update, WindowClause
 from stream_ext.language.algebra.terms import Position
-from stream_ext.language.syntax import Check, parse_again
 from stream_ext.names import meant
+from stream_ext.oneshot.question import Question
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.plan.result_columns import columns_of
-from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
+from stream_ext.plan.stream_variables import follows_streams, has_stream_variables
 from stream_ext.windows.schedule import initial_state
 from stream_ext.writer.elements import check_terms
 from stream_ext.writer.injector import HeadView, Intent
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationOutcome:
     definition: QueryDefinition
     created: bool
     warnings: list[str]
@@ -54,10 +54,13 @@ class Registration:
     text: str
     base: str
     names: Names | None  # None: it has no name, and gets one
-    query: Query
-    constants: list[bytes]
+    read: RegisteredText
     queries_max: int
     live: bool = False  # ends with its connection, and creates no stream
+
+    @property
+    def query(self) -> Query:
+        return self.read.query
 
     @property
     def joins(self) -> bool:
@@ -69,7 +72,7 @@ class Registration:
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
         if existing is not None:
             same = self._same(existing)  # refused here: an error of `result` would be one of the writer
-            return Intent(result=lambda _: Registered(same, False, []))
+            return Intent(result=lambda _: RegistrationOutcome(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
             raise TooLarge(f"{self.queries_max} queries are registered, the limit (--max-queries); drop one first")
         if self.live:
@@ -84,7 +87,7 @@ class Registration:
         output = self._output(names, number, found, view) if self._derives else None
         read = sorted(found.catalog.streams) if any_stream else found.streams
         iris = [found.catalog.streams[stream].iri for stream in read]
-        wide = over_streams(self.query, iris)
+        registered = Registered.over(self.read, found.catalog, read)
         definition = QueryDefinition(
             number=number,
             name=names.name,
@@ -98,19 +101,19 @@ class Registration:
             streams=found.streams,
             registered_sn=view.head + 1,
             since=view.head + 1,
-            state=initial_state(timing_of(wide, found.catalog), view.positions, view.head),
+            state=initial_state(registered.timing, view.positions, view.head),
             output=output,
             any_stream=any_stream,
         )
-        registered = CatalogStep("query", number, definition)
+        step = CatalogStep("query", number, definition, registered)
         if output is not None:
-            check_ends(found.catalog.after(registered), definition)
+            check_ends(found.catalog.after(step), definition)
         warnings = [*warnings_of(self.query), *found.warnings, *_empty_graphs(self.query, view)]
         return Intent(
-            result=lambda _: Registered(definition, True, warnings),
-            steps=[*found.steps, registered],
+            result=lambda _: RegistrationOutcome(definition, True, warnings),
+            steps=[*found.steps, step],
             # Its network looks for the ids of its constants.
-            terms=[*self.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
+            terms=[*self.read.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
         )
 
     def _generated(self, catalog: Catalog) -> Names:
@@ -154,10 +157,11 @@ class Registration:
 
 
 def read_registration(
-    text: str, base: str, name: str | None, queries_max: int, check: Check | None = None
+    question: Question, name: str | None, queries_max: int, check: Check = Control.FREE.check
 ) -> Registration:
     """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
-    unit, folder = parse_again(text, base, check), base + "queries/"
+    unit, text, base = question.unit, question.text, question.base
+    folder = base + "queries/"
     if isinstance(unit, Query):
         unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
     runnable(unit, text)
@@ -172,9 +176,9 @@ def read_registration(
         if names is not None and names != wanted:
             raise BadArgument(f"the text registers {written!r}, but the path names {name!r}")
         names = wanted
-    constants = reading_of(text, base, check or Control.FREE.check).constants
-    check_terms(constants)
-    return Registration(text, base, names, query, constants, queries_max)
+    read = RegisteredText.of(query, check)
+    check_terms(read.constants)
+    return Registration(text, base, names, read, queries_max)
 
 
 def _waits(stream: StreamDefinition, view: HeadView) -> bool:

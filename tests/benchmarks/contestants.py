@@ -78,12 +78,12 @@ class Rillet(Contestant):
         """With what a service keeps between questions: their plans, and the values that they computed with."""
         import hbase_store
         from stream_ext.oneshot.evaluate import Asking
-        from stream_ext.oneshot.plan_cache import Plans
+        from stream_ext.oneshot.question import Questions
         from stream_ext.values.known_values import KnownValues
 
         self.store = hbase_store.open(url, read_only=True)
         self.sn = int(self.store.refresh())
-        self.asking = Asking(plans=Plans(), known=KnownValues(self.store.terms))
+        self.questions, self.asking = Questions(), Asking(known=KnownValues(self.store.terms))
 
     def rows(self, text: str) -> Any:
         from stream_ext.oneshot.answers import rows_of
@@ -94,7 +94,8 @@ class Rillet(Contestant):
     def _answer(self, text: str) -> Any:
         from stream_ext.oneshot.answers import answer_once
 
-        return answer_once(self.store, text, "http://example.org/", self.sn, None, asking=self.asking)
+        question = self.questions.read(text, "http://example.org/")
+        return answer_once(self.store, question, self.sn, None, asking=self.asking)
 
     def stream(self, text: str) -> int:
         from endpoint.formats.results import write

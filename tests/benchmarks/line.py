@@ -139,7 +139,7 @@ def window_join(batches: int) -> Figures:
 
     from stream_ext.language.algebra.algebra import R2S, Query
     from stream_ext.language.syntax import parse
-    from stream_ext.network.network import Network
+    from stream_ext.network.network import Network, NetworkInputs
     from stream_ext.network.operators.core.moment import Moment
     from stream_ext.plan.pipeline import logic_of
     from stream_ext.windows.arrivals import Arrival
@@ -158,7 +158,7 @@ def window_join(batches: int) -> Figures:
     def encode(texts: Sequence[bytes]) -> Any:
         return np.array([predicates[text] for text in texts], np.uint64)
 
-    network = Network(logic_of(query), windows, snapshot=None, encode=encode, r2s=R2S.ISTREAM)  # type: ignore[arg-type]  # no pattern reads the store
+    network = Network.of_query(logic_of(query), NetworkInputs(None, encode, windows), R2S.ISTREAM)  # type: ignore[arg-type]  # no pattern reads the store
     chance = np.random.default_rng(20261118)
     made = [[_side(chance, rows, keys, b, side) for side in (1, 2)] for b in range(batches)]
     seconds: list[float] = []

@@ -28,11 +28,11 @@ from stream_ext.catalog.registered import reading_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.language.algebra.algebra import R2S
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.values.vocabulary import decoder
-from stream_ext.windows.part import AnyPart, Ids, Part
+from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import initial_state
 from tests.benchmarks.stream_questions import Asked
 from tests.benchmarks.tape import Batch, Source, Tape
@@ -58,14 +58,14 @@ class Stepped:
     stored_seconds: float
     evaluations: int
     rows: list[int]
-    said: list[AnyPart]  # where it is kept
+    said: list[Part]  # where it is kept
 
-    def of(self, query: int) -> tuple[AnyPart, list[Ids]]:
+    def of(self, query: int) -> tuple[Part, list[Ids]]:
         """The last that this query said, alone or with others, and its own rows of it."""
         for part in reversed(self.said):
-            if isinstance(part, Part) and part.query == query:
+            if not part.is_shared and part.query == query:
                 return part, part.columns
-            if not isinstance(part, Part) and query in part.queries:
+            if part.is_shared and query in part.queries:
                 return part, part.own(int(part.queries.searchsorted(query)))[0]
         raise AssertionError(f"query {query} said nothing in snapshot {self.sn}")
 
@@ -175,7 +175,7 @@ class Replay:
             began, worked = time.perf_counter(), time.thread_time()
             parts = shard.step(sn)
             seconds = time.perf_counter() - began, time.thread_time() - worked
-            merge.take("inline", sn, parts)
+            merge.take(Runner.INLINE, sn, parts)
             stored = time.perf_counter() - began
             said = [part for part in parts if part.evaluated]
             stepped.append(_stepped(sn, (*seconds, stored), said, sn - begin in kept))
@@ -188,9 +188,9 @@ class Replay:
         """At the snapshot before the first batch."""
         new_number = partial(NumberAllocator(self._store.kv).new, "group")
         merge = Merge(self._store.emissions, SystemClock(), lambda: defined, self._store.terms, new_number)
-        merge.attempt("inline")
+        merge.attempt(Runner.INLINE)
         for sn in range(1, self._store.head() - len(self._batches) + 1):
-            merge.take("inline", sn, [])
+            merge.take(Runner.INLINE, sn, [])
         return merge
 
     # ---- checking ---------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Replay:
             raise AssertionError(f"at {part.time}: {said.total()} rows, pyoxigraph has {expected.total()}; {few}")
         return Checked(said.total(), round(seconds * 1e3, 3))
 
-    def _bag(self, part: AnyPart, columns: Sequence[Ids]) -> Bag:
+    def _bag(self, part: Part, columns: Sequence[Ids]) -> Bag:
         decode = decoder(part.created, self._store.terms)
         texts = [[text.decode() for text in decode(column)] for column in columns]
         return Counter(zip(*texts, strict=True))
@@ -246,7 +246,7 @@ def _of_another(text: bytes, copy: int) -> bytes:
     return text[:-1] + b"~%d>" % copy if copy and _OF_SOMEBODY.match(text) else text
 
 
-def _stepped(sn: int, seconds: tuple[float, float, float], said: list[AnyPart], kept: bool) -> Stepped:
+def _stepped(sn: int, seconds: tuple[float, float, float], said: list[Part], kept: bool) -> Stepped:
     rows = [len(part.columns[0]) for part in said if part.columns]
     return Stepped(sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in said), rows, said * kept)
 
@@ -272,5 +272,5 @@ def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
     }
 
 
-def _queries_of(part: AnyPart) -> int:
-    return 1 if isinstance(part, Part) else len(part.queries)
+def _queries_of(part: Part) -> int:
+    return len(part.queries)

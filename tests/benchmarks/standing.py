@@ -25,7 +25,7 @@ from hbase_store import Snapshot
 from hbase_store.layout.terms import inline_integers
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.zset import Columns, Weights
@@ -114,7 +114,7 @@ def _network(text: str, streams: int, span: int) -> tuple[Network, Vocabulary]:
     assert isinstance(query, Query)
     names = [f"http://ex/w{n}" for n in range(1, streams + 1)]
     windows = {name: ScheduledWindow(name, n, span, 1) for n, name in enumerate(names, 1)}
-    network = Network(logic_of(query), windows, None, _ids, R2S.ISTREAM)  # type: ignore[arg-type]  # no pattern reads the store
+    network = Network.of_query(logic_of(query), NetworkInputs(None, _ids, windows), R2S.ISTREAM)  # type: ignore[arg-type]  # no pattern reads the store
     return network, Vocabulary(_ids, lambda ids: [b"<http://ex/id%d>" % id for id in ids.tolist()])
 
 

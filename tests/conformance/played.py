@@ -18,6 +18,7 @@ from stream_ext.language.algebra.walk import walk
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.answers import answer_once, decoded
 from stream_ext.oneshot.evaluate import Asking
+from stream_ext.oneshot.question import Question
 from stream_ext.rdf import careful_rows, parse_rdf
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from tests.conformance.cases import Case
@@ -81,7 +82,7 @@ def load(store: Store, path: Path, graph: str | None, elsewhere: Remote | None =
 
 
 def ask(store: Store, text: str, base: str, suffix: str, asking: Asking | None = None) -> Expected:
-    answer = answer_once(store, text, base, store.head(), None, asking=asking)
+    answer = answer_once(store, Question.read(text, base), store.head(), None, asking=asking)
     if answer.boolean is not None:
         return Expected(boolean=answer.boolean)
     if answer.graph is not None:

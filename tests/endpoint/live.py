@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from endpoint.limits import HttpLimits
 from endpoint.serve import Server, ServeSettings, listen
 from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
+from stream_ext.remote.source import Source
 from stream_ext.service.service import Service
 
 BASE = "http://ex.org/"
@@ -65,6 +66,7 @@ def live(
     allowed_urls: AllowedUrls = NOTHING,
     console: bool = True,
     trusting: ssl.SSLContext | bool = True,
+    sources: Sequence[Source] = (),
     **rules: Any,
 ) -> Iterator[Live]:
     """`rules`: settings of `rillet serve` on who may come in; `trusting`: the certificates that the client takes."""
@@ -72,7 +74,13 @@ def live(
     tls = settings.tls()
     with (
         Service.open(
-            settings.store, base=BASE, clock=SystemClock(), engine="inline", allowed_urls=allowed_urls
+            settings.store,
+            base=BASE,
+            clock=SystemClock(),
+            engine="inline",
+            allowed_urls=allowed_urls,
+            sources=sources,
+            updates=settings.updates,
         ) as service,
         listen("127.0.0.1", port) as listening,
     ):

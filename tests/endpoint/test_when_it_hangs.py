@@ -185,10 +185,10 @@ def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_las
         assert float(sample(server, 'rillet_waits_seconds{for="store"}')) >= 1
         for page in ("/console/", "/console/sign-in"):
             text = httpx.get(server.url + page, timeout=20).text
-            assert "waits for the store" in text, text
+            assert "waiting for the store" in text, text
     until(lambda: server.http.get("/$/ready").text == "ready\n", "it is ready again")
     assert server.http.get("/$/stats").json()["waits_for"] == []
-    assert "waits for" not in server.http.get("/console/").text
+    assert "waiting for" not in server.http.get("/console/").text
 
 
 def test_a_page_that_reads_the_store_says_that_it_is_away_and_takes_no_thread(server: Live, gate: Gate) -> None:

@@ -20,6 +20,7 @@ class Scripted:
     def __init__(self) -> None:
         self.store = ox.Store()
         self.texts: list[str] = []
+        self.updates: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.spoil: Callable[[Any, str], bool] = lambda request, text: False
         self.rows_max = 1 << 60
@@ -50,13 +51,18 @@ def scripted() -> Iterator[Scripted]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"])).decode()
-            text = parse_qs(body)["query"][0]
-            source.texts.append(text)
+            form = parse_qs(body)
+            text = form.get("query", form.get("update", [""]))[0]
+            (source.texts if "query" in form else source.updates).append(text)
             source.headers.append({name.lower(): value for name, value in self.headers.items()})
             if source.spoil(self, text):
                 return
-            form, data = source.answer(text)
-            self.respond(200, form, data)
+            if "update" in form:
+                source.store.update(text)
+                self.respond(200, "text/plain", b"")
+                return
+            media_type, data = source.answer(text)
+            self.respond(200, media_type, data)
 
         def do_GET(self) -> None:
             source.spoil(self, self.path)

@@ -235,7 +235,7 @@ def test_many_small_graphs_come_together(source: Scripted, target: Target, tmp_p
     ("data", "expected"),
     [
         (b'{"results": {"bindings": [{"s": {"type": "uri", "value": "a:a"}, "p"', "they end too early"),
-        (b'{"results": {"bindings": [{"s": 1}]}}', "Expected `object`, got `int`"),
+        (b'{"results": {"bindings": [{"s": 1}]}}', "1 is no term"),
         (b'{"results": {"bindings": [{"s": {"type": "uri", "value": "a:a"}}]}}', "'p'"),
         (b'{"results": {"bindings": [' + b"[" * 100_000, "RecursionError|recursion"),
         (b'{"results": {"bindings": []}}', "counts 6 triples .* but sent 0"),
@@ -288,7 +288,7 @@ def test_blank_nodes_that_do_not_come_in_one_answer_are_not_torn_apart(
 ) -> None:
     source.add("".join(f"_:x{n} <http://ex/p> _:x{n + 1} <http://ex/g> .\n" for n in range(500)))
     source.rows_max = 300
-    with pytest.raises(RilletError, match="what has blank nodes comes in one answer or not at all"):
+    with pytest.raises(RilletError, match="must come in one answer"):
         target.copy(source.url)
     assert len(target.quads(tmp_path)) == 0
 

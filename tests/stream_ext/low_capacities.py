@@ -41,7 +41,7 @@ def small_plans() -> Iterator[None]:
 @contextmanager
 def low_capacities() -> Iterator[None]:
     patches = [patch(f"{module}.{name}", value) for module, name, value in LOW]
-    patches.append(patch("stream_ext.continuous.query_run.TERMS_CREATED_MAX", 5))
+    patches.append(patch("stream_ext.continuous.run.TERMS_CREATED_MAX", 5))
     for one in patches:
         one.start()
     try:

@@ -14,10 +14,10 @@ from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Left, QueryDefinition
 from stream_ext.catalog.registered import constants_of, query_of
 from stream_ext.catalog.timing import timing_of
-from stream_ext.continuous.runs import PlannedQuery
+from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
 from stream_ext.values.vocabulary import decoder
-from stream_ext.windows.part import AnyPart, Part, SharedPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState, initial_state
 from tests.stream_ext.scene import BASE, EX, Player, Scene
 
@@ -27,7 +27,7 @@ class AloneShard(Shard):
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
         asked = super().read(definition, state, catalog)
-        return None if asked is None else replace(asked, parametrised=None)
+        return None if asked is None else replace(asked, registered=replace(asked.registered, parametrised=None))
 
 
 @dataclass
@@ -93,11 +93,11 @@ class Registry:
         return int(self.store.commit(batch))
 
 
-def parted(parts: Sequence[AnyPart], states: dict[int, QueryState]) -> list[Part]:
+def parted(parts: Sequence[Part], states: dict[int, QueryState]) -> list[Part]:
     """What each query says, in order; `states`, in which each stands, go on with it."""
     found: list[Part] = []
     for part in parts:
-        if isinstance(part, Part):
+        if not part.is_shared:
             states[part.query] = part.state
             found.append(part)
         else:
@@ -105,16 +105,16 @@ def parted(parts: Sequence[AnyPart], states: dict[int, QueryState]) -> list[Part
     return _as_one(sorted(found, key=lambda part: (part.query, part.k)))
 
 
-def _parted(part: SharedPart, place: int, number: int, states: dict[int, QueryState]) -> Part:
+def _parted(part: Part, place: int, number: int, states: dict[int, QueryState]) -> Part:
     here = part.whose == place
     columns = [column[here] for column in part.columns]
     boolean = None if part.boolean is None or not part.evaluated else bool(here.any())
-    emits = part.evaluated and (part.reports or bool(here.any()))
+    emits = part.evaluated and (part.emits or bool(here.any()))
     before = part.joined.get(number) or states[number]
     gap = emits and before.gap
     states[number] = before.among(part.state, before.gap and not gap)
     windows, made = list(part.windows), part.created if any(map(len, columns)) else []
-    return Part(
+    return Part.of_one(
         number, part.sn, part.k, part.time, windows, columns, boolean, part.repeated, part.first, states[number], emits,
         made, gap, part.before, part.evaluated,
     )  # fmt: skip

@@ -20,6 +20,7 @@ import hbase_store
 from hbase_store import Loading, Store
 from stream_ext.errors import RilletError, Unsupported
 from stream_ext.oneshot.answers import answer_once, rows_of
+from stream_ext.oneshot.question import Question
 from stream_ext.rdf import careful_rows, parse_rdf
 from tests.conformance.sameness import Row, same
 from tests.conformance.values import comparable
@@ -63,7 +64,7 @@ class Ours:
     def ask(self, asked: Asked) -> Said:
         """Raises Unsupported for what is refused: nothing should be."""
         try:
-            answer = answer_once(self.store, str(asked), EX, self.store.head(), None)
+            answer = answer_once(self.store, Question.read(str(asked), EX), self.store.head(), None)
         except Unsupported:
             raise
         except RilletError as error:
@@ -76,7 +77,7 @@ class Ours:
 
     def raw(self, asked: Asked) -> list[tuple[bytes | None, ...]]:
         """The rows in their order, as they are."""
-        return rows_of(answer_once(self.store, str(asked), EX, self.store.head(), None))
+        return rows_of(answer_once(self.store, Question.read(str(asked), EX), self.store.head(), None))
 
     def close(self) -> None:
         self.store.close()

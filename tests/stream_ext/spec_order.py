@@ -21,7 +21,7 @@ def key(term: bytes | None) -> Key:
     if term.startswith(b"_:"):
         return 1, None
     if term.startswith(b"<"):
-        return 2, term.decode()
+        return 2, term[1:-1].decode()  # the bracket at the end is none of its characters
     lexical, _, suffix = canonical(term).rpartition(b'"')
     text, datatype = unescape(lexical[1:].decode()), suffix[3:-1]
     if not suffix:

@@ -16,9 +16,9 @@ import numpy as np
 import hbase_store
 from hbase_store import Batch
 from stream_ext.catalog.registered import constants_of
-from stream_ext.continuous.query_run import ChangesBetween
+from stream_ext.continuous.evaluator import ChangesBetween
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.plan.pipeline import logic_of
@@ -85,7 +85,7 @@ class Standing:
         self._store, self._sn = changing.store, int(changing.store.head())
         self._vocabulary = Vocabulary(self._store.ids, self._store.terms)
         at = self._store.at(self._sn)
-        self._network = Network(logic_of(self.query), {}, at, self._store.ids, R2S.RSTREAM)
+        self._network = Network.of_query(logic_of(self.query), NetworkInputs(at, self._store.ids), R2S.RSTREAM)
         self._started = False
 
     def step(self, sn: int) -> Bag:

@@ -170,6 +170,7 @@ class ServicePattern:
     inner: Pattern
     silent: bool
     position: Position = field(compare=False)
+    written: str | None = field(default=None, compare=False)  # a relative IRI as it is written: the name of a source
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from hbase_store.layout import terms
@@ -265,17 +266,23 @@ def _stream(cursor: Cursor) -> Pattern:
     return InWindow(name, group(cursor), position)
 
 
+#: The name of a source, where the IRI of a service is written.
+_SOURCE = re.compile(r"<[A-Za-z_][\w.-]*>")
+
+
 def _service(cursor: Cursor) -> Pattern:
     position = cursor.position()
     cursor.advance()
     silent = cursor.take_word("SILENT")
+    written = None
     if cursor.kind == "var":
         service: Variable | Constant = _variable(cursor)
     elif cursor.kind in ("iri", "pname"):
+        written = cursor.raw[1:-1] if _SOURCE.fullmatch(cursor.raw) else None
         service = cursor.constant()
     else:
         cursor.expected("the IRI of a service, or a variable, after SERVICE")
-    return ServicePattern(service, group(cursor), silent, position)
+    return ServicePattern(service, group(cursor), silent, position, written)
 
 
 def _values(cursor: Cursor) -> Pattern:

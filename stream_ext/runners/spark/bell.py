@@ -18,9 +18,9 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,9 +28,10 @@ from stream_ext.clock import Clock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.turns import Share
+from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
-from stream_ext.runners.quarantine import Death
+from stream_ext.runners.quarantine import Death, Quarantine
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.door import Door, shut
 from stream_ext.runners.spark.settings import SparkSettings
@@ -38,7 +39,6 @@ from stream_ext.runners.underway import Stepping, StepWatch
 
 log = logging.getLogger("rillet.spark")
 
-RUNNER = "spark"
 #: Heads are sent to a seat at most this far beyond the merged snapshot.
 HEADS_AHEAD_MAX = 64
 #: A state that is further back than this is rebuilt: stepping through so many snapshots would take longer.
@@ -59,31 +59,6 @@ _CATCHING_UP = -1
 _Doing = Literal["step", "build", "catch up"]
 #: The process that has the seat: its machine and process number.
 Worker = tuple[str, int]
-
-
-class PartsReceiver(Protocol):
-    """What the bell needs of stream_ext/emissions/merge.py."""
-
-    @property
-    def position(self) -> int: ...
-    @property
-    def owner(self) -> str: ...
-    def attempt(self, runner: str) -> tuple[int, int, Mapping[int, Any]]: ...
-    def take(self, runner: str, sn: Any, parts: list[Any]) -> None: ...
-    def take_piece(self, runner: str, parts: list[Any]) -> None: ...
-    def caught_up(self, runner: str, attempt: int, sn: Any, behind: Mapping[int, int]) -> None: ...
-    def catching_up(self) -> Mapping[int, Any]: ...
-    def states_behind(self, queries: Collection[int]) -> Mapping[int, Any]: ...
-    def lost(self, runner: str, attempt: int) -> None: ...
-    def wait(self, sn: Any, deadline_s: float) -> None: ...
-
-
-class SuspectHolder(Protocol):
-    """What the bell needs of stream_ext/runners/quarantine.py."""
-
-    @property
-    def suspended(self) -> frozenset[int]: ...
-    def hold(self, death: Death) -> None: ...
 
 
 class Figures(msgspec.Struct):
@@ -164,12 +139,12 @@ class Bell:
     def __init__(
         self,
         settings: SparkSettings,
-        merge: PartsReceiver,
+        merge: Merge,
         store_url: str,
         base: str,
         clock: Clock,
         allowed_urls: AllowedUrls,
-        quarantine: SuspectHolder,
+        quarantine: Quarantine,
         *,
         on_up: Callable[[], None],
         on_lost: Callable[[str], None],
@@ -332,7 +307,7 @@ class Bell:
                 return
             if self._seat is not None:
                 self._empty(self._seat)
-            number, position, states = self._merge.attempt(RUNNER)
+            number, position, states = self._merge.attempt(Runner.SPARK)
             watched = StepWatch(self._folder / f"underway-{number}")
             seat = _SeatConnection(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms())
             self._seated(seat, int(position))
@@ -476,7 +451,7 @@ class Bell:
         with self._turn:
             if self._seat is not seat:
                 raise ConnectionError("another task has this seat")
-            self._merge.take(RUNNER, sn, parts)
+            self._merge.take(Runner.SPARK, sn, parts)
             self._caught_up(seat, sn)
         with self._lock:
             seat.done = self._done = sn
@@ -497,7 +472,7 @@ class Bell:
         with self._turn:
             if self._seat is not seat:
                 raise ConnectionError("another task has this seat")
-            self._merge.take_piece(RUNNER, parts)
+            self._merge.take_piece(Runner.SPARK, parts)
         with self._lock:
             seat.is_catching_up, seat.more, self._more = False, more, more
             if seat.others_waited:
@@ -514,8 +489,8 @@ class Bell:
         if self._seat is not seat:
             raise ConnectionError("another task has this seat")
         if not self._owned and self._epochs > self._settings.warmup_epochs and self._has_stepped_all(seat, sn):
-            self._merge.caught_up(RUNNER, seat.attempt, sn, seat.behind)
-            self._owned = self._merge.owner == RUNNER
+            self._merge.caught_up(Runner.SPARK, seat.attempt, sn, seat.behind)
+            self._owned = self._merge.owner == Runner.SPARK
             if self._owned:
                 self._on_up()
             else:
@@ -674,7 +649,7 @@ class Bell:
                 self._keeping.notify()
         self._hold_suspects()  # before the server's own process would step them
         if number:
-            self._merge.lost(RUNNER, number)
+            self._merge.lost(Runner.SPARK, number)
         if was_ours:
             self._on_lost(why)
 

@@ -15,9 +15,11 @@ from typing import Any, Literal
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
+from stream_ext.emissions.merge import Merge
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
-from stream_ext.runners.spark.bell import Bell, PartsReceiver, SuspectHolder
+from stream_ext.runners.quarantine import Quarantine
+from stream_ext.runners.spark.bell import Bell
 from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.java import Java, find_java
 from stream_ext.runners.spark.settings import SparkSettings, spark_master
@@ -37,12 +39,12 @@ class SparkRunner:
     def __init__(
         self,
         settings: SparkSettings,
-        merge: PartsReceiver,
+        merge: Merge,
         store_url: str,
         base: str,
         clock: Clock,
         *,
-        quarantine: SuspectHolder,
+        quarantine: Quarantine,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,

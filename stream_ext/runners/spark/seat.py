@@ -15,12 +15,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from stream_ext.runners.spark import wire
 from stream_ext.runners.underway import Underway
+
+if TYPE_CHECKING:
+    from stream_ext.continuous.shard import Shard
 
 
 @dataclass(slots=True)
@@ -29,7 +32,7 @@ class CachedShard:
 
     service: str
     codec: wire.Codec
-    shard: wire.SeatShard
+    shard: Shard
     clean: bool = False
     head: int = 0  # the last snapshot that the shard's store has read
 

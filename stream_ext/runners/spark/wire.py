@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import socket
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -18,6 +18,9 @@ import numpy as np
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.remote.allowed_urls import AllowedUrls
+
+if TYPE_CHECKING:
+    from stream_ext.continuous.shard import Shard
 
 #: A connection begins with the token, in so many bytes: nothing of a stranger is ever decoded.
 TOKEN_BYTES = 64
@@ -235,33 +238,12 @@ class Address(msgspec.Struct, frozen=True):
 # ---- parts and states -----------------------------------------------------------------------------------------
 
 
-class SeatShard(Protocol):
-    """What a seat steps (stream_ext/continuous/shard.py)."""
-
-    sn: Any
-    faults: dict[int, str]
-    suspended: Collection[int]
-    stepping: Callable[[int, Sequence[int]], None]
-
-    @property
-    def behind(self) -> dict[int, int]: ...
-    def build(self, states: Any, sn: Any) -> None: ...
-    @property
-    def has_more(self) -> bool: ...
-    def step(self, sn: Any) -> Sequence[Any]: ...
-    def go_on(self) -> Sequence[Any]: ...
-    def return_to(self, states: Any) -> None: ...
-    def generation(self, number: int) -> int: ...
-    def refresh(self) -> int: ...
-    def close(self) -> None: ...
-
-
 class OpenShard(Protocol):
     """Opens a shard of these queries `only`; None: of all queries that run on Spark."""
 
     def __call__(
         self, url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None, /
-    ) -> SeatShard: ...
+    ) -> Shard: ...
 
 
 class Codec:
@@ -272,7 +254,7 @@ class Codec:
         module = importlib.import_module(module_name)
         self.open_shard: OpenShard = getattr(module, function)
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_column_bytes)
-        parts: Any = list[module.AnyPart]  # type: ignore[name-defined]
+        parts: Any = list[module.Part]  # type: ignore[name-defined]
         self._parts: msgspec.msgpack.Decoder[list[Any]] = msgspec.msgpack.Decoder(parts, dec_hook=_column)
         self._state: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(module.QueryState, dec_hook=_column)
 

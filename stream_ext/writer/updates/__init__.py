@@ -5,9 +5,11 @@
     CLEAR, DROP, CREATE, COPY ...   graphs.py
     LOAD                            load.py
     all operations of a request     request.py, where each sees what those before it did
+    requests to an attached store   to_source.py; what is left alone in the other store: other_store.py
 
 A graph is there while it holds a triple: nothing is kept of an empty one."""
 
 from stream_ext.writer.updates.request import Updated, change_of, updated
+from stream_ext.writer.updates.to_source import SourceRequest, request_to_source
 
-__all__ = ["Updated", "change_of", "updated"]
+__all__ = ["SourceRequest", "Updated", "change_of", "request_to_source", "updated"]

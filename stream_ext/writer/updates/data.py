@@ -9,6 +9,7 @@ import numpy as np
 from stream_ext.language.algebra.algebra import DeleteData, InsertData, Quad
 from stream_ext.language.algebra.terms import BlankLabel, Constant
 from stream_ext.rows.zset import Ids
+from stream_ext.writer.updates.other_store import TermQuad
 from stream_ext.writer.updates.working import Working
 
 #: Ids of what the operations of one request name; 0 for a term that has none.
@@ -29,12 +30,20 @@ def insert_data(operation: InsertData, known: Known, working: Working) -> None:
 
 def delete_data(operation: DeleteData, working: Working) -> None:
     """Deletes quads. A term without an id occurs in no quad, so it gets none."""
+    if (aside := working.aside) is not None:
+        aside.check_quads(map(term_quad, operation.quads))
     nodes = [node for node in nodes_of(operation.quads) if isinstance(node, Constant)]
     ids = working.preview.ids([node.text for node in nodes]).tolist()
     known: Known = dict(zip(nodes, ids, strict=True))
     quads = [quad for quad in operation.quads if all(known[node] for node in nodes_of([quad]))]
     if quads:
         working.batch.delete(*_columns(quads, known))
+
+
+def term_quad(quad: Quad) -> TermQuad:
+    """A quad without blank nodes."""
+    assert isinstance(quad.subject, Constant) and isinstance(quad.object, Constant), "DELETE DATA has no blank nodes"
+    return quad.subject.text, quad.predicate.text, quad.object.text, None if quad.graph is None else quad.graph.text
 
 
 def nodes_of(quads: Iterable[Quad]) -> list[Constant | BlankLabel]:

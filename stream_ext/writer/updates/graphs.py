@@ -27,6 +27,7 @@ def manage(operation: Manage, working: Working) -> None:
 
 
 def _clear(target: Constant | Whole, working: Working) -> None:
+    _check_aside(target, working)
     if isinstance(target, Constant) or target is Whole.DEFAULT:
         graph = working.known_graph(None if target is Whole.DEFAULT else target)
         if graph is not None:
@@ -39,7 +40,23 @@ def _clear(target: Constant | Whole, working: Working) -> None:
         working.batch.delete(s, p, o, g)
 
 
+def _check_aside(target: Constant | Whole, working: Working) -> None:
+    """What the source holds of the graphs stays there, so they cannot be emptied."""
+    if (aside := working.aside) is None:
+        return
+    if isinstance(target, Constant):
+        aside.check_graph(target)
+    if target in (Whole.DEFAULT, Whole.ALL):
+        aside.check_graph(None)
+    if target in (Whole.NAMED, Whole.ALL):
+        aside.check_named_graphs()
+
+
 def transfer(operation: Transfer, working: Working) -> None:
+    if (aside := working.aside) is not None:
+        for graph in dict.fromkeys((operation.source, operation.target)):
+            if graph == operation.source or operation.verb != "ADD":
+                aside.check_graph(graph)
     given = working.derived.named(operation.source.text) if operation.source is not None else None
     if given is not None:
         _copy(given, operation, working)

@@ -4,15 +4,13 @@ Whatever fails fails the request: its batch is dropped, and nothing of it is pub
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from hbase_store import Batch, Store
-from hbase_store.errors import BadRow, SnapshotGone, StoreUnavailable
-from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
+from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import (
     DeleteData,
@@ -26,7 +24,7 @@ from stream_ext.language.algebra.algebra import (
     Update,
 )
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.network.operators.remote.service import Unanswered, check_services
+from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -38,10 +36,11 @@ from stream_ext.writer.updates.data import Known, delete_data, insert_data, node
 from stream_ext.writer.updates.graphs import manage, transfer
 from stream_ext.writer.updates.load import fetched, load
 from stream_ext.writer.updates.modify import delete_where, modify, pattern_request
+from stream_ext.writer.updates.placing import placed_operation
 from stream_ext.writer.updates.solving import Ahead, solutions, solved_ahead
 from stream_ext.writer.updates.targets import targets_of
 from stream_ext.writer.updates.templates import Solved
-from stream_ext.writer.updates.working import CannotUpdate, Forbidden, Working
+from stream_ext.writer.updates.working import Working
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class _Request:
             if isinstance(operation, InsertData | DeleteData):
                 check_terms(node.text for node in nodes_of(operation.quads) if isinstance(node, Constant))
             elif isinstance(operation, Modify):
-                check_services([operation.pattern], self._asking.allowed_urls, self._text)
+                check_services([operation.pattern], self._asking.allowed_urls, self._text, self._asking.sources)
             elif isinstance(operation, Load):
                 with self._placed(number, operation):
                     self._documents[number] = fetched(operation, self.allowed_urls, self.control)
@@ -175,18 +174,5 @@ class _Request:
                 if document is not None:
                     load(operation, document, working)
 
-    @contextmanager
-    def _placed(self, number: int, operation: Operation) -> Iterator[None]:
-        """Adds the number and the position of the operation to its errors."""
-        count = len(self._operations)
-        which = f"operation {number} of {count}: " if count > 1 else ""
-        try:
-            yield
-        except Forbidden as error:
-            raise NotAllowed(which + str(error), self._text, *operation.position) from None
-        except Unanswered as error:
-            kind = NotAllowed if error.forbidden else ServiceFailed
-            raise kind(which + error.why, self._text, *error.position) from None
-        except (CannotUpdate, BadRow) as error:
-            why = f"{which}{error}; nothing of this request was applied"
-            raise UpdateFailed(why, self._text, *operation.position) from None
+    def _placed(self, number: int, operation: Operation) -> AbstractContextManager[None]:
+        return placed_operation(number, len(self._operations), operation, self._text)

@@ -12,15 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbase_store import Store
+from hbase_store import Snapshot, Store
 from hbase_store.errors import SnapshotGone
 from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.oneshot.evaluate import Asking, DerivedGraph, pattern_network, solve, solve_with_graphs, where
-from stream_ext.plan.logic import GraphScope, Select, predicates_read
+from stream_ext.oneshot.evaluate import (
+    Asking,
+    DerivedGraph,
+    attached_to,
+    pattern_network,
+    solve,
+    solve_with_graphs,
+    where,
+)
+from stream_ext.plan.logic import GraphScope, Select, asks_source, predicates_read
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.updates.templates import Solved
 from stream_ext.writer.updates.working import Working
 
@@ -69,7 +78,8 @@ def solutions(request: PatternRequest, working: Working) -> Solved:
     """The solutions over the store after the operations before."""
     vocabulary = Vocabulary(working.preview.ids, working.preview.terms)
     graphs = working.derived.of_pattern(request.pattern, request.of)
-    snapshot, select = working.snapshot, _select(request, working.asking, graphs)
+    snapshot = working.snapshot
+    select = _select(request, working.asking, snapshot, vocabulary, graphs)
     found = solve_with_graphs(select, graphs, snapshot, vocabulary, working.asking)
     return _solved(request.variables, found, vocabulary)
 
@@ -78,17 +88,33 @@ def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking)
     """The solutions at snapshot `sn`; None: the pattern is cheap, and is left to the writer. Derived graphs are not
     read here, because they may change meanwhile."""
     vocabulary = Vocabulary(store.permanent_ids, store.terms)
-    snapshot, select = store.at(sn), _select(request, asking)
+    snapshot = store.at(sn)
+    select = _select(request, asking, snapshot, vocabulary)
     network = pattern_network(select, snapshot, vocabulary, check=asking.control.check)
-    if network.expected() < AHEAD_ROWS:
+    if network.expected() < AHEAD_ROWS and not asks_source(select):
         return None
     solved = _solved(request.variables, solve(network, snapshot, vocabulary, asking), vocabulary)
     read, deleted = predicates_read(select), _predicates_of(request.deletes)
     return Ahead(sn, solved, None if read is None or deleted is None else read | deleted)
 
 
-def _select(request: PatternRequest, asking: Asking, graphs: Sequence[DerivedGraph] = ()) -> Select:
-    return where(request.pattern, request.variables, request.of, graphs, asking.control.check)
+def solved_over_both(request: PatternRequest, store: Store, asking: Asking, derived: DerivedGraphs) -> Solved:
+    """The solutions over our own store, as it is, and the source."""
+    vocabulary = Vocabulary(*store.lasting_terms())
+    graphs, snapshot = derived.of_pattern(request.pattern, request.of), store.at(derived.sn)
+    select = _select(request, asking, snapshot, vocabulary, graphs)
+    return _solved(request.variables, solve_with_graphs(select, graphs, snapshot, vocabulary, asking), vocabulary)
+
+
+def _select(
+    request: PatternRequest,
+    asking: Asking,
+    snapshot: Snapshot,
+    vocabulary: Vocabulary,
+    graphs: Sequence[DerivedGraph] = (),
+) -> Select:
+    attached = attached_to(asking, snapshot, vocabulary)
+    return where(request.pattern, request.variables, request.of, graphs, asking.control.check, attached)
 
 
 def _predicates_of(quads: Sequence[QuadPattern]) -> frozenset[bytes] | None:

@@ -14,11 +14,14 @@ import numpy.typing as npt
 from hbase_store.layout.terms import BLANK, DICTIONARY, LOCAL, tag_of
 from stream_ext.language.algebra.algebra import QuadPattern
 from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, TemplateNode, Variable
+from stream_ext.network.operators.remote.source_join import OF_SOURCE
+from stream_ext.remote.source import MAIN
 from stream_ext.rows.zset import Ids
 from stream_ext.values.vocabulary import Vocabulary, is_local
 from stream_ext.writer.charged import QUAD
 from stream_ext.writer.graph_store import encoded
-from stream_ext.writer.updates.working import Working
+from stream_ext.writer.updates.other_store import SourceAside
+from stream_ext.writer.updates.working import CannotUpdate, Working
 
 Mask = npt.NDArray[np.bool_]
 Kinds = npt.NDArray[np.uint8]
@@ -76,6 +79,8 @@ class QuadTemplate:
     def deleted(self) -> Iterator[Quads]:
         """Quads that may be in the store."""
         self._check_room()
+        if self._working.aside is not None:
+            self._check_aside(self._working.aside)
         known = self._filling(self._working.preview.ids)
         for nodes in self._quads:
             columns, there = self._filled(nodes, known)
@@ -83,6 +88,17 @@ class QuadTemplate:
             for column in columns:
                 there &= ~is_local(column)  # nobody but this query knows the term, so no quad has it
             yield _where(columns, there)
+
+    def _check_aside(self, aside: SourceAside) -> None:
+        """What the source holds stays there, so it cannot be deleted. It may have terms that our own store has not."""
+        vocabulary = self._solved.vocabulary
+        filling = self._filling(vocabulary.encode)
+        for nodes in self._quads:
+            quads = np.unique(np.stack(_where(*self._filled(nodes, filling))), axis=1)
+            used = np.unique(quads[quads != 0])
+            texts = dict(zip(used.tolist(), vocabulary.decode(used), strict=True)) if len(used) else {}
+            rows = zip(*(column.tolist() for column in quads), strict=True)
+            aside.check_quads((texts[s], texts[p], texts[o], texts.get(g)) for s, p, o, g in rows)
 
     def inserted(self) -> Iterator[Quads]:
         """Each solution has nodes of its own for the blank nodes."""
@@ -153,7 +169,13 @@ class _Adoption:
         return adopted
 
     def _adopt(self, ids: Ids) -> None:
-        adopted = encoded(self._working.batch, self._vocabulary.decode(ids))
+        texts = self._vocabulary.decode(ids)
+        if any(text.startswith(OF_SOURCE) for text in texts):
+            raise CannotUpdate(
+                f"a blank node of the source {MAIN} would be inserted here, where it would be another node: give it an "
+                "IRI"
+            )
+        adopted = encoded(self._working.batch, texts)
         self._adopted.update(zip(ids.tolist(), adopted.tolist(), strict=True))
 
 

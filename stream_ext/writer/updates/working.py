@@ -12,6 +12,7 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.writer.charged import ChargedBatch, room_of
 from stream_ext.writer.derived_graphs import DerivedGraphs
+from stream_ext.writer.updates.other_store import SourceAside
 
 #: As the graph of a quad.
 DEFAULT_GRAPH = NO_TERM
@@ -42,6 +43,12 @@ class Working:
         """Each predicate with the columns of its edges in a graph (or NAMED), as they are now; no more at a time than
         there is room for."""
         return self.snapshot.by_predicate(graph, room_of(self.asking.control))
+
+    @property
+    def aside(self) -> SourceAside | None:
+        """The source main, which is one dataset with what is written to."""
+        source = self.asking.sources.main
+        return None if source is None else SourceAside(source, self.asking.control)
 
     def check_writable(self, graph: Constant | None) -> None:
         if graph is not None and (why := self.derived.why_not(graph.text)) is not None:

@@ -179,7 +179,7 @@ def test_a_body_that_hardly_comes_is_not_waited_for(server: Live, path: bytes, d
     thread = drip(client, b"#") if dripping else None
     found = all_of(client)
     assert found.startswith(b"HTTP/1.1 408 "), found
-    assert b"bytes in 1 s" in found
+    assert b"bytes of the body arrived in 1 s" in found
     if thread is not None:
         thread.join()
 

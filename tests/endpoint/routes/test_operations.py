@@ -220,7 +220,8 @@ def test_the_parameters_that_are_described_are_taken_and_others_are_not(server: 
         for method, operation in methods.items():
             if path == "/queries/{query}/results":
                 continue  # it takes what SPARQLWrapper sends
-            address = path.replace("{stream}", "s").replace("{query}", "q").replace("{asset}", "docs.js")
+            named = {"stream": "s", "query": "q", "asset": "docs.js", "source": "main"}
+            address = re.sub(r"{(\w+)}", lambda name, named=named: named.get(name[1], name[0]), path)
             body = _body_of(operation)
             asked = {"query": "ASK {}"} if operation["tags"] == ["SPARQL"] and not body else {}
             asked = {"default": ""} if path == "/data" else asked

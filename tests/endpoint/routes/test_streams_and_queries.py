@@ -62,7 +62,8 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
 
 def test_a_message_log_is_pushed_and_refused_elsewhere(server: Live) -> None:
     server.http.put("/streams/logged", json={"timeless": True}).raise_for_status()
-    log = b'VERSION "1.2-messages" <http://ex/m1> { <a:s> <a:p> 1 } <a:s> <a:p> 1 .\nMESSAGE <http://ex/m1> { <a:t> <a:p> 2 }'
+    log = b'VERSION "1.2-messages" <http://ex/m1> { <a:s> <a:p> 1 } <a:s> <a:p> 1 .\n'
+    log += b"MESSAGE <http://ex/m1> { <a:t> <a:p> 2 }"
     trig = {"content-type": "application/trig; version=1.2-messages; charset=utf-8"}
 
     def push(body: bytes, headers: dict[str, str]) -> httpx.Response:

@@ -70,9 +70,9 @@ class Fuseki:
     def update(self, text: str) -> None:
         httpx.post(self.update_url, data={"update": text}, timeout=60).raise_for_status()
 
-    def load(self, quads: bytes) -> None:
-        """Adds N-Quads."""
-        form = {"content-type": "application/n-quads"}
+    def load(self, quads: bytes, media_type: str = "application/n-quads") -> None:
+        """Adds quads."""
+        form = {"content-type": media_type}
         httpx.post(self.url, content=quads, headers=form, timeout=300).raise_for_status()
 
     def empty(self) -> None:

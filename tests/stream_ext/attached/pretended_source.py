@@ -9,7 +9,7 @@ import pyoxigraph as ox
 
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
-from stream_ext.remote.source import MAIN, SourceSettings, SourceTraits
+from stream_ext.remote.source import MAIN, SourceHealth, SourceSettings, SourceTraits
 from stream_ext.remote.sparql_client import Solution
 
 #: So many solutions at a time.
@@ -63,5 +63,12 @@ class PretendedSource:
             return b"_:a%d%s" % (self._labels, term.value.encode()[::-1])
         return str(term).encode()
 
+    @property
+    def health(self) -> SourceHealth:
+        return SourceHealth()
+
     def update(self, text: str) -> None:
         self.store.update(text)
+
+    def close(self) -> None:
+        pass  # nothing is open

@@ -79,6 +79,8 @@ class Both:
             some |= set(self.chance.sample(sorted(before), k=min(3, len(before))))
         inserts = {quad for quad in some if self.chance.random() < 0.6}
         deletes = (some - inserts) & self.parts[which]
+        if which == 0:
+            deletes -= self.parts[1]  # what the source holds, too, is not deleted here
         self.parts[which].difference_update(deletes)
         self.parts[which].update(inserts)
         now = self.parts[0] | self.parts[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,19 +42,22 @@ def test_a_registered_query_reads_the_source_and_our_own_store_as_one(tmp_path: 
         service.refresh_source("main", "evaluated")
         push(service, "taxis", 3_500, triple("e", "z8", "in"))
         assert rows(service) == [("b", "c2"), ("b", "c3"), ("c", "c9"), ("d", "c9")]
-        assert service.source_status()[0]["held"] == 1
+        assert service.sources_status()[0]["held"] == 1
 
 
 def test_what_is_held_is_in_no_answer_but_those_of_registered_queries(tmp_path: Path) -> None:
-    with opened(tmp_path, sources=[PretendedSource(*CITIES)]) as service:
+    source = PretendedSource(*CITIES)
+    with opened(tmp_path, sources=[source]) as service:
         service.register(near())
-        assert service.source_status()[0]["held"] == 2
+        assert service.sources_status()[0]["held"] == 2
+        assert service.query("SELECT * { ?s ?p ?o }").count == 2  # the source is asked
+        source.store.clear()
         assert service.query("SELECT * { ?s ?p ?o }").count == 0
         assert service.query("SELECT * { GRAPH ?g { ?s ?p ?o } }").count == 0
         assert service.query(f"SELECT * {{ ?s <{EX}partOf>+ ?o }}").count == 0
         assert len(service.read_dataset().columns[0]) == 0
         service.update("CLEAR ALL; DELETE WHERE { ?s ?p ?o }")
-        assert service.source_status()[0]["held"] == 2
+        assert service.sources_status()[0]["held"] == 2
 
 
 def test_a_refresh_that_finds_nothing_new_makes_no_snapshot(tmp_path: Path) -> None:
@@ -63,14 +67,14 @@ def test_a_refresh_that_finds_nothing_new_makes_no_snapshot(tmp_path: Path) -> N
         service.register(near())
         head, asked = service.head(), len(source.asked)
         clock.advance(60_000)
-        until(lambda: len(source.asked) > asked and service.source_status()[0]["lag_ms"] == 0, "it is refreshed")
+        until(lambda: len(source.asked) > asked and service.sources_status()[0]["lag_ms"] == 0, "it is refreshed")
         assert service.head() == head
         source.change("INSERT DATA { :z3 :partOf :c3 }")
         clock.advance(59_999)
         assert service.head() == head
         clock.advance(1)
         until(lambda: service.head() == head + 1, "the change is found")
-        assert service.source_status()[0]["as_of"] == {"from": 1_120_000, "to": 1_120_000}
+        assert service.sources_status()[0]["as_of"] == {"from": 1_120_000, "to": 1_120_000}
 
 
 def test_emissions_say_of_which_time_the_data_of_the_source_are(tmp_path: Path) -> None:
@@ -100,8 +104,8 @@ def test_what_is_held_goes_on_while_the_source_is_away(tmp_path: Path) -> None:
         push(service, "taxis", 1_500, triple("a", "z1", "in"))
         push(service, "taxis", 2_500, triple("b", "z9", "in"))
         assert rows(service) == [("a", "c1")]
-        until(lambda: service.source_status()[0]["state"] == "away", "it is tried")
-        assert "connection refused" in service.source_status()[0]["error"]
+        until(lambda: service.sources_status()[0]["state"] == "away", "it is tried")
+        assert "connection refused" in service.sources_status()[0]["error"]
         service.register(near("same"))  # it needs no more than is held
         with pytest.raises(SourceFailed, match=r"main.*connection refused"):
             service.register(near("other", "?z :pays ?c"))
@@ -114,7 +118,7 @@ def test_a_query_that_needs_what_cannot_be_held_is_refused_with_the_count(tmp_pa
     with opened(tmp_path, sources=[source]) as service:
         with pytest.raises(BadArgument, match=r"\?s <http://ex/partOf> \?o.*2 quads; at most 1"):
             service.register(near())
-        assert service.source_status()[0]["held"] == 0
+        assert service.sources_status()[0]["held"] == 0
         service.register(near("one", ":z1 :pays ?c"))
 
 
@@ -124,13 +128,13 @@ def test_queries_that_differ_in_constants_hold_one_thing_and_release_it_together
         service.register(near("one", "?z :partOf :c1", select="?t"))
         asked = len(source.asked)
         service.register(near("two", "?z :partOf :c2", select="?t"))
-        assert len(source.asked) == asked and service.source_status()[0]["held"] == 2
+        assert len(source.asked) == asked and service.sources_status()[0]["held"] == 2
         service.drop_query("one")
         service.refresh_source("main")
-        assert service.source_status()[0]["held"] == 2
+        assert service.sources_status()[0]["held"] == 2
         service.drop_query("two")
         service.refresh_source("main")
-        assert service.source_status()[0]["held"] == 0
+        assert service.sources_status()[0]["held"] == 0
 
 
 def test_an_update_through_us_is_in_what_is_held_when_it_is_acknowledged(tmp_path: Path) -> None:
@@ -146,7 +150,7 @@ def test_an_update_through_us_is_in_what_is_held_when_it_is_acknowledged(tmp_pat
         asked = len(source.asked)
         service.source_written([*quads, (b"<http://ex/z3>", b"<http://ex/pays>", b"<http://ex/p>", b"")])
         assert len(source.asked) == asked + 1 and "VALUES" in source.asked[-1] and "pays" not in source.asked[-1]
-        assert service.source_status()[0]["held"] == 2
+        assert service.sources_status()[0]["held"] == 2
         push(service, "taxis", 2_500, triple("b", "z1", "in"))
         assert rows(service) == [("a", "c3")]
 
@@ -180,7 +184,7 @@ def test_a_source_that_cuts_answers_is_read_in_pages_or_refused(tmp_path: Path, 
     with opened(tmp_path, sources=[source]) as service:
         if sorts:
             service.register(near())
-            assert service.source_status()[0]["held"] == len(lines)
+            assert service.sources_status()[0]["held"] == len(lines)
         else:
             with pytest.raises(SourceFailed, match="cuts answers short"):
                 service.register(near())
@@ -202,10 +206,10 @@ def test_an_answer_that_is_no_quad_changes_nothing(tmp_path: Path, spoilt, words
         source.spoil = lambda text, found: [spoilt(row) if "s" in row else row for row in found]
         with pytest.raises(SourceFailed, match=words):
             service.refresh_source("main")
-        assert service.head() == head and service.source_status()[0]["state"] == "failing"
+        assert service.head() == head and service.sources_status()[0]["state"] == "failing"
         source.spoil = lambda text, found: found
         service.refresh_source("main")
-        assert service.source_status()[0]["state"] == "ready" and service.source_status()[0]["error"] is None
+        assert service.sources_status()[0]["state"] == "ready" and service.sources_status()[0]["error"] is None
 
 
 def test_an_answer_that_breaks_off_changes_nothing(tmp_path: Path) -> None:
@@ -223,7 +227,7 @@ def test_an_answer_that_breaks_off_changes_nothing(tmp_path: Path) -> None:
         source.change("DELETE WHERE { ?s ?p ?o }")
         with pytest.raises(SourceFailed, match="broke off"):
             service.refresh_source("main")
-        assert service.head() == head and service.source_status()[0]["held"] == 2
+        assert service.head() == head and service.sources_status()[0]["held"] == 2
 
 
 def test_only_subjects_that_changed_are_fetched_and_deletions_are_found_by_a_full_fetch(tmp_path: Path) -> None:
@@ -234,7 +238,7 @@ def test_only_subjects_that_changed_are_fetched_and_deletions_are_found_by_a_ful
     with opened(tmp_path, clock, sources=[source]) as service:
         service.register(near())
         clock.advance(10_000)  # the first whole fetch that knows the last change
-        until(lambda: service.source_status()[0]["lag_ms"] == 0, "it is refreshed")
+        until(lambda: service.sources_status()[0]["lag_ms"] == 0, "it is refreshed")
         source.change(
             f"DELETE DATA {{ :z1 :partOf :c1 . :z2 :partOf :c2 . :z2 :modified {stamp % 2} }}; "
             f"INSERT DATA {{ :z2 :partOf :new ; :modified {stamp % 50} . :z9 :partOf :c9 ; :modified {stamp % 51} }}"
@@ -243,10 +247,10 @@ def test_only_subjects_that_changed_are_fetched_and_deletions_are_found_by_a_ful
         clock.advance(10_000)
         until(lambda: service.head() == head + 1, "the changes are found")
         assert any("VALUES" in text for text in source.asked[-2:])
-        assert service.source_status()[0]["held"] == 6  # z1 was deleted, which nobody has said
+        assert service.sources_status()[0]["held"] == 6  # z1 was deleted, which nobody has said
         clock.advance(100_000)
         until(lambda: service.head() == head + 2, "the deletion is found")
-        assert service.source_status()[0]["held"] == 5
+        assert service.sources_status()[0]["held"] == 5
 
 
 def test_named_graphs_are_held_apart(tmp_path: Path) -> None:
@@ -296,16 +300,16 @@ def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: 
     pattern = "?z :partOf :c1 GRAPH ?g { ?z :pays ?f } OPTIONAL { ?z ?any ?o }"
     with opened(tmp_path, sources=[source]) as service:
         service.register(near())
-        assert service.explain(near(pattern=pattern))["sources"] == {
-            "main": [
-                {"pattern": "?s ?p ?o", "way": "held", "quads": 2},
-                {"pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
-            ]
-        }
-        assert service.source_groups("main") == [{"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}]
+        assert service.explain(near(pattern=pattern))["sources"] == [
+            {"source": "main", "pattern": "?s ?p ?o", "way": "held", "quads": 2},
+            {"source": "main", "pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2},
+            {"source": "main", "pattern": f"GRAPH ?g {{ ?s <{EX}pays> ?o }}", "way": "held", "quads": 1},
+        ]
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}
+        ]
         source.change("INSERT DATA { :z4 :near :z5 }")
-        assert service.explain(near(pattern=pattern))["sources"]["main"][0]["way"] == "refused"
-        assert "sources" not in service.explain("SELECT * { ?s ?p ?o }")
+        assert service.explain(near(pattern=pattern))["sources"][0]["way"] == "refused"
 
 
 def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:
@@ -322,6 +326,79 @@ def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:
         push(service, "taxis", 3_500, triple("b", "z9", "in"))
         assert rows(service) == []
         service.source_changed([(b"<http://ex/z3>", b"<http://ex/pays>", b"<http://ex/f>", b"")], [])
-        assert service.source_status()[0]["held"] == 3  # nobody needs it
+        assert service.source_status("main")["held"] == 3  # nobody needs it
         service.refresh_source("main")
-        assert service.source_status()[0]["held"] == 2  # what was told has not happened
+        assert service.source_status("main")["held"] == 2  # what was told has not happened
+
+
+def test_what_a_dropped_query_needed_is_released_also_where_only_changes_are_fetched(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    stamp = '"2026-01-01T00:00:00Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+    lines = (*CITIES, f"<{EX}z1> <{EX}pays> <{EX}f> .", f"<{EX}z1> <{EX}modified> {stamp} .")
+    source = PretendedSource(*lines, changed=f"{EX}modified", refresh_s=10.0)
+    with opened(tmp_path, clock, sources=[source]) as service:
+        service.register(near())
+        service.register(near("fares", "?z :pays ?c"))
+        clock.advance(10_000)
+        until(lambda: service.source_status("main")["lag_ms"] == 0, "it is refreshed")
+        assert service.source_status("main")["held"] == 3
+        service.drop_query("fares")
+        clock.advance(10_000)
+        until(lambda: service.source_status("main")["held"] == 2, "it is released")
+
+
+def test_many_registrations_wait_for_one_fetch_each_at_most(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES)
+    with opened(tmp_path, sources=[source]) as service:
+        texts = [near(f"q{i}", f"?z :partOf :c{i}", select="?t") for i in range(50)]
+        assert [created for _, created, _ in service.register_all(texts)] == [True] * 50
+        assert len(source.asked) <= 6
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}
+        ]
+
+
+def test_a_source_that_keeps_us_waiting_holds_up_nobody_else(tmp_path: Path) -> None:
+    source, asked, goes_on = PretendedSource(*CITIES), threading.Event(), threading.Event()
+
+    def drip(text: str, found: list[dict[str, bytes]]) -> list[dict[str, bytes]]:
+        asked.set()
+        goes_on.wait(30)
+        return found
+
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near())
+        source.spoil = drip
+        waiting = threading.Thread(target=service.refresh_source, args=("main",))
+        waiting.start()
+        assert asked.wait(30)
+        service.update(f"INSERT DATA {{ <{EX}a> <{EX}b> <{EX}c> }}")  # nobody else waits
+        push(service, "taxis", 1_500, triple("a", "z1", "in"))
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert rows(service) == [("a", "c1")]
+        goes_on.set()
+        waiting.join(30)
+
+
+def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
+    others = [f"<{EX}x{i}> <{EX}is> <{EX}other> ." for i in range(10_050)]
+    source = PretendedSource(*others, *(f"<{EX}z{i}> <{EX}is> <{EX}c{i % 20}> ." for i in range(40)))
+    with opened(tmp_path, sources=[source]) as service:
+        service.register(near("q0", "?z :is :c0", select="?t"))
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}is> <{EX}c0>", "way": "held", "quads": 2}
+        ]
+        for number in range(1, 16):
+            service.register(near(f"q{number}", f"?z :is :c{number}", select="?t"))
+        assert service.source_status("main")["held"] == 32
+        service.register(near("q16", "?z :is :c16", select="?t"))  # so many: they share what all of them may need
+        assert service.source_status("main")["groups"] == [
+            {"pattern": f"?s <{EX}is> ?o", "way": "held", "quads": 10_090}
+        ]
+        push(service, "taxis", 1_500, *(triple("a", f"z{i}", "in") for i in range(20)))
+        push(service, "taxis", 2_500, triple("b", "z1", "in"))
+        assert rows(service, "q3") == rows(service, "q16") == [("a",)]
+        for number in range(16):
+            service.drop_query(f"q{number}")
+        service.refresh_source("main")
+        assert service.source_status("main")["held"] == 10_090

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from stream_ext.continuous.query_run import QueryRun
-from stream_ext.continuous.template_run import TemplateRun
+from stream_ext.continuous.run import Run
 from stream_ext.service.service import Service
+from tests.stream_ext.continuous.broken import after_evaluations
 from tests.stream_ext.opened import open_service, push, registration, said, triple
 
 COUNT = 21
@@ -37,20 +37,12 @@ class Faults:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queries: set[int] = set()
         self.evaluations = 0
-        for kind in (QueryRun, TemplateRun):
-            self._break(monkeypatch, kind)
+        after_evaluations(monkeypatch, self._fail)  # the network has taken it in already
 
-    def _break(self, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
-        evaluate = kind._evaluate
-
-        def failing(run: Any, *named: Any) -> Any:
-            self.evaluations += 1
-            found = evaluate(run, *named)  # the network has taken it in already
-            if faulty := self.queries & set(run.numbers):
-                raise ArithmeticError(f"queries {sorted(faulty)}")
-            return found
-
-        monkeypatch.setattr(kind, "_evaluate", failing)
+    def _fail(self, run: Run, time: int) -> None:
+        self.evaluations += 1
+        if faulty := self.queries & set(run.numbers):
+            raise ArithmeticError(f"queries {sorted(faulty)}")
 
 
 def told(service: Service) -> dict[str, list[dict[str, Any]]]:

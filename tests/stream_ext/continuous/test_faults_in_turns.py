@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.query_run import QueryRun
-from stream_ext.continuous.template_run import TemplateRun
+from stream_ext.continuous.run import Run
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import QueryTooLarge
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
+from tests.stream_ext.continuous.broken import after_evaluations
 from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.opened import EX, opened, push, push_lines, registration, said, times, triple
@@ -28,20 +28,12 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, Exception]]:
     """From which time on evaluations of these queries raise what, in whichever network they are."""
     faulty: dict[int, tuple[int, Exception]] = {}
 
-    def break_(kind: Any, place: int) -> None:
-        evaluate = kind._evaluate
+    def fail(run: Run, time: int) -> None:
+        for number in run.numbers:
+            if number in faulty and time >= faulty[number][0]:
+                raise faulty[number][1]
 
-        def failing(run: Any, *named: Any) -> Any:
-            found = evaluate(run, *named)
-            for number in run.numbers:
-                if number in faulty and named[place] >= faulty[number][0]:
-                    raise faulty[number][1]
-            return found
-
-        monkeypatch.setattr(kind, "_evaluate", failing)
-
-    break_(QueryRun, place=2)
-    break_(TemplateRun, place=1)
+    after_evaluations(monkeypatch, fail)
     return faulty
 
 

@@ -18,11 +18,10 @@ from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard, takes_inline, takes_on_spark
-from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
-from stream_ext.windows.part import AnyPart, Part
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
 from tests.stream_ext.elsewhere import Reply, elsewhere
@@ -54,7 +53,7 @@ class _Pair:
         self.spark.build(states, sn)
         self.beside.build(states, sn)
 
-    def step(self, sn: int) -> list[AnyPart]:
+    def step(self, sn: int) -> list[Part]:
         return self.spark.step(sn) + self.beside.step(sn)
 
     @property
@@ -94,9 +93,9 @@ class _Moving(_Play):
     def _compare(self, sn: int) -> int:
         if self.chance.random() < 0.05:
             self._begin_one_anew()
-        shared = {n for n, run in self.pair.spark.runs.of.items() if isinstance(run, TemplateRun)}
+        shared = {n for n, run in self.pair.spark.runs.of.items() if run.plan.is_shared}
         by_pair, by_one = self.pair.step(sn), self.alone.step(sn)
-        in_time = [part for part in by_pair if not (isinstance(part, Part) and part.after_move)]
+        in_time = [part for part in by_pair if not part.after_move]
         mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)
         assert not self.pair.faults and not self.alone.faults, (self.seed, self.pair.faults, self.alone.faults)
         one, other = told(self.store, mine), told(self.store, theirs)
@@ -108,7 +107,7 @@ class _Moving(_Play):
         self._check_homes(sn)
         return sum(part.query in shared for part in mine)
 
-    def _check_standings(self, sn: int, by_pair: list[AnyPart], by_one: list[AnyPart]) -> None:
+    def _check_standings(self, sn: int, by_pair: list[Part], by_one: list[Part]) -> None:
         """What the merge knows of queries that are told with others, whoever tells it."""
         for gone in self.known - self.registry.queries.keys():
             self.merge.dropped(gone)
@@ -181,7 +180,7 @@ def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Pat
 
         def step(sn: int) -> None:
             for part in [*spark.step(sn), *beside.step(sn)]:
-                assert isinstance(part, Part), "it shares no network"
+                assert not part.is_shared, "it shares no network"
                 states[part.query] = part.state
                 said.extend([(part.time, len(part.columns[0]), part.gap)] if part.emits else [])
 

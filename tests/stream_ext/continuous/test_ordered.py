@@ -94,7 +94,7 @@ def asked_once(store: Store, scene: Scene, query: Query, part: Part) -> Bag | bo
     seen = [window.for_arrivals() for window in windows] if at.arrived else windows
     answer = evaluate(store, query, at.sn, seen, Instant(at.time, at.sn, at.push, at.arrived_at))
     columns, made = answer.vocabulary.portable(answer.columns)
-    once = Part(1, at.sn, at.k, at.time, [], columns, None, 0, None, QueryState(), True, made)
+    once = Part.of_one(1, at.sn, at.k, at.time, [], columns, None, 0, None, QueryState(), True, made)
     return bag_of(store, once, query)
 
 

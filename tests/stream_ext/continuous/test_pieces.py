@@ -21,7 +21,7 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.windows.part import AnyPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _later
@@ -67,12 +67,12 @@ class Pieces:
             self.go_on()
         raise AssertionError("it never gets through")
 
-    def take(self, parts: Sequence[AnyPart]) -> None:
+    def take(self, parts: Sequence[Part]) -> None:
         assert not self.shard.faults, self.shard.faults
         take(self.store, parts, self.states, self.said)
 
 
-def take(store: Store, parts: Sequence[AnyPart], states: dict[int, QueryState], said: Said) -> None:
+def take(store: Store, parts: Sequence[Part], states: dict[int, QueryState], said: Said) -> None:
     for sn in sorted({part.sn for part in parts}):
         for part in parted([part for part in parts if part.sn == sn], states):
             if part.emits:

@@ -216,7 +216,7 @@ def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monke
 def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_ext.continuous.query_run.TERMS_CREATED_MAX", 6)
+    monkeypatch.setattr("stream_ext.continuous.run.TERMS_CREATED_MAX", 6)
     what = Scene(
         [Window("w1", 1, 20, 10)], "WINDOW :w1 { ?x :p ?y } BIND(CONCAT(STR(?x), '!') AS ?z)", "SELECT ?z",
         "ISTREAM", {1: 0, 2: 0},
@@ -229,6 +229,6 @@ def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
             decode = decoder(part.created, store.terms)
             told += [text.decode() for text in decode(part.columns[0])]
         (run,) = play.shard.runs.of.values()
-        most = max(most, run._vocabulary.created)
+        most = max(most, run.evaluator.created)
     assert told == [f'"{EX}s{n}!"' for n in range(39)]
     assert most <= 7

@@ -605,8 +605,7 @@ def test_what_was_said_is_not_asked_for_again_after_a_restart(line: Line) -> Non
 def test_what_others_said_once_is_forgotten_with_its_terms(
     line: Line, windowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("stream_ext.continuous.query_run", "stream_ext.continuous.store_run"):
-        monkeypatch.setattr(f"{module}.TERMS_CREATED_MAX", 10)
+    monkeypatch.setattr("stream_ext.continuous.run.TERMS_CREATED_MAX", 10)
     stepped: list[Shard] = []
     step = Shard.step
     monkeypatch.setattr(Shard, "step", lambda shard, sn: (stepped.append(shard), step(shard, sn))[1])
@@ -623,4 +622,4 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
     names = [row[1] for _, rows in line.told() for row in rows]
     assert names == [*([] if windowed else ["one"]), *(f"name {number}" for number in range(1 + windowed, 40))]
     (run,) = stepped[-1].runs.of.values()
-    assert run._vocabulary.created < 25
+    assert run.evaluator.created < 25

@@ -16,7 +16,6 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.template_run import TemplateRun
 from stream_ext.windows.schedule import QueryState
 from tests.stream_ext.many import AloneShard, Registry, filled, parted, told
 from tests.stream_ext.scene import EX, PATTERNS, Change, Push, Scene, Window, random_scene
@@ -153,8 +152,8 @@ def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store
         triples = tuple((f"<{EX}a{time}>", f"<{EX}p>", f"<{EX}n{n}>") for n in (1, 2, 3))
         shard.step(registry.player.play([Push(1, ((time, triples),)), Push(1, (), time + 5)]))
         (run,) = set(shard.runs.all)
-        assert isinstance(run, TemplateRun)
-        return sorted(set(run._columns[0].tolist()))
+        assert run.plan.is_shared
+        return sorted(set(run.evaluator.last_result[0][0].tolist()))
 
     assert rows_at(5) == [1, 2, 3]
     shard.step(registry.drop(3))
@@ -241,7 +240,7 @@ class _Play:
         self._compare(sn)
 
     def _compare(self, sn: int) -> int:
-        shared = {n for n, run in self.together.runs.of.items() if isinstance(run, TemplateRun)}
+        shared = {n for n, run in self.together.runs.of.items() if run.plan.is_shared}
         mine, theirs = parted(self.together.step(sn), self.states), parted(self.alone.step(sn), self.apart)
         assert not self.together.faults and not self.alone.faults, (self.seed, self.together.faults, self.alone.faults)
         assert len(mine) == len(theirs), f"seed {self.seed}, snapshot {sn}"

@@ -24,7 +24,7 @@ def test_each_text_stands_once_and_in_order(rows: int, highest: int) -> None:
     chance = random.Random(rows + highest)
     table = [[chance.choice([0, chance.randrange(highest + 1)]) for _ in range(3)] for _ in range(rows)]
     columns = [np.array([row[i] for row in table], np.uint64) for i in range(3)]
-    part = Part(1, 2, 0, 1000, [], columns, None, 0, None, QueryState(1), True)
+    part = Part.of_one(1, 2, 0, 1000, [], columns, None, 0, None, QueryState(1), True)
     body = body_of(part, "q", 1, "RSTREAM", ["a", "b", "c"], decode)
     distinct = sorted({id for row in table for id in row if id})
     assert body.terms == decode(np.array(distinct, np.uint64))

@@ -19,7 +19,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.emissions.emission import columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.windows.part import Ids, Part, SharedPart
+from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import LastEvaluation, QueryState
 
 LAST_SN = 40
@@ -91,7 +91,7 @@ def parts_of(sn: int) -> list[Part]:
             time = sn * 10 + k
             state = QueryState(query, LastEvaluation(sn, 0, k, time))
             emits = query != 3 or chance.random() < 0.2
-            parts.append(Part(query, sn, k, time, [], [np.array([7], np.uint64)], None, 0, None, state, emits))
+            parts.append(Part.of_one(query, sn, k, time, [], [np.array([7], np.uint64)], None, 0, None, state, emits))
     chance.shuffle(parts)
     return parts
 
@@ -218,7 +218,7 @@ def rows_of(query: int, sn: int) -> int:
     return random.Random(1_000 * sn + query).choice((0, 1, 2))
 
 
-def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[SharedPart]:
+def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[Part]:
     """One evaluation of these together; who is new to their network brings how it came."""
     if not queries or not is_told(sn):
         return []
@@ -228,11 +228,11 @@ def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[Share
     joined = {query: QueryState(query, before) for query in queries if query not in known}
     known.update(queries)
     return [
-        SharedPart(
+        Part(
             np.array(queries, np.uint64), sn, 0, sn * 10, [], np.array(whose, np.uint64),
             [np.full(len(whose), 7, np.uint64)], None, True, 0, None,
             QueryState(0, LastEvaluation(sn, 0, 0, sn * 10)), joined,
-            before=before,
+            before=before, is_shared=True,
         )
     ]  # fmt: skip
 
@@ -244,7 +244,7 @@ class Sender:
         self.merge, self.runner, self.chance = merge, runner, chance
         self.number, self.built, _ = merge.attempt(runner)
         self.sn, self.known = self.built, set[int]()
-        self.sent: dict[int, list[SharedPart]] = {}
+        self.sent: dict[int, list[Part]] = {}
 
     def takes(self, sn: int) -> list[int]:
         if self.runner == "inline":
@@ -373,7 +373,7 @@ def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
     state = QueryState(1, evaluated, sn=at, behind_at=stands, unanswered=stands is not None)
     columns = [np.array([7], np.uint64)]
     is_told = at == known and stands is None
-    return Part(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
+    return Part.of_one(1, at, 0, at * 10, [], columns, None, 0, None, state, is_told, evaluated=is_told)
 
 
 @pytest.mark.parametrize("alone", ["inline", "spark"])

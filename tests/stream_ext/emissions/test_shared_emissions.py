@@ -88,7 +88,7 @@ def short_runs() -> Iterator[None]:
     """Runs of closes are told as one from a tenth of the length on, so that they are here without thousands of them."""
     with (
         mock.patch("stream_ext.continuous.steps.RUN_EMITTED_SINGLY_MAX", 100),
-        mock.patch("stream_ext.continuous.members.RUN_EMITTED_SINGLY_MAX", 100),
+        mock.patch("stream_ext.continuous.emitting.RUN_EMITTED_SINGLY_MAX", 100),
     ):
         yield
 

@@ -19,10 +19,10 @@ import hbase_store
 from stream_ext.errors import DeadlineExceeded, QuerySyntaxError, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, Register, Values
-from stream_ext.language.syntax import parse, parse_again
+from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_MAX, VARIABLE_MAX
-from stream_ext.network.network import Network
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.join_order import ranked
 from stream_ext.plan.logic import Logic, Names, traits_of
 from stream_ext.plan.pipeline import logic_of
@@ -134,9 +134,9 @@ def test_what_prefixes_and_bases_expand_to_is_counted(text: str) -> None:
     ],
 )
 def test_a_name_that_each_row_repeats_is_short(text: str) -> None:
-    parse_again(text.format("v" * VARIABLE_MAX), BASE)
+    parse(text.format("v" * VARIABLE_MAX), BASE)
     with pytest.raises(QuerySyntaxError, match="the name of a variable has at most"):
-        parse_again(text.format("v" * (VARIABLE_MAX + 1)), BASE)
+        parse(text.format("v" * (VARIABLE_MAX + 1)), BASE)
 
 
 def test_one_spelling_of_a_long_iri_is_expanded_once() -> None:
@@ -167,28 +167,27 @@ def test_reading_ends_at_its_deadline() -> None:
     assert len(looks) > 50
 
 
-def test_a_long_text_is_read_once_while_somebody_holds_what_it_means() -> None:
-    text = CONSTRUCTS["values"](50_000)
-    first = parse_again(text, BASE)
-    assert parse_again(text, BASE) is first
-    gone = ref(first)
+def test_a_long_text_is_not_retained_when_its_request_has_ended() -> None:
+    questions = Questions()
+    first = questions.read(CONSTRUCTS["values"](50_000), BASE)
+    gone = ref(first.unit)
     del first
     gc.collect()
     assert gone() is None
+    assert not len(questions)
 
 
 def test_plans_of_long_texts_end_with_who_asked(tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
-        plans = Plans()
-        long = cast(Query, parse_again(CONSTRUCTS["values"](50_000), BASE))
-        short = cast(Query, parse_again("ASK { ?s ?p ?o }", BASE))
-        for each in (long, short):
-            plans.network(each, store.at(store.head()), store.permanent_ids)
-            assert plans.has(each)
-        del long, each
+        questions = Questions()
+        long, short = questions.read(CONSTRUCTS["values"](50_000), BASE), questions.read("ASK { ?s ?p ?o }", BASE)
+        networks = [ref(each.network(store.at(store.head()), store.permanent_ids)) for each in (long, short)]
+        assert long.is_planned and short.is_planned
+        del long
         gc.collect()
-        assert plans.has(short)
-        assert len(plans) == 1
+        assert [network() is None for network in networks] == [True, False]
+        assert questions.read("ASK { ?s ?p ?o }", BASE) is short
+        assert len(questions) == 1
 
 
 def _each(part: Callable[[int], str], count: int) -> str:
@@ -243,7 +242,7 @@ def _planning_s(store: hbase_store.Store, shape: str, parts: int) -> float:
     gc.collect()
     for _ in range(3):
         start = time.thread_time()
-        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        Network.of_query(logic_of(query), NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows()))
         took.append(time.thread_time() - start)
     return min(took)
 
@@ -260,7 +259,7 @@ def test_planning_takes_time_that_grows_with_the_parts(shape: str, tmp_path: Pat
 def test_as_many_parts_as_there_may_be_are_planned_soon(shape: str, tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
         query, start = _query(SHAPES[shape](PARTS_MAX - 10)), time.thread_time()
-        Network(logic_of(query), _Windows(), store.at(store.head()), store.permanent_ids)
+        Network.of_query(logic_of(query), NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows()))
         assert time.thread_time() - start < 30, "it took minutes, and all memory"
 
 
@@ -272,7 +271,9 @@ def test_groups_inside_of_one_another_are_estimated_once(tmp_path: Path) -> None
         text = f"{{ ?s <a:p> ?z . {apart} ?s <a:r> ?z{n} }}"
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
         start = time.thread_time()
-        Network(logic_of(_query(f"SELECT * {text}")), {}, store.at(store.head()), store.permanent_ids)
+        Network.of_query(
+            logic_of(_query(f"SELECT * {text}")), NetworkInputs(store.at(store.head()), store.permanent_ids)
+        )
         assert time.thread_time() - start < 10, "it would take a day"
 
 
@@ -308,7 +309,7 @@ def test_planning_looks_again_and_again_whether_anybody_waits(shape: str, tmp_pa
 
         def plan(check: Callable[[], None]) -> None:
             select = logic_of(query, check=check)
-            Network(select, _Windows(), store.at(store.head()), store.permanent_ids, check=check)
+            Network.of_query(select, NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows(), check))
 
         plan(looks.check)
         used = (1 << 60) - looks.left
@@ -335,10 +336,12 @@ def test_a_registration_that_takes_long_to_plan_ends_at_its_deadline() -> None:
     text = f"REGISTER QUERY q AS {SHAPES['star'](600)}"
     parsed, planned = _Late(1 << 60), _Late(1 << 60)
     parse(text, BASE, parsed.check)
-    read_registration(text, BASE, None, 1, planned.check)
+    read_registration(Question.read(text, BASE, planned.check), None, 1, planned.check)
     assert parsed.left - planned.left > 500, "it is looked at while it is planned, too"
+    late = _Late((1 << 60) - planned.left - 1)
+    question = Question.read(text, BASE, late.check)
     with pytest.raises(DeadlineExceeded, match="nobody waits"):
-        read_registration(text, BASE, None, 1, _Late((1 << 60) - planned.left - 1).check)
+        read_registration(question, None, 1, late.check)
 
 
 # ---- the order of joins ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous.query_run import ChangesBetween
+from stream_ext.continuous.evaluator import ChangesBetween
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
@@ -22,6 +22,7 @@ from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.joins.intersection import Intersection
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.evaluate import Asking, trace
+from stream_ext.oneshot.question import Question
 from tests.law.test_law import Source, entries_of, zset
 from tests.law.test_law_of_sources import Graph, matches
 from tests.stream_ext import model
@@ -72,7 +73,7 @@ def test_a_cyclic_pattern_has_the_solutions_that_all_choices_of_nodes_have(
     names = sorted({word for word in pattern.split() if word.startswith("?") and ")" not in word})
     with closing(opened(tmp_path, sorted(edges))) as store:
         text = f"{PROLOGUE} SELECT {' '.join(names)} {{ {pattern} }}"
-        rows = rows_of(answer_once(store, text, EX, store.head(), None))
+        rows = rows_of(answer_once(store, Question.read(text, EX), store.head(), None))
     said = Counter(tuple(term.decode().removeprefix(f"<{EX}")[:-1] for term in row if term) for row in rows)
     assert said == found(pattern, edges)
 
@@ -85,7 +86,7 @@ def test_a_hub_does_not_make_a_row_for_each_pair_of_its_edges(pattern: str, tmp_
     with closing(opened(tmp_path, edges)) as store:
         asking = Asking(control=Control(bytes_max=100 * n * 8))
         text = f"{PROLOGUE} SELECT * {{ {pattern} }}"
-        assert answer_once(store, text, EX, store.head(), None, asking=asking).count == 0
+        assert answer_once(store, Question.read(text, EX), store.head(), None, asking=asking).count == 0
         query = parse(text, EX)
         assert isinstance(query, Query)
         assert max(each.rows for each in trace(store, query, store.head())[1]) <= 2 * n

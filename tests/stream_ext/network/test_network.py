@@ -13,7 +13,7 @@ import pytest
 from hbase_store.layout.terms import integer_id
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.plan.pipeline import logic_of
@@ -46,7 +46,7 @@ class Watched:
         query = parse(f"PREFIX : <http://ex/> {text}", "http://ex/")
         assert isinstance(query, Query)
         windows = {"http://ex/w": ScheduledWindow("http://ex/w", 1, _SPAN, 1)}
-        self.network = Network(logic_of(query), windows, None, ids_of, r2s)  # type: ignore[arg-type]  # no store is read
+        self.network = Network.of_query(logic_of(query), NetworkInputs(None, ids_of, windows), r2s)  # type: ignore[arg-type]  # no store is read
         self.words = Vocabulary(ids_of, lambda ids: [b"<http://ex/%d>" % id for id in ids.tolist()])
 
     def step(self, time: int, rows: Sequence[tuple[int, int]]) -> tuple[Columns, Weights]:

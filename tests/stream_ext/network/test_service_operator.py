@@ -23,7 +23,8 @@ from stream_ext.language.algebra.terms import Constant, Position
 from stream_ext.language.algebra.walk import walk
 from stream_ext.language.syntax import parse
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.remote.service import BATCH_ROWS, ServiceCall, ServiceOperator, Unanswered
+from stream_ext.network.operators.remote.remote_question import BATCH_ROWS, ServiceCall
+from stream_ext.network.operators.remote.service import ServiceOperator, Unanswered
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.remote.backoff import Backoff
 from stream_ext.rows.zset import ZSet, empty

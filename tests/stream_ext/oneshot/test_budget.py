@@ -16,9 +16,10 @@ from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.measuring import bytes_of
-from stream_ext.network.network import registered_network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.row_index import RowIndex
 from stream_ext.rows.zset import ZSet
 from stream_ext.service.service import Service
@@ -200,7 +201,7 @@ def test_what_a_network_remembers_is_measured(service: Service) -> None:
         query = query_of(f"SELECT ?x ?y {{ ?s <{EX}n> ?x . ?s <{EX}m> ?y }}", "http://rillet/")
         values = " ".join(f"<{EX}s{i}> <{EX}n> {i} ; <{EX}m> {i} ." for i in range(10_000))
         service.update(f"INSERT DATA {{ {values} }}")
-        network = registered_network(query, 1, {}, store.at(), store.ids, Orders())
+        network = Network.registered(query, logic_of(query), 1, NetworkInputs(store.at(), store.ids), Orders())
         empty = bytes_of(stage.operator for stage in network.stages)
         network.step(Moment(0, store.at(service.head()), None))
         held = bytes_of([*(stage.operator for stage in network.stages), network.answer])

@@ -10,6 +10,7 @@ import pytest
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.explain_text import explain_text
 from stream_ext.oneshot.explanation import explain
+from stream_ext.oneshot.question import Question
 
 FOLDER = Path(__file__).with_name("explained")
 BASE = "http://base/"
@@ -49,16 +50,19 @@ def test_the_plan_is_explained_as_it_is_on_file(name: str) -> None:
 
 
 def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> None:
-    explained = explain(TEXTS["csparql"], BASE)
+    explained = explain(Question.read(TEXTS["csparql"], BASE))
     assert (explained["unit"], explained["dialect"], explained["query"]) == ("registration", "C-SPARQL", "rooms")
     assert explained["policy"]["scope"] == {
         "value": "the windows merged with the graphs of FROM",
         "origin": "written",
     }
     assert "refused" not in explained
-    refused = explain(TEXTS["csparql"].replace("TRIPLES 10", "TRIPLES 10 BOUNDS []"), BASE)["refused"]
+    bounded = TEXTS["csparql"].replace("TRIPLES 10", "TRIPLES 10 BOUNDS []")
+    refused = explain(Question.read(bounded, BASE))["refused"]
     assert refused["name"] == "BOUNDS of a window that is no length of time"
 
 
 def test_the_word_explain_changes_nothing_of_the_explanation() -> None:
-    assert explain("EXPLAIN EXPLAIN ASK { ?s ?p ?o }", BASE) == explain("                ASK { ?s ?p ?o }", BASE)
+    assert explain(Question.read("EXPLAIN EXPLAIN ASK { ?s ?p ?o }", BASE)) == explain(
+        Question.read("                ASK { ?s ?p ?o }", BASE)
+    )

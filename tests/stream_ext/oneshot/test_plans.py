@@ -16,10 +16,9 @@ from hbase_store import Store
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network
+from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.oneshot.answers import answer_once, rows_of
-from stream_ext.oneshot.evaluate import Asking
-from stream_ext.oneshot.plan_cache import Plans
+from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.windows.schedule import ScheduledWindow
 from tests.stream_ext.generated import EX, PROLOGUE
@@ -43,9 +42,10 @@ _ENDS = (":a", ":b", ":c")
 DATA = [(s, p, o, "") for s in _ENDS for p in (":p", ":q") for o in (*_ENDS, "1")]
 
 
-def said(store: Store, text: str, sn: int, plans: Plans | None) -> Bag | str:
+def said(store: Store, text: str, sn: int, questions: Questions | None) -> Bag | str:
     try:
-        answer = answer_once(store, text, EX, sn, None, asking=Asking(plans=plans))
+        question = Question.read(text, EX) if questions is None else questions.read(text, EX)
+        answer = answer_once(store, question, sn, None)
     except RilletError as error:
         return str(error)
     if answer.graph is not None:
@@ -62,18 +62,18 @@ def store_with_several_of_each(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize("text", COUNTED)
 def test_a_question_that_is_asked_again_has_the_same_answer(store: Store, text: str) -> None:
-    plans, text = Plans(), f"{PROLOGUE} {text}"
+    questions, text = Questions(), f"{PROLOGUE} {text}"
     fresh = said(store, text, store.head(), None)
     assert isinstance(fresh, Counter) and fresh
-    assert [said(store, text, store.head(), plans) for _ in range(3)] == [fresh] * 3
+    assert [said(store, text, store.head(), questions) for _ in range(3)] == [fresh] * 3
 
 
 @pytest.mark.parametrize("text", COUNTED)
 def test_threads_may_share_a_plan(store: Store, text: str) -> None:
-    plans, text = Plans(), f"{PROLOGUE} {text}"
+    questions, text = Questions(), f"{PROLOGUE} {text}"
     fresh = said(store, text, store.head(), None)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(said, store, text, store.head(), plans) for _ in range(16)]
+        asked = [pool.submit(said, store, text, store.head(), questions) for _ in range(16)]
         assert [each.result(60) for each in asked] == [fresh] * 16
 
 
@@ -85,7 +85,7 @@ def test_generated_questions_keep_their_answers_while_the_store_changes(block: i
             data, queries = made(seed)
         except TooMuch:
             continue
-        changing, plans = Changing(tmp_path / str(seed)), Plans()
+        changing, questions = Changing(tmp_path / str(seed)), Questions()
         with closing(changing.store) as store:
             for inserted, deleted in steps(random.Random(seed), data, 3):
                 sn = changing.change(inserted, deleted)
@@ -93,7 +93,7 @@ def test_generated_questions_keep_their_answers_while_the_store_changes(block: i
                     text = str(asked.whole)
                     fresh = said(store, text, sn, None)
                     for _ in range(2):
-                        assert said(store, text, sn, plans) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
+                        assert said(store, text, sn, questions) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
                     compared += isinstance(fresh, Counter) and bool(fresh)
     assert compared > 30, "these seeds compare too little to prove anything"
 
@@ -113,7 +113,7 @@ SAID_TWICE = [
 def test_what_a_query_says_twice_is_worked_out_once(store: Store, text: str, says: str, count: int) -> None:
     query = parse(f"{PROLOGUE} {text}", EX)
     assert isinstance(query, Query)
-    stages = Network(logic_of(query), {}, store.at(), store.ids).stages
+    stages = Network.of_query(logic_of(query), NetworkInputs(store.at(), store.ids)).stages
     assert [stage.label for stage in stages].count(says) == count
 
 
@@ -126,7 +126,7 @@ def test_what_is_worked_out_once_is_said_as_often_as_the_query_says_it(text: str
 
 def test_chance_that_is_asked_twice_is_two_numbers(store: Store) -> None:
     said_twice = "SELECT ?r { { BIND(RAND() AS ?r) } UNION { BIND(RAND() AS ?r) } }"
-    assert len(set(rows_of(answer_once(store, said_twice, EX, store.head(), None)))) == 2
+    assert len(set(rows_of(answer_once(store, Question.read(said_twice, EX), store.head(), None)))) == 2
 
 
 ALIKE = [
@@ -143,5 +143,5 @@ def test_a_window_is_read_once_for_patterns_that_differ_in_names(store: Store, p
     query = parse(f"{PROLOGUE} SELECT * {froms} WHERE {{ {pattern} }}", EX)
     assert isinstance(query, Query)
     windows = {f"{EX}{name}": ScheduledWindow(f"{EX}{name}", 1, 10, 1) for name in "wv"}
-    network = Network(logic_of(query), windows, store.at(), store.ids)
+    network = Network.of_query(logic_of(query), NetworkInputs(store.at(), store.ids, windows))
     assert len(network.scans) == scans

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
 from stream_ext.catalog.catalog import Failure
-from stream_ext.continuous.query_run import QueryRun
-from stream_ext.continuous.store_run import StoreRun
+from stream_ext.continuous.run import Run
 from stream_ext.errors import QueryTooLarge
 from stream_ext.service.engine import Engine
 from tests.parts.waiting import until
+from tests.stream_ext.continuous.broken import after_evaluations
 from tests.stream_ext.opened import opened, push, registration, said, times, triple
 
 
@@ -73,14 +73,13 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 def test_a_failure_that_waits_fails_no_query_that_was_resumed_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: list[Callable[[], object]]
 ) -> None:
-    evaluate, faulty = QueryRun._evaluate, set[int]()
+    faulty = set[int]()
 
-    def failing(run: QueryRun, *named: Any) -> Any:
-        if run.number in faulty:
+    def fail(run: Run, time: int) -> None:
+        if faulty & set(run.numbers):
             raise QueryTooLarge("it took too much")
-        return evaluate(run, *named)
 
-    monkeypatch.setattr(QueryRun, "_evaluate", failing)
+    after_evaluations(monkeypatch, fail, after=False)
     with opened(tmp_path) as service:
         service.register(registration(window="RANGE 1s STEP 1s"))
         push(service, "s", 100, triple("a", 1))
@@ -100,13 +99,11 @@ def test_one_that_fails_again_as_soon_as_it_is_resumed_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: list[Callable[[], object]]
 ) -> None:
     """For the same reason, and before the first failure was published."""
-    step = StoreRun._step
 
-    def failing(run: StoreRun, sn: int) -> Any:
-        step(run, sn)
+    def fail(run: Run, time: int) -> None:
         raise QueryTooLarge("it took too much")
 
-    monkeypatch.setattr(StoreRun, "_step", failing)
+    after_evaluations(monkeypatch, fail)
     with opened(tmp_path) as service:
         service.register("REGISTER RSTREAM q AS SELECT * { ?s ?p ?o }")
         until(lambda: len(waiting) == 1, "the failure is found")

@@ -13,7 +13,7 @@ from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.service.service import Limits, Service
-from stream_ext.windows.part import AnyPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState
 from tests.parts.waiting import until
 from tests.stream_ext.opened import open_service, opened, push, registration, said, times, triple
@@ -185,12 +185,12 @@ class _Slow:
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         pass
 
-    def step(self, sn: int) -> list[AnyPart]:
+    def step(self, sn: int) -> list[Part]:
         self.clock.advance(2)
         self.sn = sn
         return []
 
-    def go_on(self) -> list[AnyPart]:
+    def go_on(self) -> list[Part]:
         self.clock.advance(100)
         self.pieces += 1
         return []
@@ -201,10 +201,10 @@ class _Slow:
     def goes_on(self, role: str) -> bool:
         return True
 
-    def take(self, runner: str, sn: int, parts: list[AnyPart]) -> None:
+    def take(self, runner: str, sn: int, parts: list[Part]) -> None:
         self.position, self.at_once = sn, self.pieces
 
-    def take_piece(self, runner: str, parts: list[AnyPart]) -> None:
+    def take_piece(self, runner: str, parts: list[Part]) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ import pytest
 from hbase_store import StreamPosition
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered import Registered, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.windows.openings import opened
@@ -75,7 +75,7 @@ def test_late_elements_are_those_of_schedules_that_follow_every_push(seed: int) 
             definition = QueryDefinition(
                 turn, f"q{turn}", f"urn:q{turn}", query, "urn:", "RSTREAM", ["x"], numbers, 1, state
             )
-            lateness.follow(definition, state, catalog)
+            lateness.follow(turn, Registered.of(definition, catalog), state, catalog)
             schedules[turn] = Schedule(timing, state, positions)
             schedules[turn].skip_to_bound()
         elif schedules and chance.random() < 0.03:
@@ -106,6 +106,6 @@ def test_a_query_that_goes_on_from_its_last_evaluation_finds_the_same_late() -> 
     query = "SELECT ?x FROM NAMED WINDOW <urn:w> ON s1 [RANGE 1s] WHERE { WINDOW <urn:w> { ?x <urn:p> ?y } }"
     definition = QueryDefinition(7, "q", "urn:q", query, "urn:", "RSTREAM", ["x"], [1], 1, QueryState())
     lateness = Lateness(positions)
-    lateness.follow(definition, QueryState(), catalog)
+    lateness.follow(definition.number, Registered.of(definition, catalog), QueryState(), catalog)
     assert lateness.take(Accepted(1, np.array([1900, 2100, 2600]), 2600, None), 9) == 1
     assert lateness.counted[1, 7] == 1

@@ -154,8 +154,10 @@ class Orders:
 
     def save(self, vocabulary: Vocabulary) -> bytes | None:
         """The orders as bytes; None: there are none."""
+        if not self._rankings:
+            return None
         saved: Mapping[str, Saved] = {place: each.save(vocabulary) for place, each in sorted(self._rankings.items())}
-        return msgspec.msgpack.encode(saved) if saved else None
+        return msgspec.msgpack.encode(saved)
 
 
 def own_order(orders: Orders, cut: Cut) -> Ranking | None:

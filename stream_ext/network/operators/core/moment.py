@@ -12,6 +12,7 @@ from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
 
 Ids = npt.NDArray[np.uint64]
@@ -63,6 +64,7 @@ class Moment:
     allowed_urls: AllowedUrls = NOTHING  # which endpoints SERVICE may query
     backoff: Backoff | None = None  # of a registered query: which of these endpoints failed lately
     service_answers: ServiceAnswers | None = None  # shared by the networks of a query that has several
+    sources: Sources = NO_SOURCES  # stores that are not ours, by their addresses
     requests_again: bool = True  # whether old remote answers are requested again
     #: Windows leave out what has arrived since the last evaluation; but it displaces what it displaces.
     without_new: bool = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Concatenate, Protocol
 
+from stream_ext.network.operators.core.moment import Moment
 from stream_ext.rows.zset import ZSet
 
 
@@ -12,6 +13,7 @@ class Operator(Protocol):
     @property
     def variables(self) -> tuple[str, ...]: ...
 
-    #: (moment, a change of each input) -> the change of the output
     @property
-    def step(self) -> Callable[..., ZSet]: ...
+    def step(self) -> Callable[Concatenate[Moment, ...], ZSet]:
+        """(moment, a change of each input) -> the change of the output"""
+        ...

@@ -11,33 +11,30 @@ a change: the rows with the old one are taken back."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import numpy as np
 
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import NotAllowed, ServiceFailed
-from stream_ext.language.algebra.algebra import Form, Join, Pattern, Query, Values
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import ServicePattern as Written
-from stream_ext.language.algebra.rename import rename_query
-from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
-from stream_ext.language.algebra.walk import Part, parts_of, walk
-from stream_ext.language.printing import to_sparql
+from stream_ext.language.algebra.terms import Constant, Position, Variable
+from stream_ext.language.algebra.walk import Part, parts_of
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
+from stream_ext.network.operators.remote.remote_question import Labels, RemoteQuestion, ServiceCall, Texts, batches
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
+from stream_ext.remote.gathering import gather
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
-
-#: The greatest number of values, or of their bytes, in one request.
-BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
 #: Answers that are retained for another network of the query, beyond twice those in use.
 _SERVICE_ANSWERS_MAX = 1 << 10
@@ -45,10 +42,8 @@ _SERVICE_ANSWERS_MAX = 1 << 10
 #: Cells for each row beside its columns, for its origin.
 _CELLS_WITH_ROW = 4
 
-_INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 _askings = count()
 
-Texts = list[bytes | None]
 Places = np.typing.NDArray[np.intp]
 
 _NONE = range(0)
@@ -81,8 +76,8 @@ def placed(text: str) -> Iterator[None]:
         raise kind(error.why, text, *error.position) from None
 
 
-def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) -> None:
-    """NotAllowed for a service that may not be requested, whether or not the query would do it.
+def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, sources: Sources = NO_SOURCES) -> None:
+    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be.
 
     SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
@@ -91,27 +86,18 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str) 
         if not isinstance(part, Written):
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
+            if sources.meant(part.written, parse_term(part.service.text).value) is not None:
+                continue
             try:
                 allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceCall:
-    """SERVICE as it is written."""
-
-    service: Node
-    inner: Pattern
-    names: tuple[str, ...]  # the visible variables of `inner`
-    silent: bool
-    position: Position
-
-
 class ServiceOperator:
     def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
         self._call, self._left = call, left
-        self._shared = tuple(name for name in call.names if name in left)
+        self.shared = tuple(name for name in call.names if name in left)
         self._asker = call.service.name if isinstance(call.service, Variable) else None
         rest = [name for name in call.names if name not in left]
         if self._asker is not None and self._asker not in (*left, *rest):
@@ -187,7 +173,7 @@ class ServiceOperator:
     def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
         """The distinct combinations of known values, and which of them each row has."""
         zeros = np.zeros(left.count, np.uint64)
-        named = [*([self._asker] if self._asker else []), *self._shared]
+        named = [*([self._asker] if self._asker else []), *self.shared]
         columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
         if not self._asker:
             columns.insert(0, zeros)
@@ -213,7 +199,7 @@ class ServiceOperator:
         return []
 
     def _may_be_answered(self, moment: Moment) -> bool:
-        urls = {self._url(service, moment.vocabulary) for service in {key[0] for key in self._unanswered}}
+        urls = {self._url(service, moment) for service in {key[0] for key in self._unanswered}}
         return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
     def _forget(self, moment: Moment) -> None:
@@ -244,10 +230,10 @@ class ServiceOperator:
         answers: dict[Key, Sequence[Solution]] = {}
         unanswered: set[Key] = set()
         within_s = None if moment.backoff is None else moment.allowed_urls.service_timeout_s
-        with Remotes(moment.allowed_urls, moment.control, within_s) as remotes:
+        with Remotes(moment.allowed_urls, moment.control, within_s, partial(_asker, moment.sources)) as remotes:
             for service, of_service in by_service.items():
                 try:
-                    url = self._url(service, moment.vocabulary)
+                    url = self._url(service, moment)
                     found = self._request(remotes, url, of_service, moment)
                 except (OutOfBounds, CannotFetch, _Later) as error:
                     later = error.what if isinstance(error, _Later) else ()
@@ -279,11 +265,13 @@ class ServiceOperator:
         self._tried_sn = backoff.sn
         raise _Later(why, (url, this))
 
-    def _url(self, service: int, vocabulary: Vocabulary) -> str:
+    def _url(self, service: int, moment: Moment) -> str:
         node = self._call.service
         if isinstance(node, Constant):
-            return parse_term(node.text).value
-        text = vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
+            url = parse_term(node.text).value
+            source = moment.sources.meant(self._call.written, url)
+            return url if source is None else source.settings.url
+        text = moment.vocabulary.decode(np.array([service], np.uint64))[0] if service else b""
         if text[:1] != b"<":
             if not text:
                 raise CannotFetch(
@@ -296,20 +284,20 @@ class ServiceOperator:
         """The solutions for each key."""
         number = next(_askings)
         found: list[list[Solution]] = [[] for _ in keys]
-        values = self._values(keys, vocabulary)
-        question = _RemoteQuestion(self._call, self._shared)
-        for batch, (start, stop) in enumerate(_batches(values)):
-            labels = _Labels(f"{number}.{batch}")
+        values = self.values(keys, vocabulary)
+        question = RemoteQuestion(self._call, self.shared)
+        for batch, (start, stop) in enumerate(batches(values)):
+            labels = Labels(f"{number}.{batch}")
             for solution in remotes.ask(url, question.text(values[start:stop])):
                 place = question.place(solution, stop - start, url)
                 solution = {name: labels.own(text) for name, text in solution.items()}
-                fixed = zip(self._shared, keys[start + place][1:], values[start + place], strict=True)
+                fixed = zip(self.shared, keys[start + place][1:], values[start + place], strict=True)
                 # Blank nodes were not sent, so a value that the endpoint binds there is another one.
                 if not any(id and text is None and name in solution for name, id, text in fixed):
                     found[start + place].append(solution)
         return found
 
-    def _values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
+    def values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
         """The values that are sent for each key; None: the variable is unbound, or a blank node."""
         ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), -1)
         distinct = np.unique(ids[ids != 0])
@@ -318,79 +306,9 @@ class ServiceOperator:
         return [[sent.get(id) for id in row] for row in ids.tolist()]
 
 
-class _RemoteQuestion:
-    """The query that is sent: with variables that SPARQL can write, and a column that numbers the values."""
-
-    def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
-        self._call, self._shared = call, shared
-        used = {part.name for part in walk(call.inner) if isinstance(part, Variable)} | set(call.names)
-        self._names = _writable(used)
-        self._row = _unused("row", set(self._names.values()))
-        self._back = {self._names[name]: name for name in call.names}
-
-    def text(self, values: Sequence[Texts]) -> str:
-        numbered = bool(self._shared)
-        variables = (*self._call.names, *([self._row] if numbered else []))
-        pattern = Join(self._table(values), self._call.inner) if numbered else self._call.inner
-        query = Query(Form.SELECT, pattern, variables, False, 0, None, (), None)
-        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
-
-    def _table(self, values: Sequence[Texts]) -> Values:
-        rows = (
-            (*(None if text is None else Constant(text) for text in row), Constant(f'"{i}"{_INTEGER}'.encode()))
-            for i, row in enumerate(values)
-        )
-        return Values((*self._shared, self._row), tuple(rows), self._call.position)
-
-    def place(self, solution: Solution, count: int, url: str) -> int:
-        """Removes the number from a solution and returns it; restores the names of the variables."""
-        written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
-        if not written.isdigit() or int(written) >= count:
-            raise CannotFetch(f"<{url}> answered with values that were not in the request")
-        renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
-        solution.clear()
-        solution.update(renamed)
-        return int(written)
-
-
-def _writable(names: set[str]) -> dict[str, str]:
-    """For each name one that SPARQL can write: names with other characters are replaced."""
-    used = {name for name in names if re.fullmatch(r"\w+", name)}
-    written = {name: name for name in used}
-    for name in sorted(names - used):
-        written[name] = _unused(re.sub(r"\W", "_", name), used)
-        used.add(written[name])
-    return written
-
-
-def _unused(name: str, used: set[str]) -> str:
-    while name in used:
-        name += "_"
-    return name
-
-
-class _Labels:
-    """Blank nodes of one answer: a label means nothing in other answers."""
-
-    def __init__(self, scope: str) -> None:
-        self._scope = scope
-        self._numbers: dict[bytes, int] = {}
-
-    def own(self, text: bytes) -> bytes:
-        if not text.startswith(b"_:"):
-            return text
-        return f"_:qs{self._scope}.{self._numbers.setdefault(text, len(self._numbers))}".encode()
-
-
-def _batches(values: Sequence[Texts]) -> Iterator[tuple[int, int]]:
-    start, size = 0, 0
-    for i, row in enumerate(values):
-        size += sum(len(text) for text in row if text is not None)
-        if i + 1 - start == BATCH_ROWS or size >= BATCH_BYTES:
-            yield start, i + 1
-            start, size = i + 1, 0
-    if start < len(values):
-        yield start, len(values)
+def _asker(sources: Sources, address: str) -> Callable[[str, Control, int], tuple[list[Solution], int]] | None:
+    source = sources.at(address)
+    return None if source is None else partial(gather, source)
 
 
 def _start(place: range) -> int:

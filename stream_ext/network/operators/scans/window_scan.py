@@ -6,8 +6,6 @@ arrivals. Leaving the window is no event: each row has, from its entry on, the t
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +14,8 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import Columns, Ids, ZSet, shared
-from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
+from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
 Times = npt.NDArray[np.int64]
 #: Bindings, the times of their elements, and until when they are in an instance.
@@ -32,8 +31,8 @@ class WindowScan:
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
-        self._waiting: list[_WaitingRows] = []
-        self._new: list[_WaitingRows] = []  # what has arrived since the last evaluation
+        self._waiting = WaitingElements()
+        self._new = WaitingElements()  # what has arrived since the last evaluation
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
@@ -52,12 +51,11 @@ class WindowScan:
             self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._new.append(_waiting_rows(columns, times))
+        self._new.add(times, columns)
 
     def settle(self) -> None:
         """What has arrived is not new any more (`Moment.without_new`)."""
-        self._waiting += self._new
-        self._new = []
+        self._waiting.take(self._new)
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -81,25 +79,12 @@ class WindowScan:
 
     def _due_at(self, moment: Moment) -> list[Entering]:
         """The rows that enter the instance; rows that can be in no instance any more are dropped."""
-        time = moment.time
         if not moment.without_new:
             self.settle()
-        entering, came = [], time - self.window.lead_ms  # elements of this time and before
-        waiting, self._waiting = self._waiting, []
-        for rows in waiting:
-            if rows.last <= came:
-                entering.append(self._in_instance(rows, time))
-            elif rows.first > came:
-                self._waiting.append(rows)
-            else:
-                due = rows.times <= came
-                self._waiting.append(_waiting_rows(_rows_where(rows.columns, ~due), rows.times[~due]))
-                times = rows.times[due]
-                rows = _WaitingRows(_rows_where(rows.columns, due), times, rows.first, int(times.max()))
-                entering.append(self._in_instance(rows, time))
-        return entering
+        time = moment.time
+        return [self._in_instance(rows, time) for rows in self._waiting.up_to(time - self.window.lead_ms)]
 
-    def _in_instance(self, rows: _WaitingRows, time: int) -> Entering:
+    def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:
         """The rows that the instance at `time` contains, and until when they are in one."""
         if rows.first == rows.last:  # as a push often is
             until = self.window.last_of(rows.first)
@@ -109,20 +94,7 @@ class WindowScan:
         inside = untils >= time
         if inside.all():
             return rows.columns, rows.times, untils
-        return _rows_where(rows.columns, inside), rows.times[inside], untils[inside]
-
-
-class _WaitingRows(NamedTuple):
-    """Rows that are in no instance yet, with the times of their elements and the least and greatest of these."""
-
-    columns: Columns
-    times: Times
-    first: int
-    last: int
-
-
-def _waiting_rows(columns: Columns, times: Times) -> _WaitingRows:
-    return _WaitingRows(columns, times, *least_and_greatest(times))
+        return rows_where(rows.columns, inside), rows.times[inside], untils[inside]
 
 
 def _own(column: Ids) -> Ids:
@@ -130,7 +102,3 @@ def _own(column: Ids) -> Ids:
     whole = column.base
     is_own = whole is None or (isinstance(whole, np.ndarray) and whole.nbytes <= 2 * column.nbytes)
     return column if is_own else column.copy()
-
-
-def _rows_where(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:
-    return tuple(column[which] for column in columns)

@@ -41,9 +41,6 @@ class Part(msgspec.Struct):
     state: QueryState
 
 
-AnyPart = Part
-
-
 def chain(values: Sequence[int]) -> list[int]:
     """What the query says at each SN."""
     found, last = [], 0

@@ -16,13 +16,13 @@ from stream_ext.continuous.turns import TurnLimits
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve
-from stream_ext.windows.part import AnyPart
+from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.pieces:open_shard"
 SMALL = TurnLimits(7, None, 5, None)
 
-__all__ = ["FACTORY", "SMALL", "AnyPart", "QueryState", "TasksWithoutSpark", "open_shard"]
+__all__ = ["FACTORY", "SMALL", "Part", "QueryState", "TasksWithoutSpark", "open_shard"]
 
 
 def open_shard(

@@ -12,7 +12,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.emissions.merge import Role
+from stream_ext.emissions.merge import Runner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.service import Service
@@ -86,7 +86,7 @@ def test_what_is_behind_says_the_same_on_tasks_that_die_and_take_over(
     # What is tried apart after a death makes snapshots of its own, and numbers would differ: another test is about it.
     monkeypatch.setattr("stream_ext.runners.quarantine.Quarantine.hold", lambda self, death: None)
 
-    def small(engine: Engine, role: Role) -> Shard:
+    def small(engine: Engine, role: Runner) -> Shard:
         shard = shard_of(engine, role)
         shard.pace = SMALL
         return shard

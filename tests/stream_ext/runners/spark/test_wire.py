@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_ext import frames
 from stream_ext.runners.spark import wire
-from stream_ext.windows.part import AnyPart, Part, SharedPart, WindowBounds
+from stream_ext.windows.part import Part, WindowBounds
 from stream_ext.windows.schedule import LastEvaluation, QueryState
 
 
@@ -19,13 +19,13 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     windows, at = [WindowBounds("s", 0, 10, "[)")], LastEvaluation(7, 1, 0, 10)
     state = QueryState(None, at, t0=0, after=10, last=10, begins=[10], sn=7)
     joined = {5: QueryState(registered=3, gap=True), 9: QueryState()}
-    said: list[AnyPart] = [
-        Part(2, 7, 0, 10, windows, [ids(1, 2)], None, 0, None, state, True, [b'"t"'], False, None),
-        SharedPart(
+    said: list[Part] = [
+        Part.of_one(2, 7, 0, 10, windows, [ids(1, 2)], None, 0, None, state, True, [b'"t"'], False, None),
+        Part(
             ids(5, 9, 1 << 40), 7, 0, 10, windows, ids(0, 2, 2), [ids(3, 0, 4), ids(1, 1, 1)], None, True, 0, None,
-            state, joined, [b'"x"'], at,
+            state, joined, [b'"x"'], at, is_shared=True,
         ),
-        SharedPart(ids(5, 9), 7, 1, 20, [], ids(), [], True, False, 12, 15, state, evaluated=False),
+        Part(ids(5, 9), 7, 1, 20, [], ids(), [], True, False, 12, 15, state, evaluated=False, is_shared=True),
     ]  # fmt: skip
     codec = wire.Codec("stream_ext.continuous.shard:open_shard")
     (sent,) = codec.parts_frames(7, said)
@@ -35,7 +35,7 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     assert list(map(listed, codec.parts(message.parts))) == list(map(listed, said))
 
 
-def listed(part: AnyPart) -> tuple[object, ...]:
+def listed(part: Part) -> tuple[object, ...]:
     values = {name: getattr(part, name) for name in part.__struct_fields__}
     plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
     return type(part), [column.tolist() for column in part.columns], msgspec.to_builtins({**plain, "columns": []})

@@ -1,0 +1,265 @@
+"""A cohort: queries of a run that are evaluated at the same times, and so have one schedule.
+
+A query alone is a cohort of one. What differs for ever between the queries of a cohort (the time that was reached at
+registration, the first closes, a gap) is stored here for each of them, and emitted when the query is new.
+
+The schedule belongs to the cohort, not to a query or a network: it depends on the streams, the windows' STEP and T0,
+lateness and bounds alone."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.computed_once import computed_once
+from stream_ext.continuous.emitting import SharedSteps, SingleQuery
+from stream_ext.continuous.results import Result
+from stream_ext.continuous.run_plan import Joining
+from stream_ext.continuous.steps import Steps
+from stream_ext.windows.grids import Run as TimeRun
+from stream_ext.windows.part import NO_IDS, Ids, Part
+from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
+
+if TYPE_CHECKING:
+    from stream_ext.continuous.run import Run
+
+_NOWHERE = np.empty(0, np.int64)
+
+
+class Member:
+    """One query of a cohort. `begins` are its own first closes; empty: it has those of the schedule."""
+
+    __slots__ = ("begins", "constants", "number", "registered", "row")
+
+    def __init__(self, joining: Joining, row: int) -> None:
+        self.number, self.row, self.constants = joining.number, row, joining.constants
+        self.registered = joining.state.registered
+        self.begins: list[int | None] = []
+
+
+class Stand(NamedTuple):
+    """The position of a cohort: the number of its queries (a query that joins later is added at the end), the state
+    that is the same for all of them, and the queries without an emission since their pause."""
+
+    members: int
+    state: QueryState
+    gaps: Set[int]
+
+
+class Cohort:
+    """`entered`: its queries were evaluated; of a shared network, their rows are in it."""
+
+    def __init__(self, run: Run, schedule: Schedule, joining: Joining, row: int) -> None:
+        """A cohort of one query, whose state the schedule has."""
+        state = joining.state
+        self.run, self.schedule, self.evaluated = run, schedule, state.evaluated
+        self.entered = state.evaluated is not None
+        self.members: dict[int, Member] = {joining.number: Member(joining, row)}
+        self.went_on_silently = False
+        #: In the middle of a snapshot: the position that was emitted last.
+        self.behind: QueryState | None = None
+        self._store_sn = state.sn  # the snapshot of its state, if it is over the store
+        self._gaps = {joining.number} if state.gap else set[int]()  # queries without an emission since their pause
+        self._joined = {joining.number: state}  # the states of queries that no part has contained yet
+        self._single = None if run.plan.is_shared else SingleQuery(self, joining.number)
+        self.steps: Steps | SharedSteps = self._steps_from(0, 0)
+
+    # -- who is in it --------------------------------------------------------------------------------------------
+
+    def remove(self, number: int) -> Member:
+        self._joined.pop(number, None)
+        self._gaps.discard(number)
+        self._forget_places()
+        return self.members.pop(number)
+
+    def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
+        """Merges with a cohort that is alike, or is added to `cohorts`; returns the cohort that has the queries now."""
+        found = next((other for other in cohorts if other._likeness() == self._likeness()), None)
+        if found is None:
+            cohorts.append(self)
+            return self
+        found._take_over(self)
+        return found
+
+    def _likeness(self) -> tuple[object, ...]:
+        """Equal for cohorts whose next evaluations are the same, and whose windows have begun or not in the same
+        way."""
+        begun = tuple(begin is None for begin in self.schedule.begins)
+        return self.entered, self.evaluated, self.schedule.after, self.schedule.last, begun
+
+    def _take_over(self, other: Cohort) -> None:
+        for member in other.members.values():
+            begins = own_begins(member.begins, other.schedule.begins)
+            member.begins = [] if begins == self.schedule.begins else begins
+            self.members[member.number] = member
+        self._gaps |= other._gaps
+        self._joined |= other._joined
+        self._forget_places()
+
+    @computed_once
+    def queries(self) -> Ids:
+        """The numbers of the queries, ascending; the same array until a query joins or leaves."""
+        return np.array(sorted(self.members), np.uint64)
+
+    @computed_once
+    def _place_of_row(self) -> npt.NDArray[np.int64]:
+        rows = [self.members[number].row for number in self.queries.tolist()]
+        places = np.full(max(rows) + 1, -1, np.int64)
+        places[rows] = np.arange(len(rows))
+        return places
+
+    def _forget_places(self) -> None:
+        self.__dict__.pop("queries", None)
+        self.__dict__.pop("_place_of_row", None)
+
+    def places(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The places in `queries` of the queries with these rows of the relation; -1 for a query of another cohort."""
+        if not len(rows):
+            return _NOWHERE
+        known = self._place_of_row
+        places = np.full(len(rows), -1, np.int64)
+        here = rows < len(known)
+        places[here] = known[rows[here]]
+        return places
+
+    # -- the states of the queries -------------------------------------------------------------------------------
+
+    def state(self, sn: int) -> QueryState:
+        """The state that is the same for all queries."""
+        return msgspec.structs.replace(self._whole_state(sn, False), registered=None)
+
+    def _whole_state(self, sn: int, gap: bool) -> QueryState:
+        if self.run.plan.is_over_store:
+            sn = self._store_sn
+        return self.schedule.state(self.evaluated, self.run.ranked(), sn, gap)
+
+    def state_of(self, number: int, sn: int) -> QueryState:
+        if not self.run.plan.is_shared:
+            return self._whole_state(sn, number in self._gaps)
+        return _own_state(self.members[number], self.state(sn), self._gaps)
+
+    def stand(self, sn: int, underway: tuple[int, Within] | None = None) -> Stand:
+        """`underway`: the cohort is in the middle of the snapshot after `sn`."""
+        state = self.state(sn)
+        if underway is not None:
+            later, within = underway
+            within = msgspec.structs.replace(within, k=self.steps.count)
+            state = msgspec.structs.replace(state, sn=later).behind(sn, within)
+        return Stand(len(self.members), state, frozenset(self._gaps))
+
+    def joining(self, stand: Stand) -> list[Joining]:
+        """The queries of that time with their states of that time, for another network."""
+        members = islice(self.members.values(), stand.members)
+        return [Joining(each.number, each.constants, _own_state(each, stand.state, stand.gaps)) for each in members]
+
+    def position(self, sn: int, at: Within) -> QueryState:
+        """The state in the middle of snapshot `sn`, after the evaluations of push `at`."""
+        state = self.state(sn) if self.run.plan.is_shared else self.state_of(self.only, sn)
+        return state.behind(sn - 1, msgspec.structs.replace(at, k=self.steps.count))
+
+    def has_gap(self, number: int) -> bool:
+        """Whether nothing of the query was emitted since a pause."""
+        return number in self._gaps
+
+    def take_gap(self, number: int) -> bool:
+        """Whether this is the query's first emission since a pause; call it once for each emission."""
+        if number not in self._gaps:
+            return False
+        self._gaps.discard(number)
+        return True
+
+    def moved_in_store(self, sn: int) -> None:
+        """Its state is one of this snapshot, if it is over the store."""
+        self._store_sn = sn
+
+    # -- one snapshot --------------------------------------------------------------------------------------------
+
+    def begin(self, sn: int) -> None:
+        """`behind` says how far it has come in this snapshot."""
+        within = None if self.behind is None else self.behind.within
+        self.steps = self._steps_from(sn, 0 if within is None else within.k)
+
+    def _steps_from(self, sn: int, k: int) -> Steps | SharedSteps:
+        return SharedSteps(self, sn, k) if self._single is None else Steps(self._single, sn, k)
+
+    def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
+        self.steps.add(due, push, over_nothing, result)
+
+    def add_run(self, run: TimeRun, push: int, last_result: Result) -> None:
+        """A run of evaluations over empty windows. Where each result is the whole answer, it is `last_result` again."""
+        plan = self.run.plan
+        self.steps.add_run(run, push, last_result if plan.repeats else plan.empty_result)
+
+    def cut(self, sn: int, at: Within, emitted: QueryState | None) -> list[Part]:
+        """Stops in the middle of a snapshot, after evaluations of push `at`; returns the parts so far, and one with the
+        position after them: `emitted`, or (None) that after all evaluations."""
+        found = [*self.steps.take_parts()]
+        state = emitted or self.position(sn, at)
+        if self.behind is None or self.behind.within != state.within:
+            self.behind = msgspec.structs.replace(state, ended=False)
+            found.append(self.silent(sn, 0 if state.within is None else state.within.k, self.behind))
+        return found
+
+    def end(self, sn: int) -> list[Part]:
+        """Ends the snapshot; returns the remaining parts."""
+        self.behind = None
+        found = [*self.steps.parts()]
+        if self.went_on_silently:
+            self.went_on_silently = False
+            found.append(self.silent_at(sn, self.steps.count))
+        return found
+
+    def silent_at(self, sn: int, k: int, behind_at: int | None = None) -> Part:
+        """A part without a result, which stores the progress of the queries. `behind_at`: they are behind the others,
+        at that snapshot."""
+        state = self.state(sn) if self.run.plan.is_shared else self.state_of(self.only, sn)
+        return self.silent(sn, k, state if behind_at is None else state.behind(behind_at))
+
+    @property
+    def only(self) -> int:
+        """The number of its only query."""
+        (number,) = self.members
+        return number
+
+    def silent(self, sn: int, k: int, state: QueryState) -> Part:
+        if len(self.members) == 1:
+            number = self.only
+            if self.run.plan.is_shared:
+                state = _own_state(self.members[number], state, self._gaps)
+            self.emitted_singly(number)
+            return Part.silent(number, sn, k, state)
+        joined = self.newly_joined(self.queries)
+        return Part(
+            self.queries, sn, k, state.after or 0, [], NO_IDS, [], None, self.run.plan.reports, 0, None, state, joined,
+            evaluated=False, is_shared=True,
+        )  # fmt: skip
+
+    # -- what was emitted ----------------------------------------------------------------------------------------
+
+    def emitted_singly(self, number: int) -> None:
+        self._joined.pop(number, None)
+
+    def newly_joined(self, queries: Ids) -> dict[int, QueryState]:
+        """The states of the queries that no part has contained; each is returned once."""
+        if not self._joined:
+            return {}
+        joined, self._joined = self._joined, {}
+        if len(queries) == len(self.members):
+            return joined
+        emitted = set(queries.tolist())
+        return {number: state for number, state in joined.items() if number in emitted}
+
+    def note_emitted(self, queries: Ids, whose: Ids) -> None:
+        if self._gaps:
+            emitted = queries if self.run.plan.reports else queries[np.unique(whose)]
+            self._gaps.difference_update(emitted.tolist())
+
+
+def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
+    begins, gap = own_begins(member.begins, state.begins), member.number in gaps
+    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap)

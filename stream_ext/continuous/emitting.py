@@ -1,0 +1,186 @@
+"""From evaluations of a cohort to parts: of a query alone, or of all queries that share a network.
+
+An evaluation of queries that share a network is emitted once, as one part, whatever the number of queries. Two
+kinds of queries have a part of their own: the only query of a cohort, and a query whose run of quiet evaluations
+differs from that of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stream_ext.continuous.results import Result
+from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Steps, one
+from stream_ext.windows.grids import Run
+from stream_ext.windows.part import NO_IDS, Ids, Part
+from stream_ext.windows.schedule import Due, LastEvaluation
+
+if TYPE_CHECKING:
+    from stream_ext.continuous.cohort import Cohort
+
+
+class SingleQuery:
+    """One query of a cohort, emitted in parts of its own."""
+
+    def __init__(self, cohort: Cohort, number: int) -> None:
+        self._cohort, self._number = cohort, number
+        self._queries = np.array([number], np.uint64)
+        self.repeats = cohort.run.plan.repeats
+
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
+        columns, boolean, emits = result
+        cohort, number, run = self._cohort, self._number, self._cohort.run
+        gap, before = emits and cohort.take_gap(number), cohort.evaluated
+        cohort.evaluated = evaluated
+        cohort.moved_in_store(evaluated.sn)
+        cohort.emitted_singly(number)
+        state = cohort.state_of(number, evaluated.sn)
+        bounds = run.bounds_at(evaluated.time, evaluated.arrived)
+        columns, created = run.portable(columns) if any(map(len, columns)) else (columns, [])
+        return Part(
+            self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, NO_IDS, columns, boolean, emits, 0, None,
+            state, {}, created, before, gap=gap,
+        )  # fmt: skip
+
+
+class ManyQueries:
+    """Queries of a cohort that are emitted in one part. The first column of a result has the places of the rows'
+    queries."""
+
+    def __init__(self, cohort: Cohort, queries: Ids) -> None:
+        self._cohort, self._queries = cohort, queries
+        self.repeats = cohort.run.plan.repeats
+
+    def part(self, evaluated: LastEvaluation, result: Result) -> Part:
+        cohort, (columns, _, _), run = self._cohort, result, self._cohort.run
+        whose, *own = columns
+        own, created = run.portable(own) if len(whose) else (own, [])
+        before, cohort.evaluated = cohort.evaluated, evaluated
+        cohort.note_emitted(self._queries, whose)
+        bounds = run.bounds_at(evaluated.time, evaluated.arrived)
+        return Part(
+            self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, whose, own,
+            run.plan.boolean, run.plan.reports, 0, None, cohort.state(evaluated.sn), cohort.newly_joined(self._queries),
+            created, before, is_shared=True,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """One evaluation, or a run of evaluations that all have the same result.
+
+    `push`: the push after which it was due. `whose`: for each row of `columns`, the place of its query.
+    `over_nothing`: all windows are empty, as they are in a run."""
+
+    run: Run
+    push: int
+    whose: Ids = field(default_factory=lambda: NO_IDS)
+    columns: Sequence[Ids] = ()
+    over_nothing: bool = False
+    is_run: bool = False
+    arrived: int | None = None  # as in `Due`
+
+
+#: An evaluation, and its result.
+_Emitted = tuple[_Evaluation, Result]
+
+
+class SharedSteps:
+    """As `Steps`, of a cohort whose network is shared: the rows of all queries are parted here."""
+
+    def __init__(self, cohort: Cohort, sn: int, count: int) -> None:
+        self._cohort, self._sn, self.count = cohort, sn, count
+        self.emitted_up_to = count  # the number of evaluations that are emitted
+        self._pending: list[_Evaluation] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """A run of evaluations over empty windows is emitted as a whole, and takes no time."""
+        return not (self._pending and self._pending[-1].over_nothing)
+
+    def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
+        self._add(one(due.time), push, over_nothing, result, False, due.arrived)
+
+    def add_run(self, run: Run, push: int, result: Result) -> None:
+        if self._cohort.run.plan.repeats:
+            self._add(run, push, True, result, True)
+        else:
+            self.count += run.count()
+            self._pending.append(_Evaluation(run, push, over_nothing=True, is_run=True))
+
+    def _add(
+        self, run: Run, push: int, over_nothing: bool, result: Result, is_run: bool, arrived: int | None = None
+    ) -> None:
+        """The rows of `result` that are those of this cohort."""
+        self.count += run.count()
+        columns, *_ = result
+        rows, others = columns[0].view(np.int64), columns[len(columns) - self._cohort.run.plan.width :]
+        places = self._cohort.places(rows)
+        chosen = np.flatnonzero(places >= 0)
+        chosen = chosen[np.argsort(places[chosen], kind="stable")]
+        own = [column[chosen] for column in others]
+        self._pending.append(_Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run, arrived))
+
+    def take_parts(self) -> list[Part]:
+        return self.parts()
+
+    def parts(self) -> list[Part]:
+        """The parts of all evaluations that are not emitted yet."""
+        pending, self._pending = self._pending, []
+        found: list[Part] = []
+        if pending:
+            cohort, before = self._cohort, self._cohort.evaluated
+            count = len(cohort.members)
+            apart = range(count) if count == 1 else self._apart(pending)
+            for place in apart:
+                cohort.evaluated = before
+                single = SingleQuery(cohort, int(cohort.queries[place]))
+                steps = Steps(single, self._sn, self.emitted_up_to)
+                found += _stepped(steps, [self._of_one(each, place) for each in pending])
+            if len(apart) < count:
+                cohort.evaluated = before
+                many = ManyQueries(cohort, np.delete(cohort.queries, apart) if len(apart) else cohort.queries)
+                together = Steps(many, self._sn, self.emitted_up_to)
+                found += _stepped(together, [self._of_many(each, apart) for each in pending])
+        self.emitted_up_to = self.count
+        return found
+
+    def _apart(self, pending: Sequence[_Evaluation]) -> list[int]:
+        """Where runs are emitted: the places of the queries whose runs of quiet evaluations differ from those of the
+        others."""
+        plan = self._cohort.run.plan
+        quiet = [each for each in pending if each.over_nothing]
+        # The result of RSTREAM over empty windows is the same all through a snapshot.
+        if not plan.reports or plan.repeats or sum(each.run.count() for each in quiet) <= RUN_EMITTED_SINGLY_MAX:
+            return []
+        return [int(place) for place in np.unique(np.concatenate([each.whose for each in quiet]))]
+
+    def _of_one(self, each: _Evaluation, place: int) -> _Emitted:
+        plan = self._cohort.run.plan
+        low, high = each.whose.searchsorted([place, place + 1]).tolist()
+        if low == high:
+            return each, plan.empty_result
+        return each, ([column[low:high] for column in each.columns], plan.boolean, True)
+
+    def _of_many(self, each: _Evaluation, apart: Sequence[int]) -> _Emitted:
+        """The result without the rows of queries that have parts of their own."""
+        columns, _, reports = self._cohort.run.plan.empty_result
+        whose, columns = each.whose, list(each.columns) or columns
+        if apart and len(whose):
+            there = ~np.isin(whose, apart)
+            remaining = np.delete(np.arange(len(self._cohort.queries)), apart)
+            whose = remaining.searchsorted(whose[there].view(np.int64)).astype(np.uint64)
+            columns = [column[there] for column in columns]
+        return each, ([whose, *columns], None, reports or len(whose) > 0)
+
+
+def _stepped(steps: Steps, emitted: Sequence[_Emitted]) -> Sequence[Part]:
+    for each, result in emitted:
+        if each.is_run:
+            steps.add_run(each.run, each.push, result)
+        else:
+            steps.add(Due(each.run.first, each.arrived), each.push, each.over_nothing, result)
+    return steps.parts()

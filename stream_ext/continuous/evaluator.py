@@ -1,0 +1,319 @@
+"""An evaluator: the network of a run, and what belongs to its state: terms that it created, orders of first appearance.
+
+Most runs have one network. A query that is evaluated at closes and at arrivals has two (`triggered_network`). A run
+without windows has one over the store.
+
+An evaluator is built at a position, and then only goes on. A run whose network has created too many terms builds
+another one at its present position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hbase_store import Snapshot, Store
+from stream_ext.continuous.results import Result, repeated_within, result_of
+from stream_ext.continuous.run_plan import RunPlan
+from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
+from stream_ext.evaluation_budget import Control
+from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.answers.ranking import Orders
+from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
+from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.remote.backoff import Backoff, ServiceAnswers
+from stream_ext.rows.zset import Columns, Weights
+from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.windows.arrivals import Arrival, history
+from stream_ext.windows.occupancy import reach
+from stream_ext.windows.part import Ids
+from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
+
+#: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
+TERMS_CREATED_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesBetween:
+    """How the store changed after `low`, up to and with `high`."""
+
+    store: Store
+    low: int
+    high: int
+
+    def of(self, predicates: tuple[int, ...] | None, held: bool = False) -> list[QuadChange]:
+        found = (self.store.net_changes(sn, predicates, held) for sn in range(self.low + 1, self.high + 1))
+        return [change for change in found if len(change)]
+
+    def before(self) -> Snapshot:
+        return self.store.at(self.low)
+
+
+#: The number of a query's row in the relation, and its constants.
+RelationRow = tuple[int, tuple[bytes, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where an evaluator begins: after snapshot `sn`, and `within` the next one.
+
+    `last`: the last evaluation, which is repeated. `reference`: the time before which the windows are not read.
+    `first`: the arrival that is about to come. What arrived up to snapshot `began` was there when the query began.
+    `rows`: those of the relation, of the queries that were evaluated."""
+
+    sn: int
+    last: LastEvaluation | None
+    ranked: bytes | None
+    reference: int | None = None
+    within: Within | None = None
+    first: Arrival | None = None
+    began: int = 0
+    rows: Sequence[RelationRow] = ()
+
+
+def _arriving(timing: Timing) -> tuple[ScheduledWindow, ...]:
+    """The windows as evaluations at arrivals see them."""
+    return tuple(window.for_arrivals() for window in timing.windows)
+
+
+class Evaluator:
+    def __init__(self, plan: RunPlan, store: Store, backoff: Backoff, control: Control, state_bytes: int) -> None:
+        self._plan, self._store, self._backoff = plan, store, backoff
+        self._control, self._state_bytes = control, state_bytes
+        if plan.is_over_store:
+            self._vocabulary = Vocabulary(store.permanent_ids, store.terms)
+        else:
+            self._vocabulary = Vocabulary(
+                store.ids, store.terms, version=store.terms_version, may_go=store.are_transient
+            )
+        self._orders = Orders()
+        # Networks at closes and at arrivals; both None: it is not built yet.
+        self.at_closes: TriggeredNetwork | None = None
+        self.at_arrivals: TriggeredNetwork | None = None
+        self._relation = Parameters(plan.template.columns if plan.is_shared else ())
+        self._composed: Composed | None = None
+        self._service_answers: ServiceAnswers | None = None
+        #: The network of the last evaluation, and its result. Where queries share it, the first column has their rows.
+        self.last: TriggeredNetwork | None = None
+        self.last_result: Result = plan.empty_result
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_built(self) -> bool:
+        return self.at_closes is not None or self.at_arrivals is not None
+
+    def build(self, timing: Timing, at: Position) -> None:
+        """Without results: adds the content of the windows, and repeats the last evaluation."""
+        last = at.last
+        # Only a query that reads nothing of the store may have been evaluated before the oldest snapshot.
+        then = max(last.sn, self._store.oldest()) if last else at.sn
+        self._make_networks(timing, then, at.ranked)
+        after = self._fill(timing, at)
+        if last is not None:
+            self.enter(at.rows)
+            self.evaluate(self.triggered(last.arrived), then, last.time, last.k, repeats=True)
+        else:
+            for triggered in self._networks:
+                triggered.settle()
+        for triggered, arrival in after:
+            triggered.arrive(arrival)
+
+    def build_over_store(self, at: Position) -> None:
+        """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
+        self._orders = Orders(at.ranked)
+        self._control.begin(0)
+        plan, snapshot = self._plan, self._store.at(at.sn)
+
+        def make(windows: Mapping[str, ScheduledWindow]) -> Network:
+            inputs = NetworkInputs(snapshot, self._store.permanent_ids, windows, self._control.check)
+            return Network.registered(
+                plan.query, plan.select, plan.number, inputs, self._orders, returns=plan.is_of_time
+            )
+
+        self.at_closes = TriggeredNetwork(make, ())
+        if (last := at.last) is not None:
+            moment = self._moment(self.at_closes, at.sn, last.time, seed_of(self._plan.number, last.sn, 0))
+            self.at_closes.evaluate(moment)
+
+    def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
+        plan, snapshot = self._plan, self._store.at(sn)
+        single = not (timing.arrivals and timing.has_beats)
+        orders = self._orders = Orders(ranked)  # both networks see the same answers
+        self._control.begin(0)
+
+        def make(windows: Mapping[str, ScheduledWindow]) -> Network:
+            inputs = NetworkInputs(snapshot, self._store.ids, windows, self._control.check)
+            if plan.is_shared:
+                return Network.shared(plan.template, self._relation, inputs)
+            returns = plan.query.emits_new and plan.query.is_cut_by_appearance
+            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, not single, returns)
+
+        self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
+        self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
+        network, r2s = self._networks[0].network, plan.query.emits
+        self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
+        self._service_answers = None if single else ServiceAnswers(by_several=True)
+
+    def _fill(self, timing: Timing, at: Position) -> list[tuple[TriggeredNetwork, Arrival]]:
+        """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""
+        # Windows of the past are evaluated within the snapshot in which they are built.
+        within = None if self._plan.is_over_past else at.within
+        last, first, after = at.last, at.first, list[tuple[TriggeredNetwork, Arrival]]()
+        underway = None if within is None else (at.sn + 1, within.push)
+
+        def arrive(triggered: TriggeredNetwork, arrival: Arrival, before: bool) -> None:
+            if before:
+                triggered.arrive(arrival)
+            else:
+                after.append((triggered, arrival))
+
+        begin = (last.sn, last.push) if last is not None else None if first is None else (first.sn, first.push)
+        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None), begin):
+            place = arrival.sn, arrival.push
+            if (first is not None and place >= (first.sn, first.push)) or (underway is not None and place > underway):
+                break
+            # What came after the last evaluation, or after the query began, is new at the next one.
+            is_old = arrival.sn <= at.began if last is None else place <= (last.sn, last.push)
+            before = self._plan.is_over_past or is_old
+            if self.at_closes is not None:
+                arrive(self.at_closes, arrival, before)
+            up_to = within.arrived_at if within is not None and place == underway else None
+            if self.at_arrivals is not None and (up_to is not None or place != underway):
+                # In two steps: the elements of the last evaluation, then those without an evaluation.
+                evaluated = last.arrived_at if last is not None and place == (last.sn, last.push) else None
+                by_element = arrives_by_element(timing.windows, arrival.stream)
+                if evaluated is not None:
+                    self.at_arrivals.arrive(arrival.between(None, evaluated, by_element))
+                    before = False
+                arrive(self.at_arrivals, arrival.between(evaluated, up_to, by_element), before)
+        return after
+
+    def _retained(
+        self, windows: Sequence[ScheduledWindow], reference: int | None, sn: int, before: tuple[int, int] | None
+    ) -> list[Arrival]:
+        """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
+        acknowledgement. `before`: the push before which the windows are needed first."""
+        found: list[Arrival] = []
+        self._control.begin(0)
+        size = 0
+        for stream, needed in reach(windows, reference, before).items():
+            for arrival in history(self._store, stream, sn, needed):
+                found.append(arrival)
+                size += arrival.nbytes
+                self._control.alive(size)
+                self._control.check()
+        return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
+
+    # -- the queries that share it -------------------------------------------------------------------------------
+
+    def enter(self, rows: Sequence[RelationRow]) -> None:
+        """Rows of queries, which count from the next evaluation on."""
+        for row in self._encoded(rows):
+            self._relation.add(row)
+
+    def leave(self, row: RelationRow) -> None:
+        self._relation.remove(self._encoded([row])[0])
+
+    def _encoded(self, rows: Sequence[RelationRow]) -> list[list[int]]:
+        ids = self._vocabulary.encode([text for _, constants in rows for text in constants])
+        own = ids.reshape(len(rows), -1).tolist() if rows else []
+        return [[row, *constants] for (row, _), constants in zip(rows, own, strict=True)]
+
+    # -- evaluating ----------------------------------------------------------------------------------------------
+
+    def triggered(self, arrived: bool) -> TriggeredNetwork:
+        found = self.at_arrivals if arrived else self.at_closes
+        assert found is not None, "the query has no evaluations of this kind"
+        return found
+
+    @property
+    def _networks(self) -> list[TriggeredNetwork]:
+        return [triggered for triggered in (self.at_closes, self.at_arrivals) if triggered is not None]
+
+    @property
+    def answer(self) -> ResultState:
+        return self._networks[0].network.answer if self._composed is None else self._composed.answer
+
+    def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int, repeats: bool = False) -> Result:
+        """`repeats`: it has been evaluated before, and only its state is wanted."""
+        plan = self._plan
+        seed = b"" if plan.is_shared else seed_of(plan.number, sn, k)
+        if plan.query.emits_new and not repeats:
+            orders = self._orders.stand()
+            triggered.leave_out_new(replace(self._moment(triggered, sn, time, seed), without_new=True))
+            self._orders.return_to(orders)
+        moment = self._moment(triggered, sn, time, seed)
+        emitted, self.last = triggered.evaluate(moment), triggered
+        if self._composed is not None:
+            emitted = self._composed.emitted(moment, emitted)
+        return self._result_of(emitted)
+
+    def _result_of(self, emitted: tuple[Columns, Weights]) -> Result:
+        if self._plan.is_shared:
+            self.last_result = list(repeated_within(*emitted, self._control)), None, True
+        else:
+            self.last_result = result_of(self._plan.query, emitted, self._control)
+        return self.last_result
+
+    def evaluate_changes(self, sn: int, time: int) -> Result | None:
+        """The evaluation of a run over the store after a snapshot that changed it; None: it has the answer that it had.
+
+        A change of NOW() alone is no change: the answer counts as changed if, at the very same moment, the store of the
+        snapshot before would have given another answer."""
+        triggered, answer, seed = self.triggered(False), self.answer, seed_of(self._plan.number, sn, 0)
+        evaluated, orders = answer.evaluated(), self._orders.stand()
+        if self._plan.is_of_time:
+            self._let_time_pass(triggered, self._moment(triggered, sn, time, seed))
+            self._orders.return_to(orders)
+        before = answer.current()
+        answer.compare_with(evaluated)
+        emitted = triggered.evaluate(self._moment(triggered, sn, time, seed))
+        if not answer.is_unchanged_since(before):
+            return self._result_of(emitted)
+        answer.compare_with(evaluated)
+        if self._plan.is_of_time:
+            self._orders.return_to(orders)
+        return None
+
+    def skip(self, sn: int) -> None:
+        """The store has not changed in this snapshot."""
+        self.triggered(False).store_sn = sn
+
+    def _let_time_pass(self, triggered: TriggeredNetwork, moment: Moment) -> None:
+        """Evaluates the store of the snapshot before at this moment: what differs then was not changed by the store.
+
+        Changed answers of remote endpoints count as changes of the store; they are requested after this."""
+        low = triggered.store_sn
+        assert low is not None, "a query that is stepped has been answered before"
+        unchanged = ChangesBetween(self._store, low, low)
+        triggered.network.step(replace(moment, snapshot=self._store.at(low), changes=unchanged, requests_again=False))
+
+    def _moment(self, triggered: TriggeredNetwork, sn: int, time: int, seed: bytes) -> Moment:
+        """`triggered`: the network that is about to be evaluated."""
+        changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
+        retained_bytes = 0
+        for each in (self.at_closes, self.at_arrivals):
+            if each is not None:
+                retained_bytes += each.network.retained_bytes(self._state_bytes)
+        self._control.begin(retained_bytes + self._vocabulary.created_bytes)
+        return Moment(
+            time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
+            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            service_answers=self._service_answers,
+        )  # fmt: skip
+
+    # -- its state -----------------------------------------------------------------------------------------------
+
+    @property
+    def created(self) -> int:
+        """The number of terms that it has created."""
+        return self._vocabulary.created
+
+    def ranked(self) -> bytes | None:
+        """The orders of first appearance, as they are stored."""
+        return self._orders.save(self._vocabulary)
+
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
+        """The columns for processes that do not know the terms that were created here, and these terms."""
+        return self._vocabulary.portable(columns)

@@ -1,0 +1,318 @@
+"""A run: registered queries that are evaluated by one network, from snapshot to snapshot.
+
+A query alone is a run of one. Queries of one template share a run: they differ in their constants only, which are rows
+of a relation that the network joins. The row of a query is added with its first evaluation, so that its first result is
+complete, and removed with the query. Each row of the answer has the number of its query's row, by which the answer is
+split.
+
+Example: `?v > 5` and `?v > 9` are the template `?v > ?p` with the rows (1, 5) and (2, 9) of the relation (row, ?p).
+
+Queries that were registered between the same two evaluations are one cohort, with one schedule; two cohorts become one
+when their states are equal. A query without windows is a cohort that no schedule moves: it is evaluated when the store
+has changed. The same pushes give the same parts, in whatever process, and wherever a run is cut into turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+
+import msgspec
+
+from hbase_store import Store, StreamPosition
+from stream_ext.continuous.cohort import Cohort, Stand
+from stream_ext.continuous.emitted_position import EmittedPosition
+from stream_ext.continuous.evaluations import Evaluations
+from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator, Position
+from stream_ext.continuous.query_budget import Budget
+from stream_ext.continuous.run_plan import Joining, Key, RunPlan
+from stream_ext.continuous.steps import AFTER_ALL
+from stream_ext.continuous.turns import Turn
+from stream_ext.network.operators.remote.service import Unanswered
+from stream_ext.remote.backoff import Backoff
+from stream_ext.windows.arrivals import Arrival, last_times
+from stream_ext.windows.part import Ids, Part, WindowBounds
+from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
+
+
+class Run:
+    def __init__(self, plan: RunPlan, store: Store, backoff: Backoff, budget: Budget) -> None:
+        """`budget`: the budget of one query, for all of them together."""
+        self.plan = plan
+        self._store, self._backoff = store, backoff
+        self._control, self._state_bytes = budget.control(), budget.bytes
+        self.evaluator, self._created_max = self._new_evaluator(), TERMS_CREATED_MAX
+        self._row_numbers = count(1)
+        self.cohorts: list[Cohort] = []
+        self._cohort_of: dict[int, Cohort] = {}
+        self._positions: tuple[int, Mapping[int, StreamPosition]] | None = None  # of the streams, at a snapshot
+        self._evaluations = Evaluations(self, store, None, None)
+        self._sn = 0  # the snapshot that it is stepped in, or was last
+        self._going: Iterator[None] | None = None  # the evaluations that are left of that snapshot
+        self._emitted: list[Part] = []  # the parts of this turn
+        self._before: list[tuple[Cohort, Stand]] = []  # where the cohorts were before this turn
+        self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
+        self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
+
+    def _new_evaluator(self) -> Evaluator:
+        return Evaluator(self.plan, self._store, self._backoff, self._control, self._state_bytes)
+
+    # -- who is in it --------------------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the run's queries."""
+        return tuple(self._cohort_of)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._cohort_of
+
+    @property
+    def key(self) -> Key | None:
+        return self.plan.key
+
+    @property
+    def timing(self) -> Timing:
+        """As far as it is known now."""
+        return self.cohorts[0].schedule.timing
+
+    @property
+    def streams(self) -> frozenset[int]:
+        return self.cohorts[0].schedule.streams()
+
+    def accepts(self, timing: Timing, state: QueryState) -> bool:
+        """Whether a query of the same template will be evaluated at the same times as these, and not before them."""
+        evaluated = self.cohorts[0].evaluated
+        if timing.arrivals and (self._evaluations.has_taken or self.cohorts[0].schedule.last is not None):
+            return False  # its own first arrival may be evaluated at another time
+        time = self._evaluations.time if self.plan.is_shared or evaluated is None else evaluated.time
+        return self.timing == timing and state.is_unevaluated_at(time)
+
+    def join(self, joining: Joining, sn: int) -> None:
+        state = joining.state
+        last = partial(last_times, self._store, sn)
+        schedule = Schedule(self.plan.timing, state, self._positions_at(sn), last)
+        cohort = Cohort(self, schedule, joining, next(self._row_numbers))
+        if state.within is not None:
+            cohort.behind = state.behind(sn - self.plan.is_over_past, state.within)
+        self._cohort_of[joining.number] = cohort.join_one_of(self.cohorts)
+
+    def _positions_at(self, sn: int) -> Mapping[int, StreamPosition]:
+        if self._positions is None or self._positions[0] != sn:
+            self._positions = sn, self._store.vts(sn)
+        return self._positions[1]
+
+    def leave(self, number: int) -> None:
+        cohort = self._cohort_of.pop(number)
+        member = cohort.remove(number)
+        if self.plan.is_shared and cohort.entered and self.evaluator.is_built:
+            self.evaluator.leave((member.row, member.constants))
+        if not cohort.members:
+            self.cohorts.remove(cohort)
+
+    # -- back to the last state of the queries ---------------------------------------------------------------------
+
+    def build(self, joining: Sequence[Joining], sn: int) -> None:
+        """Without results: rebuilds the windows of the last evaluation, repeats it, then adds what arrived up to `sn`.
+        Queries that were evaluated were evaluated at the same times."""
+        for each in joining:
+            self.join(each, sn)
+        self._positions = None
+        state = joining[0].state
+        time = None if state.evaluated is None else state.evaluated.time
+        self._evaluations = Evaluations(self, self._store, state.ranked, time)
+        has_ended = self.plan.is_over_past and state.sn > 0 and state.within is None
+        if not has_ended:
+            self._build_if_known(self.evaluator, sn, state.ranked)
+
+    def _build_if_known(self, evaluator: Evaluator, sn: int, ranked: bytes | None) -> None:
+        """Builds the networks, unless it is not known yet what the first evaluation reads."""
+        if self.plan.is_over_store:
+            evaluator.build_over_store(Position(sn, self.cohorts[0].evaluated, ranked))
+        elif self.timing.is_settled and not self.may_begin_anywhere:
+            evaluator.build(self.timing, self.where(sn, ranked))
+
+    @property
+    def may_begin_anywhere(self) -> bool:
+        """At arrivals there is no first close: how old the content may be is known when the first evaluation is due."""
+        timing = self.timing
+        return timing.arrivals and not self.plan.is_over_past and self.cohorts[0].schedule.last is None
+
+    def where(self, sn: int, ranked: bytes | None, first: Arrival | None = None, last: int | None = None) -> Position:
+        """`first`: the arrival that is about to come. `last`: the time of the first evaluation, which is due."""
+        states, timing = [cohort.state(sn) for cohort in self.cohorts], self.timing
+        if last is not None:
+            states = [msgspec.structs.replace(state, last=last) for state in states]
+        references = [timing.reference(state) for state in states]
+        known = [reference for reference in references if reference is not None]
+        rows = [
+            (member.row, member.constants)
+            for cohort in self.cohorts
+            if cohort.entered and self.plan.is_shared
+            for member in cohort.members.values()
+        ]
+        return Position(
+            sn, next((state.evaluated for state in states if state.evaluated is not None), None), ranked,
+            min(known) if len(known) == len(references) else None, self.within, first, states[0].began, rows,
+        )  # fmt: skip
+
+    @property
+    def within(self) -> Within | None:
+        """In the middle of a snapshot: up to there it is evaluated, and emitted."""
+        behind = self.cohorts[0].behind
+        return None if behind is None else behind.within
+
+    def _begin_anew(self, sn: int) -> None:
+        """Begins as after a restart. This forgets terms that were created and that are in no row any more.
+
+        If a remote endpoint does not answer, the run continues unchanged: its emissions count."""
+        evaluator = self._new_evaluator()
+        try:  # the order of created terms is saved by their values
+            self._build_if_known(evaluator, sn, self.ranked())
+        except Unanswered:
+            return
+        self.evaluator, self._created_max = evaluator, max(TERMS_CREATED_MAX, 2 * evaluator.created)
+
+    # -- one snapshot --------------------------------------------------------------------------------------------
+
+    def start(self, sn: int, turn: Turn) -> Sequence[Part]:
+        """In the snapshot of the registration: windows of the past are replayed, and a query without windows has its
+        first answer."""
+        if self.plan.is_over_past:
+            return self._begin(sn, self._evaluations.past(sn), turn)
+        return self._begin(sn, self._evaluations.of_store(sn, True), turn) if self.plan.is_over_store else []
+
+    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
+        """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
+        if self.plan.is_over_past:
+            return []
+        if self.plan.is_over_store:
+            if not len(self._store.net_changes(sn, held=True)):
+                self.evaluator.skip(sn)
+                return []
+            return self._begin(sn, self._evaluations.of_store(sn, False), turn)
+        return self._begin(sn, self._evaluations.of_pushes(sn, arrivals), turn)
+
+    @property
+    def is_underway(self) -> bool:
+        """Whether the last turn ended in the middle of a snapshot."""
+        return self._going is not None
+
+    def _begin(self, sn: int, evaluations: Iterator[None], turn: Turn) -> Sequence[Part]:
+        self._sn, self._going, self._emitted = sn, evaluations, []
+        for cohort in self.cohorts:
+            cohort.begin(sn)
+        if self._position is not None:
+            self._position.begin(self.cohorts[0], sn)
+        return self.go_on(turn)
+
+    def go_on(self, turn: Turn) -> Sequence[Part]:
+        """Continues the snapshot that the run is underway in."""
+        assert self._going is not None, "it is underway"
+        sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
+        if self.plan.is_shared:
+            underway = None if within is None else (sn, within)
+            self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self.cohorts]
+        if self._position is not None:
+            self._position.begin_turn(self.cohorts[0])
+        for _ in self._going:
+            turn.spend(sum(map(len, self.evaluator.last_result[0])))
+            if self._position is not None:
+                self._position.follow(self.cohorts[0], sn, self._evaluations.at)
+            # Where time alone changes nothing, the pending evaluations are few, or one run.
+            if turn.is_over and (self._position is not None or all(each.steps.is_complete for each in self.cohorts)):
+                return self._cut(sn)
+        return self._end(sn)
+
+    def _cut(self, sn: int) -> Sequence[Part]:
+        """Ends a turn: the parts so far, and the position after them."""
+        parts = self._emitted
+        emitted = None if self._position is None else self._position.emitted
+        for cohort in self.cohorts:
+            parts += cohort.cut(sn, self._evaluations.at, emitted)
+        is_complete = all(cohort.steps.is_complete for cohort in self.cohorts)
+        if is_complete and self.evaluator.created > self._created_max:
+            self._begin_anew(sn if self.plan.is_over_past else sn - 1)
+        return parts
+
+    def _end(self, sn: int) -> Sequence[Part]:
+        self._going = None
+        for cohort in self.cohorts:
+            cohort.went_on_silently |= self.plan.is_over_past
+        parts = self._emitted = [part for cohort in self.cohorts for part in cohort.end(sn)]
+        self._gather()
+        # Without windows, only terms of remote endpoints go: the others are found again in the whole store.
+        may = self.plan.has_services if self.plan.is_over_store else not self.plan.is_over_past
+        if may and self.evaluator.created > self._created_max:
+            self._begin_anew(sn)
+        return parts
+
+    def _gather(self) -> None:
+        """Merges cohorts that have become alike."""
+        if len(self.cohorts) < 2:
+            return
+        cohorts, self.cohorts = self.cohorts, []
+        for cohort in cohorts:
+            found = cohort.join_one_of(self.cohorts)
+            if found is not cohort:
+                self._cohort_of |= dict.fromkeys(cohort.members, found)
+
+    # -- positions and states ------------------------------------------------------------------------------------
+
+    def stand(self, sn: int) -> QueryState:
+        """Of a query alone: the state that was emitted last, in the middle of the snapshot underway, else the one at
+        `sn`."""
+        (cohort,) = self.cohorts
+        return cohort.state_of(cohort.only, sn) if cohort.behind is None else cohort.behind
+
+    def state_of(self, number: int) -> QueryState:
+        return self._cohort_of[number].state_of(number, self._sn)
+
+    def state_now(self, number: int, sn: int) -> QueryState:
+        return self._cohort_of[number].state_of(number, sn)
+
+    def ranked(self) -> bytes | None:
+        """The orders of first appearance."""
+        return self.evaluator.ranked()
+
+    def silent_parts(self, sn: int, behind_at: int | None) -> list[Part]:
+        """Parts that store the progress of the queries. `behind_at`: the queries are behind the others, at that
+        snapshot."""
+        return [cohort.silent_at(sn, AFTER_ALL, behind_at) for cohort in self.cohorts]
+
+    def joining_before(self) -> list[Joining]:
+        """All queries that share the network with their states before the last turn: for another network, if this one
+        has a fault. None of a query alone: it has the fault."""
+        return [joining for cohort, stand in self._before for joining in cohort.joining(stand)]
+
+    def parts_before_fault(self) -> Sequence[Part]:
+        """Of a query alone: the parts of the turn that has just raised, up to the evaluation that raised."""
+        if self.plan.is_shared:
+            return []
+        return [*self._emitted, *(part for cohort in self.cohorts for part in cohort.steps.parts())]
+
+    def state_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
+        """The parts of a turn that has ended without an answer of a remote endpoint, and the state after them; None:
+        the state is the one before the turn. Evaluations that are to be emitted together are not cut, but repeated."""
+        (cohort,) = self.cohorts
+        state = None if self._position is None else self._position.emitted
+        return [*self._emitted, *cohort.steps.take_parts()], state
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
+        bounds = self._bounds.get((time, arrived))
+        if bounds is None or any(window.is_endless for window in self.plan.timing.windows):
+            bounds = self._bounds[time, arrived] = []
+            schedule = self.cohorts[0].schedule
+            windows = schedule.for_arrivals if arrived else schedule.windows
+            for place, (window, label) in enumerate(zip(windows, self.plan.labels, strict=True)):
+                oldest = self.evaluator.triggered(arrived).oldest(place, time) if window.is_endless else None
+                start, end = window.extent_at(time, oldest)
+                bounds.append(WindowBounds(label, start, end, window.bounds.value))
+        return bounds
+
+    def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
+        """The columns for processes that do not know the terms this run created, and these terms."""
+        return self.evaluator.portable(columns)

@@ -1,0 +1,96 @@
+"""The plan of a run: what is the same for all of its queries, and what of it they share.
+
+    queries that differ in constants only    one network; their constants are a relation in it
+    any other query over windows             a network of its own, with its constants in place
+    a query without windows                  the same, evaluated when the store has changed, not when windows close
+
+Windows of the past, CONSTRUCT, chance, NOW(), SERVICE and LIMIT in the order of appearance are
+not shared (docs/decisions/0012): so whatever depends on them has one query to care for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.results import Result, result_of
+from stream_ext.language.algebra.algebra import R2S, Form
+from stream_ext.language.algebra.volatile import is_of_time, is_volatile
+from stream_ext.language.algebra.walk import has_services
+from stream_ext.plan.result_columns import columns_of
+from stream_ext.plan.templates import QueryTemplate
+from stream_ext.windows.schedule import QueryState, Timing
+
+#: Equal for queries that may share a network: the template, and the names of its streams.
+Key = tuple[QueryTemplate, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A query that joins a run: its own constants, and its state."""
+
+    number: int
+    constants: tuple[bytes, ...]
+    state: QueryState
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedQuery:
+    """A query of the catalog that is to run. `timing`: with T0, if it is known."""
+
+    number: int
+    registered: Registered
+    timing: Timing
+    state: QueryState
+
+    @property
+    def key(self) -> Key | None:
+        shared = self.registered.parametrised
+        return None if shared is None else (shared.template, self.registered.labels)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Equal for queries with the same evaluation times from now on, and the same last evaluation."""
+        last, state = self.state.evaluated, self.state
+        at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
+        within = None if state.within is None else (state.within.push, state.within.arrived_at)
+        began = state.began if last is None and self.timing.arrivals else None
+        return self.timing, at, state.after, state.last, state.behind_at, within, began, tuple(state.counts)
+
+    @property
+    def joining(self) -> Joining:
+        shared = self.registered.parametrised
+        return Joining(self.number, () if shared is None else shared.constants, self.state)
+
+
+class RunPlan:
+    def __init__(self, first: PlannedQuery, is_shared: bool) -> None:
+        """`first`: one of the queries; the only one, unless the network `is_shared`."""
+        registered = first.registered
+        query, self.select = registered.query, registered.select
+        self.query = query
+        self.first, self.is_shared, self.key = first, is_shared, first.key
+        self.number = first.number  # of a query alone: its chance and its blank nodes are its own
+        self.timing, self.labels = first.timing, registered.labels
+        self.is_over_store = not first.timing.windows
+        self.is_over_past = first.timing.ends_at is not None
+        self.has_services = has_services(query)
+        self.varies, self.is_of_time = is_volatile(query), is_of_time(query)
+        self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
+        self.width = len(columns_of(query))
+        nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
+        self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
+        self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
+
+    @property
+    def template(self) -> QueryTemplate:
+        shared = self.first.registered.parametrised
+        assert shared is not None, "queries that share a network have a template"
+        return shared.template
+
+    @property
+    def reports(self) -> bool:
+        """Whether an empty result is emitted."""
+        *_, reports = self.empty_result
+        return reports

@@ -1,0 +1,141 @@
+"""What a remote endpoint is asked: the pattern of a SERVICE, with the values that are known of its variables.
+
+?city :mayor ?person        SERVICE <http://elsewhere/sparql> { ?person :born ?year }
+=>
+SELECT ?person ?year ?row { VALUES (?person ?row) { (:ann 0) (:bob 1) } ?person :born ?year }"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stream_ext.language.algebra.algebra import Form, Join, Pattern, Query, Values
+from stream_ext.language.algebra.rename import rename_query
+from stream_ext.language.algebra.terms import Constant, Node, Position
+from stream_ext.language.printing import to_sparql
+from stream_ext.plan.logic import SourceGroup
+from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.sparql_client import Solution
+
+#: The greatest number of values, or of their bytes, in one request.
+BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
+
+_INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
+
+Texts = list[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCall:
+    """SERVICE as it is written, or (`group`) what a source is asked that is one dataset with the store."""
+
+    service: Node
+    inner: Pattern
+    names: tuple[str, ...]  # the visible variables of `inner`
+    silent: bool
+    position: Position
+    written: str | None = None  # the service, as a relative IRI
+    group: SourceGroup | None = None
+
+
+class RemoteQuestion:
+    """The query that is sent: with variables that SPARQL can write, and a column that numbers the values."""
+
+    def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
+        self._call, self._shared = call, shared
+        self._names = _writable(_names_in(Query(Form.SELECT, call.inner, call.names, False, 0, None, (), None)))
+        self._row = _unused("row", set(self._names.values()))
+        self._back = {self._names[name]: name for name in call.names}
+
+    def text(self, values: Sequence[Texts]) -> str:
+        numbered = bool(self._shared)
+        variables = (*self._call.names, *([self._row] if numbered else []))
+        pattern = Join(self._table(values), self._call.inner) if numbered else self._call.inner
+        query = Query(Form.SELECT, pattern, variables, False, 0, None, (), None)
+        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
+
+    def whole_text(self, limit: int) -> str:
+        """Without values: all solutions, but no more than so many."""
+        query = Query(Form.SELECT, self._call.inner, self._call.names, False, 0, limit, (), None)
+        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
+
+    @property
+    def shown(self) -> str:
+        """What is sent, in one line, without values."""
+        query = Query(Form.SELECT, self._call.inner, self._call.names, False, 0, None, (), None)
+        return " ".join(to_sparql(rename_query(query, lambda name: self._names.get(name, name))).split())
+
+    def _table(self, values: Sequence[Texts]) -> Values:
+        rows = (
+            (*(None if text is None else Constant(text) for text in row), Constant(f'"{i}"{_INTEGER}'.encode()))
+            for i, row in enumerate(values)
+        )
+        return Values((*self._shared, self._row), tuple(rows), self._call.position)
+
+    def place(self, solution: Solution, count: int, url: str) -> int:
+        """Removes the number from a solution and returns it; restores the names of the variables."""
+        written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
+        if not written.isdigit() or int(written) >= count:
+            raise CannotFetch(f"<{url}> answered with values that were not in the request")
+        renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
+        solution.clear()
+        solution.update(renamed)
+        return int(written)
+
+
+def question_of(query: Query) -> tuple[str, list[str]]:
+    """A whole query as it is sent, and its variables as they are called there."""
+    names = _writable(_names_in(query))
+    return to_sparql(rename_query(query, lambda name: names.get(name, name))), [names[name] for name in query.variables]
+
+
+def _names_in(query: Query) -> set[str]:
+    found: set[str] = set()
+
+    def seen(name: str) -> str:
+        found.add(name)
+        return name
+
+    rename_query(query, seen)
+    return found
+
+
+def _writable(names: set[str]) -> dict[str, str]:
+    """For each name one that SPARQL can write: names with other characters are replaced."""
+    used = {name for name in names if re.fullmatch(r"\w+", name)}
+    written = {name: name for name in used}
+    for name in sorted(names - used):
+        written[name] = _unused(re.sub(r"\W", "_", name), used)
+        used.add(written[name])
+    return written
+
+
+def _unused(name: str, used: set[str]) -> str:
+    while name in used:
+        name += "_"
+    return name
+
+
+class Labels:
+    """Blank nodes of one answer: a label means nothing in other answers."""
+
+    def __init__(self, scope: str) -> None:
+        self._scope = scope
+        self._numbers: dict[bytes, int] = {}
+
+    def own(self, text: bytes) -> bytes:
+        if not text.startswith(b"_:"):
+            return text
+        return f"_:qs{self._scope}.{self._numbers.setdefault(text, len(self._numbers))}".encode()
+
+
+def batches(values: Sequence[Texts]) -> Iterator[tuple[int, int]]:
+    start, size = 0, 0
+    for i, row in enumerate(values):
+        size += sum(len(text) for text in row if text is not None)
+        if i + 1 - start == BATCH_ROWS or size >= BATCH_BYTES:
+            yield start, i + 1
+            start, size = i + 1, 0
+    if start < len(values):
+        yield start, len(values)

@@ -1,0 +1,221 @@
+"""Source join: solutions joined with those of a group that the source main is asked for.
+
+    ?city :mayor ?person        [?person :born ?year] of main
+
+As with SERVICE, the distinct values of what both sides share go along, some hundred at a time, several questions at a
+time. If these would be many questions, the whole group is asked for first, up to a bound: a small one is joined here.
+
+A pattern that our own store has matches for, too, is looked for in both; what both find is left out of the answer of
+the source. A blank node of the source means something within one answer only: where the query would compare it with
+others it fails, by name, and no row is lost."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+import numpy as np
+
+from hbase_store.arrays import Ids
+from stream_ext.errors import SourceFailed
+from stream_ext.language.algebra.terms import Constant, Variable
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.pattern import id_graph
+from stream_ext.network.operators.joins.store_edges import StoreEdges
+from stream_ext.network.operators.remote.remote_answers import Key
+from stream_ext.network.operators.remote.remote_question import (
+    Labels,
+    RemoteQuestion,
+    ServiceCall,
+    Texts,
+    batches,
+)
+from stream_ext.network.operators.remote.service import ServiceOperator
+from stream_ext.plan.logic import GraphNames, GraphScope, PatternScan, SourceGroup
+from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.gathering import bytes_of, gather, gather_each
+from stream_ext.remote.source import Source
+from stream_ext.remote.sparql_client import Solution
+from stream_ext.rows.zset import ZSet
+
+#: From so many questions on, a group of at most so many solutions is asked for as a whole.
+_QUESTIONS, _WHOLE_ROWS = 6, 20_000
+
+_numbers = count()
+_SCOPE = "m"
+#: Labels of blank nodes of the source begin so.
+OF_SOURCE = f"_:qs{_SCOPE}".encode()
+
+
+class SourceJoin(ServiceOperator):
+    """`step` of one-shot queries: nothing is remembered."""
+
+    def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
+        super().__init__(left, call)
+        assert call.group is not None, "what is asked of a source is a group"
+        self.group: SourceGroup = call.group
+        self.question = RemoteQuestion(call, ()).shown
+
+    def step(self, moment: Moment, left: ZSet) -> ZSet:
+        assert moment.last, "registered queries read what is held of a source"
+        return self._once(moment, left)
+
+    def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[dict[Key, Sequence[Solution]], set[Key]]:
+        source = moment.sources.main
+        assert source is not None, "a query is planned for the source that is attached"
+        try:
+            return dict(zip(keys, _Answer(self, self._call, moment, source).of(keys), strict=True)), set()
+        except CannotFetch as error:
+            raise SourceFailed(str(error)) from None
+
+
+class _Answer:
+    """The answers of one step."""
+
+    def __init__(self, operator: SourceJoin, call: ServiceCall, moment: Moment, source: Source) -> None:
+        self._operator, self._moment, self._source = operator, moment, source
+        self._shared, self._group = operator.shared, operator.group
+        self._question = RemoteQuestion(call, self._shared)
+        self._bytes_max = moment.allowed_urls.bytes_max
+        self._number = next(_numbers)
+        self._blank_answers = 0  # answers with a blank node in a variable by which rows are told apart
+
+    def of(self, keys: Sequence[Key]) -> list[list[Solution]]:
+        """The solutions for each key."""
+        values = self._operator.values(list(keys), self._moment.vocabulary)
+        found: list[list[Solution]] = [[] for _ in keys]
+        places = [i for i, key in enumerate(keys) if self._may_match(key, values[i])]
+        wanted = [values[i] for i in places]
+        parts = list(batches(wanted)) if self._shared else [(0, 1)]
+        if not wanted:
+            return found
+        if len(parts) >= _QUESTIONS and (whole := self._whole(wanted)) is not None:
+            for i, solutions in zip(places, whole, strict=True):
+                found[i] = solutions
+            return found
+        texts = [self._question.text(wanted[start:stop]) for start, stop in parts]
+        if self._group.enough is not None and len(texts) == 1 and not self._shared:
+            found[places[0]] = self._enough(texts[0], self._group.enough)
+            return found
+        each = gather_each(self._source, texts, self._moment.control, self._bytes_max)
+        for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):
+            self._moment.control.spend(size)
+            placed = [self._question.place(solution, stop - start, self._source.settings.url) for solution in solutions]
+            kept = self._own(solutions, self._labels(f"{batch}"))
+            for place, solution, is_new in zip(placed, kept, self._are_new(kept), strict=True):
+                if is_new and _is_compatible(
+                    self._shared, keys[places[start + place]], wanted[start + place], solution
+                ):
+                    found[places[start + place]].append(solution)
+        return found
+
+    def _may_match(self, key: Key, values: Texts) -> bool:
+        """Not if a blank node of ours would have to be one of the source."""
+        pairs = zip(self._shared, key[1:], values, strict=True)
+        return not any(id and text is None and name in self._group.certain for name, id, text in pairs)
+
+    def _whole(self, wanted: list[Texts]) -> list[list[Solution]] | None:
+        """The solutions for the values, from all that the group has; None: these are too many."""
+        if not {*self._shared} <= self._group.certain or any(text is None for row in wanted for text in row):
+            return None
+        text = self._question.whole_text(_WHOLE_ROWS + 1)
+        solutions, size = gather(self._source, text, self._moment.control, self._bytes_max)
+        if len(solutions) > _WHOLE_ROWS:
+            return None
+        self._moment.control.spend(size)
+        for solution in solutions:
+            self._question.place(solution, 1, self._source.settings.url)
+        kept = self._own(solutions, self._labels("whole"))
+        by_values: dict[tuple[bytes | None, ...], list[Solution]] = defaultdict(list)
+        for solution, is_new in zip(kept, self._are_new(kept), strict=True):
+            if is_new:
+                by_values[tuple(solution.get(name) for name in self._shared)].append(solution)
+        return [by_values.get(tuple(row), []) for row in wanted]
+
+    def _enough(self, text: str, enough: int) -> list[Solution]:
+        """The first solutions that are not found here, too."""
+        found: list[Solution] = []
+        labels = self._labels("first")
+        for some in self._source.select(text, self._moment.control):
+            self._moment.control.spend(bytes_of(some))
+            for solution in some:
+                self._question.place(solution, 1, self._source.settings.url)
+            kept = self._own(some, labels, not found)
+            found += [solution for solution, is_new in zip(kept, self._are_new(kept), strict=True) if is_new]
+            if len(found) >= enough:
+                break
+        return found[:enough]
+
+    # ---- blank nodes
+
+    def _labels(self, answer: str) -> Labels:
+        return Labels(f"{_SCOPE}{self._number}.{answer}")
+
+    def _own(self, solutions: Sequence[Solution], labels: Labels, begins: bool = True) -> list[Solution]:
+        """With labels of our own for the blank nodes of an answer. SourceFailed where the query would compare them."""
+        if not any(text.startswith(b"_:") for solution in solutions for text in solution.values()):
+            return list(solutions)
+        kept, apart = [], False
+        for solution in solutions:
+            for name in solution.keys() & (self._group.joined | self._group.told_apart):
+                if solution[name].startswith(b"_:"):
+                    apart = True
+                    if name in self._group.joined:
+                        raise self._lost(name)
+            kept.append({name: labels.own(text) for name, text in solution.items()})
+        self._blank_answers += apart and begins
+        if self._blank_answers > 1:
+            raise self._lost(next(iter(self._group.told_apart)))
+        return kept
+
+    def _lost(self, name: str) -> SourceFailed:
+        return SourceFailed(
+            f"the source {self._source.settings.name} has a blank node for ?{name}, whose label means something within "
+            "one answer only, and the query compares it with what another answer or our own store has: ask for it "
+            f"within one group that only the source has data for, or give the node an IRI"
+        )
+
+    # ---- what both have
+
+    def _are_new(self, solutions: Sequence[Solution]) -> Iterable[bool]:
+        """Which of the solutions our own store does not have."""
+        unless = self._group.unless
+        if unless is None or not solutions:
+            return [True] * len(solutions)
+        if isinstance(unless, GraphNames):
+            graphs = self._column(unless.graph.node, solutions)
+            known: Iterable[bool] = np.isin(graphs, self._moment.snapshot.graphs())
+        else:
+            known = self._are_known(unless, solutions)
+        return [not here for here in known]
+
+    def _are_known(self, scan: PatternScan, solutions: Sequence[Solution]) -> Iterable[bool]:
+        s, p, o = (self._column(node, solutions) for node in (scan.subject, scan.predicate, scan.object))
+        if scan.graph.node is not None or scan.graph == GraphScope():
+            g = np.zeros(len(s), np.uint64) if scan.graph.node is None else self._column(scan.graph.node, solutions)
+            return list(self._moment.snapshot.contains(s, p, o, g))
+        edges = StoreEdges(self._moment.snapshot, id_graph(scan.graph, self._id), self._moment.control)
+        known = np.zeros(len(s), np.bool_)
+        for predicate in np.unique(p).tolist():
+            rows = np.flatnonzero(p == predicate)
+            known[rows] = edges.contains(s[rows], predicate, o[rows])
+        return list(known)
+
+    def _column(self, node: object, solutions: Sequence[Solution]) -> Ids:
+        """Ids of the store; ids that it does not know stay as they are, and are found nowhere."""
+        vocabulary = self._moment.vocabulary
+        if isinstance(node, Constant):
+            return np.full(len(solutions), self._id(node.text), np.uint64)
+        assert isinstance(node, Variable)
+        return vocabulary.outward(vocabulary.encode([solution[node.name] for solution in solutions]))
+
+    def _id(self, text: bytes) -> int:
+        vocabulary = self._moment.vocabulary
+        return int(vocabulary.outward(vocabulary.encode([text]))[0])
+
+
+def _is_compatible(shared: tuple[str, ...], key: Key, values: Texts, solution: Solution) -> bool:
+    """Blank nodes were not sent, so a value that the source binds there is another one."""
+    fixed = zip(shared, key[1:], values, strict=True)
+    return not any(id and text is None and name in solution for name, id, text in fixed)

@@ -1,0 +1,205 @@
+"""One SPARQL endpoint over HTTP, by the SPARQL 1.1 Protocol: requests as HTML forms over pooled connections.
+
+What it refuses becomes an error with its own words: Later, if the same request may be answered later; TooMuch, if it
+fails at the size of the request; CannotFetch else. Redirections are followed to the same origin only: whoever answers
+there is whom the user named."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from stream_ext.errors import BadArgument
+from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
+from stream_ext.remote.fetching import CannotFetch, NoAnswer
+
+if TYPE_CHECKING:
+    import httpx
+
+_REDIRECTS_MAX = 5
+#: Of an error.
+_WORDS_BYTES = 1 << 16
+#: Of HTTP: the same request may be answered later.
+_LATER = (429, 502, 503, 504)
+_TOO_MUCH = (413, 500, 507)
+
+
+class TooMuch(CannotFetch):
+    """It refuses to answer so much at once, or fails at it."""
+
+
+class Later(NoAnswer):
+    """It may well answer the same request later, after so many seconds if it says when."""
+
+    def __init__(self, message: str, wait_s: float | None = None) -> None:
+        self.wait_s = wait_s
+        super().__init__(message)
+
+
+class SparqlHttp:
+    """The endpoint at one address. Any number of threads may use it."""
+
+    def __init__(
+        self, url: str, authorization: str | None, silence_s: float, secret_from: str, name: str | None = None
+    ) -> None:
+        """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`; `secret_from` says, in messages,
+        where it is given, and `name` who answers there. Answers are waited for as long as `silence_s` without a
+        byte."""
+        import httpx  # takes a tenth of a second to import
+
+        self.url, self._secret_from = url, secret_from
+        self.called = f"<{url}>" if name is None else f"the source {name} <{url}>"
+        self._origin = _origin(url, secret_from)
+        self._allowed = AllowedUrls(service=places(self._origin + "/"))
+        self._client = httpx.Client(
+            timeout=silence_s,
+            trust_env=False,  # neither proxies nor passwords of the environment
+            verify=httpx.create_ssl_context() if url.lower().startswith("https:") else False,
+            headers={"accept-encoding": "gzip", **_bearer(authorization)},
+            auth=_account(authorization),
+        )
+
+    def close(self) -> None:
+        self._client.close()
+
+    @contextmanager
+    def asked(self, text: str, accept: str, silence_s: float | None = None) -> Iterator[httpx.Response]:
+        """The answer to a query, whose body has not been read yet."""
+        with self._posted({"query": text}, accept, silence_s) as response:
+            yield response
+
+    def update(self, text: str, silence_s: float | None = None) -> None:
+        """Sends an update once; NoAnswer if it is not known whether it was done."""
+        with self._posted({"update": text}, "*/*", silence_s) as response:
+            response.read()
+
+    @contextmanager
+    def _posted(self, form: dict[str, str], accept: str, silence_s: float | None) -> Iterator[httpx.Response]:
+        import httpx
+
+        url, client = self.url, self._client
+        timeout = client.timeout if silence_s is None else httpx.Timeout(silence_s)
+        try:
+            for _ in range(_REDIRECTS_MAX + 1):
+                with client.stream("POST", url, data=form, headers={"accept": accept}, timeout=timeout) as response:
+                    if not response.is_redirect:
+                        if response.status_code != 200 and not ("update" in form and response.is_success):
+                            raise self._refusal(response)
+                        yield response
+                        return
+                    url = self._same_origin(urljoin(url, response.headers.get("location", "")))
+        except httpx.TransportError as error:
+            raise Later(f"{self.called} does not answer: {error or type(error).__name__}") from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CannotFetch(f"{self.called} cannot be reached: {error or type(error).__name__}") from None
+        raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirects")
+
+    def _same_origin(self, url: str) -> str:
+        try:
+            return self._allowed.check_service(url)
+        except OutOfBounds:
+            raise CannotFetch(
+                f"{self.called} redirects to {url[:300]!r}, which has another origin: give that address if you trust it"
+            ) from None
+
+    def _refusal(self, response: httpx.Response) -> CannotFetch:
+        status, words = response.status_code, _beginning(response)
+        message = f"{self.called} answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
+        if status in _LATER:
+            return Later(message, _retry_after(response.headers.get("retry-after", "")))
+        if status in _TOO_MUCH:
+            return TooMuch(message)
+        if status in (401, 403):
+            message += f" (give the user or token with {self._secret_from})"
+        return CannotFetch(message)
+
+    def not_what(self, form: str, wanted: str, response: httpx.Response) -> str:
+        """The message for an answer of another media type."""
+        return (
+            f"{self.called} answered {form or 'without a Content-Type'}, not {wanted}: is this the address "
+            f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
+        )
+
+    def body(self, response: httpx.Response, piece_bytes: int) -> Iterator[bytes]:
+        """The body of an answer, unpacked, while it comes."""
+        import httpx
+
+        try:
+            yield from response.iter_bytes(piece_bytes)
+        except httpx.TransportError as error:
+            raise Later(
+                f"{self.called} broke the connection while it answered: {error or type(error).__name__}"
+            ) from None
+        except httpx.HTTPError as error:
+            raise CannotFetch(f"{self.called} sent data that cannot be decompressed: {error}") from None
+
+
+# ---- addresses and accounts
+
+
+def _origin(url: str, secret_from: str) -> str:
+    try:
+        parts = urlsplit(url)
+        allowed = parts.scheme.lower() in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, allowed = SplitResult("", "", "", "", ""), False
+    if "@" in parts.netloc:
+        raise BadArgument(
+            f"other users of this machine can see a user name in an address: leave it out, and give {secret_from}"
+        )
+    if not allowed:
+        raise BadArgument(f"{url}: the address of a SPARQL endpoint begins with http:// or https://")
+    return f"{parts.scheme.lower()}://{parts.netloc}"
+
+
+def _bearer(authorization: str | None) -> dict[str, str]:
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    return {"authorization": f"Bearer {token.strip()}"} if scheme.lower() == "bearer" else {}
+
+
+def _account(authorization: str | None) -> Any:
+    import httpx
+
+    scheme, blank, rest = (authorization or "").strip().partition(" ")
+    if not scheme or scheme.lower() == "bearer":
+        return None
+    is_named = bool(blank) and scheme.lower() in ("basic", "digest")
+    user, colon, password = (rest.strip() if is_named else (authorization or "").strip()).partition(":")
+    if not colon:
+        raise BadArgument("write the access to the source as user:password, Digest user:password, or Bearer TOKEN")
+    return httpx.DigestAuth(user, password) if is_named and scheme.lower() == "digest" else (user, password)
+
+
+# ---- what answers say
+
+
+def form_of(response: httpx.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _beginning(response: httpx.Response) -> str:
+    """The first words of an answer that was not meant to be read by programs."""
+    import httpx
+
+    data = b""
+    try:
+        for piece in response.iter_bytes(1 << 12):
+            data += piece
+            if len(data) >= _WORDS_BYTES:
+                break
+    except httpx.HTTPError:
+        pass  # it says something else than was asked anyway
+    return " ".join(data[:300].decode(errors="replace").split())
+
+
+def _retry_after(text: str) -> float | None:
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
+    except ValueError:
+        return None

@@ -1,0 +1,253 @@
+"""An attached store: what a stream joined with it costs, held here, against the same data in our own store; what a
+refresh costs; and what a loop of SPARQLWrapper and rdflib takes for the same join.
+
+The source is an Oxigraph in a process of its own, behind HTTP, with a place for each of so many sensors. Each second
+some thousand elements name a sensor and a value; the query says the place of each. All three must find the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import httpx
+import numpy as np
+import pyoxigraph as ox
+from rdflib import Graph, URIRef
+from SPARQLWrapper import JSON, SPARQLWrapper
+
+from stream_ext.clock import ManualClock
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import MAIN, SourceSettings
+from stream_ext.service.service import Limits, Service
+from tests.parts.waiting import until
+
+Figures = dict[str, Any]
+
+EX = "http://ex/"
+#: Elements a second, as in LSBench's mix.
+ELEMENTS = 13_000
+_CHANGES = 100
+_KEYS = 500  # of one request of the loop
+_STAMP = '"2026-01-01T00:00:%02dZ"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
+QUERY = f"""PREFIX : <{EX}> REGISTER RSTREAM near AS SELECT ?sensor ?value ?place
+    FROM NAMED WINDOW :w ON readings [RANGE PT1S STEP PT1S] {{
+        WINDOW :w {{ ?sensor :reads ?value }} ?sensor :at ?place }}"""
+
+
+# ---- the source
+
+
+class _Served(BaseHTTPRequestHandler):
+    store: ox.Store
+    sent = 0
+
+    def do_POST(self) -> None:
+        body = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+        if "update" in body:
+            self.store.update(body["update"][0])
+            answer = b""
+        elif "sent" in body:
+            answer = str(_Served.sent).encode()
+        else:
+            found = self.store.query(body["query"][0])
+            assert isinstance(found, ox.QuerySolutions)
+            answer = found.serialize(format=ox.QueryResultsFormat.JSON) or b""
+            _Served.sent += len(answer)
+        self.send_response(200)
+        self.send_header("content-type", "application/sparql-results+json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def _serve(lines: bytes, told: Connection) -> None:
+    _Served.store = ox.Store()
+    _Served.store.bulk_load(lines, format=ox.RdfFormat.N_TRIPLES)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Served)
+    told.send(server.server_address[1])
+    server.serve_forever()
+
+
+@contextmanager
+def _source(lines: bytes) -> Iterator[str]:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(lines, theirs), daemon=True)
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{ours.recv()}/sparql"
+    finally:
+        process.terminate()
+        process.join()
+
+
+class _Read(SparqlEndpointSource):
+    """The source as a server reads it; and how many bytes it has sent."""
+
+    def __init__(self, url: str, changed: str | None = None) -> None:
+        super().__init__(SourceSettings(MAIN, url, update_url=url, changed=changed, refresh_s=60.0), silence_s=600.0)
+        self._others = httpx.Client(timeout=600)
+
+    def sent(self) -> int:
+        return int(self._others.post(self.settings.url, data={"sent": "1"}).text)
+
+    def close(self) -> None:
+        super().close()
+        self._others.close()
+
+
+# ---- the measurements
+
+
+def run(quick: bool) -> Figures:
+    triples, batches = (100_000, 8) if quick else (1_000_000, 30)
+    lines = b"".join(b"<http://ex/s%d> <http://ex/at> <http://ex/p%d> .\n" % (i, i % 1000) for i in range(triples))
+    pushes = _pushes(batches, triples)
+    with _source(lines) as url, tempfile.TemporaryDirectory() as folder:
+        reads = _Read(url)
+        loop, found_by_loop = _loop(url, pushes[: 2 if quick else 4])
+        with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [reads]) as service:
+            _load(own, lines)
+            own.register(QUERY)
+            began = time.perf_counter()
+            service.register(QUERY)
+            first_s = time.perf_counter() - began
+            (ours, held), (found, found_held) = _push_all((own, service), pushes)
+            refresh = _refreshed(service, reads)
+        with _opened(Path(folder) / "changed", [_Read(url, f"{EX}modified")]) as service:
+            changed = _changed_only(service, reads)
+    assert found == found_held and found[: len(found_by_loop)] == found_by_loop, "the ways find different rows"
+    return {
+        "triples": triples,
+        "elements_a_batch": ELEMENTS,
+        "ours_batch_ms_p50": ours,
+        "held_batch_ms_p50": held,
+        "held_over_ours": round(held / ours, 3),
+        "loop_batch_ms_p50": loop,
+        "loop_over_held": round(loop / held, 1),
+        "first_fetch_s": round(first_s, 2),
+        "refresh": refresh,
+        "refresh_of_changed": changed,
+    }
+
+
+def summary(figures: Figures) -> str:
+    refresh, changed = figures["refresh"], figures["refresh_of_changed"]
+    return (
+        f"{figures['elements_a_batch']:,} elements joined with {figures['triples']:,} held triples: "
+        f"{figures['held_batch_ms_p50']} ms, {figures['held_over_ours']} times our own; a loop takes "
+        f"{figures['loop_over_held']} times that. {_CHANGES} changes: {refresh['seconds']} s and {refresh['bytes']:,} "
+        f"bytes, only what changed {changed['seconds']} s and {changed['bytes']:,} bytes"
+    )
+
+
+def _pushes(batches: int, sensors: int) -> list[tuple[int, bytes]]:
+    chance = np.random.default_rng(1)
+    found = []
+    for batch in range(batches):
+        keys = chance.integers(0, sensors + sensors // 10, ELEMENTS).tolist()
+        lines = (f"<{EX}s{key}> <{EX}reads> <{EX}v{i % 50}> ." for i, key in enumerate(keys))
+        found.append((1_000 * batch + 500, "\n".join(lines).encode()))
+    return found
+
+
+@contextmanager
+def _opened(folder: Path, sources: Sequence[Any]) -> Iterator[Service]:
+    clock = ManualClock(1_000_000)
+    with Service.open(
+        f"lmdb:{folder}", base="http://rillet/", clock=clock, engine="inline", batch_ms=0, sources=sources,
+        limits=Limits(evaluated_s=300),
+    ) as service:  # fmt: skip
+        yield service
+
+
+def _load(service: Service, lines: bytes) -> None:
+    step = 10_000
+    rows = lines.splitlines()
+    for start in range(0, len(rows), step):
+        service.update(f"INSERT DATA {{ {b' '.join(rows[start : start + step]).decode()} }}")
+    service.store.fold()
+
+
+def _push_all(services: Sequence[Service], pushes: Sequence[tuple[int, bytes]]) -> tuple[list[float], list[list[int]]]:
+    """Of each service, which take turns, the median time of an evaluation, and how many rows each evaluation found."""
+    took: list[list[float]] = [[] for _ in services]
+    for service in services:
+        service.store.fold()
+    for at, data in pushes:
+        for service, times in zip(services, took, strict=True):
+            service.heartbeat("readings", at - 500, wait="evaluated")
+            service.push("readings", data, "application/n-triples", timestamp=at, wait="evaluated")
+            began = time.perf_counter()
+            service.heartbeat("readings", at + 500, wait="evaluated")  # the close
+            times.append((time.perf_counter() - began) * 1e3)
+    medians = [round(statistics.median(times[1:]), 2) for times in took]
+    return medians, [_rows(service, len(pushes)) for service in services]
+
+
+def _rows(service: Service, count: int) -> list[int]:
+    import json
+
+    counts = []
+    for emission in service.emissions("near", 0):
+        rows = len(json.loads(emission.json)["results"]["bindings"])
+        if rows:
+            counts.append(rows)
+    return counts[:count]
+
+
+def _refreshed(service: Service, reads: _Read) -> Figures:
+    values = " ".join(f":s{i} :at :q{i} ." for i in range(_CHANGES))
+    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
+    sent, began = reads.sent(), time.perf_counter()
+    service.refresh_source("main", "evaluated")
+    return {"seconds": round(time.perf_counter() - began, 3), "bytes": reads.sent() - sent}
+
+
+def _changed_only(service: Service, reads: _Read) -> Figures:
+    """By a predicate that says which subjects changed: the refreshes after the first are small."""
+    clock = service.clock._clock
+    assert isinstance(clock, ManualClock)
+    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ :s0 :modified {_STAMP % 1} }}")
+    service.register(QUERY)
+    clock.advance(60_000)
+    until(lambda: service.source_status("main")["lag_ms"] == 0, "all is fetched, and the last change known")
+    values = " ".join(f":s{i} :at :r{i} ; :modified {_STAMP % 2} ." for i in range(_CHANGES))
+    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
+    sent, head, began = reads.sent(), service.head(), time.perf_counter()
+    clock.advance(60_000)
+    until(lambda: service.head() > head, "the changes are held")
+    return {"seconds": round(time.perf_counter() - began, 3), "bytes": reads.sent() - sent}
+
+
+def _loop(url: str, pushes: Sequence[tuple[int, bytes]]) -> tuple[float, list[int]]:
+    """What people write: a window as an rdflib graph, and a question for some hundred of its keys at a time."""
+    client = SPARQLWrapper(url)
+    client.setReturnFormat(JSON)
+    client.setMethod("POST")
+    took, counts = [], []
+    for _, data in pushes:
+        window = Graph().parse(data=data, format="nt")
+        began = time.perf_counter()
+        sensors = sorted({str(s) for s in window.subjects(URIRef(f"{EX}reads"))})
+        rows = 0
+        for start in range(0, len(sensors), _KEYS):
+            keys = " ".join(f"<{key}>" for key in sensors[start : start + _KEYS])
+            client.setQuery(f"SELECT ?s ?p {{ VALUES ?s {{ {keys} }} ?s <{EX}at> ?p }}")
+            for row in client.queryAndConvert()["results"]["bindings"]:
+                sensor = URIRef(row["s"]["value"])
+                rows += sum(1 for _ in window.objects(sensor, URIRef(f"{EX}reads")))
+        took.append((time.perf_counter() - began) * 1e3)
+        counts.append(rows)
+    return round(statistics.median(took), 2), counts

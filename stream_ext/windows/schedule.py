@@ -155,7 +155,9 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
         """The state of a query that began with this state, and then went on together with `all_of_them`."""
         begins = own_begins(self.begins, all_of_them.begins)
-        return msgspec.structs.replace(all_of_them, registered=self.registered, begins=begins, gap=gap)
+        return msgspec.structs.replace(
+            all_of_them, registered=self.registered, begins=begins, gap=gap, began=self.began
+        )
 
     def is_unevaluated_at(self, time: int | None) -> bool:
         """Whether the query was never evaluated, and will not be at this time or before."""

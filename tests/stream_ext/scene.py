@@ -7,6 +7,7 @@ that snapshot."""
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,9 +97,13 @@ class Scene:
     report: tuple[str, ...] = ()  # of the first window
     merged: bool = False  # C-SPARQL: the windows are merged, with the graph :g1 where `static` says so
     static: bool = False
+    cqels: bool = False  # CQELS-QL: a window is declared where it is read
 
     @property
     def text(self) -> str:
+        if self.cqels:
+            pattern = re.sub(r"WINDOW :w(\d)", self._stream, self.pattern)
+            return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} WHERE {{ {pattern} }}"
         reports = f" REPORT {', '.join(self.report)}" if self.report else ""
         froms = (
             " ".join(
@@ -109,6 +114,12 @@ class Scene:
             + " FROM :g1" * self.static
         )
         return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
+
+    def _stream(self, found: re.Match[str]) -> str:
+        window = self.windows[int(found[1]) - 1]
+        reports = f" REPORT {', '.join(self.report)}" if self.report and window is self.windows[0] else ""
+        bounds = " BOUNDS [)" if window.bounds == "[)" else ""
+        return f"STREAM :s{window.stream} [{window.extent}{bounds}{reports}]"
 
     @property
     def plain(self) -> str:

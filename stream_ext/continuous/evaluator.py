@@ -110,12 +110,11 @@ class Evaluator:
         then = max(last.sn, self._store.oldest()) if last else at.sn
         self._make_networks(timing, then, at.ranked)
         after = self._fill(timing, at)
+        for triggered in self._networks:
+            triggered.settle()
         if last is not None:
             self.enter(at.rows)
-            self.evaluate(self.triggered(last.arrived), then, last.time, last.k, repeats=True)
-        else:
-            for triggered in self._networks:
-                triggered.settle()
+            self.evaluate(self.triggered(last.arrived), then, last.time, last.k)
         for triggered, arrival in after:
             triggered.arrive(arrival)
 
@@ -235,19 +234,24 @@ class Evaluator:
     def answer(self) -> ResultState:
         return self._networks[0].network.answer if self._composed is None else self._composed.answer
 
-    def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int, repeats: bool = False) -> Result:
-        """`repeats`: it has been evaluated before, and only its state is wanted."""
+    def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
         plan = self._plan
         seed = b"" if plan.is_shared else seed_of(plan.number, sn, k)
-        if plan.query.emits_new and not repeats:
-            orders = self._orders.stand()
-            triggered.leave_out_new(replace(self._moment(triggered, sn, time, seed), without_new=True))
-            self._orders.return_to(orders)
+        if plan.query.emits_new:
+            self._leave_out_new(triggered, self._moment(triggered, sn, time, seed))
         moment = self._moment(triggered, sn, time, seed)
         emitted, self.last = triggered.evaluate(moment), triggered
         if self._composed is not None:
             emitted = self._composed.emitted(moment, emitted)
         return self._result_of(emitted)
+
+    def _leave_out_new(self, triggered: TriggeredNetwork, moment: Moment) -> None:
+        """Brings the network to the answer without what has arrived since the last evaluation. That is no evaluation,
+        so the orders of first appearance stay as they are, unless they were saved and their rows come now."""
+        orders, are_resumed = self._orders.stand(), self._orders.are_resumed
+        triggered.leave_out_new(replace(moment, without_new=True))
+        if not are_resumed:
+            self._orders.return_to(orders)
 
     def _result_of(self, emitted: tuple[Columns, Weights]) -> Result:
         if self._plan.is_shared:

@@ -21,7 +21,7 @@ from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
-from stream_ext.windows.grids import Run as TimeRun
+from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
 
@@ -190,7 +190,7 @@ class Cohort:
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self.steps.add(due, push, over_nothing, result)
 
-    def add_run(self, run: TimeRun, push: int, last_result: Result) -> None:
+    def add_run(self, run: RepeatedTimes, push: int, last_result: Result) -> None:
         """A run of evaluations over empty windows. Where each result is the whole answer, it is `last_result` again."""
         plan = self.run.plan
         self.steps.add_run(run, push, last_result if plan.repeats else plan.empty_result)

@@ -54,7 +54,7 @@ RelationRow = tuple[int, tuple[bytes, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StartPoint:
     """Where an evaluator begins: after snapshot `sn`, and `within` the next one.
 
     `last`: the last evaluation, which is repeated. `reference`: the time before which the windows are not read.
@@ -103,7 +103,7 @@ class Evaluator:
     def is_built(self) -> bool:
         return self.at_closes is not None or self.at_arrivals is not None
 
-    def build(self, timing: Timing, at: Position) -> None:
+    def build(self, timing: Timing, at: StartPoint) -> None:
         """Without results: adds the content of the windows, and repeats the last evaluation."""
         last = at.last
         # Only a query that reads nothing of the store may have been evaluated before the oldest snapshot.
@@ -118,7 +118,7 @@ class Evaluator:
         for triggered, arrival in after:
             triggered.arrive(arrival)
 
-    def build_over_store(self, at: Position) -> None:
+    def build_over_store(self, at: StartPoint) -> None:
         """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
         self._orders = Orders(at.ranked)
         self._control.begin(0)
@@ -154,7 +154,7 @@ class Evaluator:
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
 
-    def _fill(self, timing: Timing, at: Position) -> list[tuple[TriggeredNetwork, Arrival]]:
+    def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""
         # Windows of the past are evaluated within the snapshot in which they are built.
         within = None if self._plan.is_over_past else at.within
@@ -304,7 +304,7 @@ class Evaluator:
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
-            service_answers=self._service_answers,
+            service_answers=self._service_answers, sources=self._backoff.sources,
         )  # fmt: skip
 
     # -- its state -----------------------------------------------------------------------------------------------

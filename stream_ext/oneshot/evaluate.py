@@ -144,7 +144,8 @@ def evaluate(
     asking = asking or Asking()
     snapshot = store.at(sn)
     moment, check = _moment(store, snapshot, asking, at), asking.control.check
-    attached = attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
+    # What a registered query reads of the source main is held.
+    attached = None if asking.held else attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
     if attached is not None:
         return _of_both(store, query, moment, attached, windows, at, ranked, asking, graphs)
     if at is None and planned is not None and not graphs:

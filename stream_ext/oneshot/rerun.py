@@ -26,6 +26,7 @@ from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import LastEvaluation, QueryState, ScheduledWindow
@@ -43,6 +44,7 @@ class Rerun:
     store: Store
     allowed_urls: AllowedUrls
     control: Control = Control.FREE
+    sources: Sources = NO_SOURCES
 
     def json(self, body: EmissionBody) -> bytes:
         if self.query.limit is not None and not self.query.shape.order_by:
@@ -93,6 +95,7 @@ class Rerun:
             allowed_urls=self.allowed_urls,
             control=self.control,
             held=True,
+            sources=self.sources,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.

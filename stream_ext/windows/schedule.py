@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 import numpy as np
 
-from stream_ext.windows.grids import Grid, Run
+from stream_ext.windows.grids import Grid, RepeatedTimes
 from stream_ext.windows.last_times import LastTimes
 from stream_ext.windows.openings import Openings, begin_under, opened, openings_of
 from stream_ext.windows.scheduled_window import NEVER, Count, Mask, StreamReach, Times
@@ -544,7 +544,7 @@ class Schedule:
     def for_arrivals(self) -> tuple[ScheduledWindow, ...]:
         return tuple(window.for_arrivals() for window in self.windows)
 
-    def run_until(self, limit: int) -> Run | None:
+    def run_until(self, limit: int) -> RepeatedTimes | None:
         """All evaluations due with time <= limit as one run, for a caller that knows that all of them are empty."""
         bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
@@ -555,7 +555,7 @@ class Schedule:
             start, last = beat.after(self.after), beat.last(last_allowed)
             if start is not None and last is not None and start <= last:
                 grids.append(Grid(start, beat.step, (last - start) // beat.step + 1))
-        return Run(tuple(dict.fromkeys(grids)))
+        return RepeatedTimes(tuple(dict.fromkeys(grids)))
 
     def _find_beats(self) -> None:
         """From the first close that can hold the first element of the window's stream; and the first period after the

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import msgspec
 
@@ -56,6 +57,7 @@ class Registration:
     names: Names | None  # None: it has no name, and gets one
     read: RegisteredText
     queries_max: int
+    home: Literal["inline"] | None = None  # it stays in the server's process
     live: bool = False  # ends with its connection, and creates no stream
 
     @property
@@ -104,6 +106,7 @@ class Registration:
             state=initial_state(registered.timing, view.positions, view.head),
             output=output,
             any_stream=any_stream,
+            home=self.home,
         )
         step = CatalogStep("query", number, definition, registered)
         if output is not None:

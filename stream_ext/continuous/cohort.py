@@ -21,7 +21,7 @@ from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
-from stream_ext.windows.grids import Run as TimeRun
+from stream_ext.windows.grids import TimeRun
 from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
 

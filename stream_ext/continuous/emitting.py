@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Steps, one
-from stream_ext.windows.grids import Run
+from stream_ext.windows.grids import TimeRun
 from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, LastEvaluation
 
@@ -74,7 +74,7 @@ class _Evaluation:
     `push`: the push after which it was due. `whose`: for each row of `columns`, the place of its query.
     `over_nothing`: all windows are empty, as they are in a run."""
 
-    run: Run
+    run: TimeRun
     push: int
     whose: Ids = field(default_factory=lambda: NO_IDS)
     columns: Sequence[Ids] = ()
@@ -102,14 +102,14 @@ class SharedSteps:
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self._add(one(due.time), push, over_nothing, result, False)
 
-    def add_run(self, run: Run, push: int, result: Result) -> None:
+    def add_run(self, run: TimeRun, push: int, result: Result) -> None:
         if self._cohort.run.plan.repeats:
             self._add(run, push, True, result, True)
         else:
             self.count += run.count()
             self._pending.append(_Evaluation(run, push, over_nothing=True, is_run=True))
 
-    def _add(self, run: Run, push: int, over_nothing: bool, result: Result, is_run: bool) -> None:
+    def _add(self, run: TimeRun, push: int, over_nothing: bool, result: Result, is_run: bool) -> None:
         """The rows of `result` that are those of this cohort."""
         self.count += run.count()
         columns, *_ = result

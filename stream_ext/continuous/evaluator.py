@@ -55,7 +55,7 @@ RelationRow = tuple[int, tuple[bytes, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class BuildPosition:
     """Where an evaluator begins: after snapshot `sn`, and `within` the next one.
 
     `last`: the last evaluation, which is repeated. `reference`: the time before which the windows are not read.
@@ -97,7 +97,7 @@ class Evaluator:
     def is_built(self) -> bool:
         return self.at_closes is not None or self.at_arrivals is not None
 
-    def build(self, timing: Timing, at: Position) -> None:
+    def build(self, timing: Timing, at: BuildPosition) -> None:
         """Without results: adds the content of the windows, and repeats the last evaluation."""
         last = at.last
         # Only a query that reads nothing of the store may have been evaluated before the oldest snapshot.
@@ -110,7 +110,7 @@ class Evaluator:
         for triggered, arrival in after:
             triggered.arrive(arrival)
 
-    def build_over_store(self, at: Position) -> None:
+    def build_over_store(self, at: BuildPosition) -> None:
         """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
         self._orders = Orders(at.ranked)
         self._control.begin(0)
@@ -146,7 +146,7 @@ class Evaluator:
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
 
-    def _fill(self, timing: Timing, at: Position) -> list[tuple[TriggeredNetwork, Arrival]]:
+    def _fill(self, timing: Timing, at: BuildPosition) -> list[tuple[TriggeredNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""
         # Windows of the past are evaluated within the snapshot in which they are built.
         within = None if self._plan.is_over_past else at.within

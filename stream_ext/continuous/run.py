@@ -22,7 +22,7 @@ from hbase_store import Store, StreamPosition
 from stream_ext.continuous.cohort import Cohort, Stand
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
-from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator, Position
+from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, BuildPosition, Evaluator
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run_plan import Joining, Key, RunPlan
 from stream_ext.continuous.steps import AFTER_ALL
@@ -125,7 +125,7 @@ class Run:
     def _build_if_known(self, evaluator: Evaluator, sn: int, ranked: bytes | None) -> None:
         """Builds the networks, unless it is not known yet what the first evaluation reads."""
         if self.plan.is_over_store:
-            evaluator.build_over_store(Position(sn, self.cohorts[0].evaluated, ranked))
+            evaluator.build_over_store(BuildPosition(sn, self.cohorts[0].evaluated, ranked))
         elif self.timing.is_settled and not self.may_begin_anywhere:
             evaluator.build(self.timing, self.where(sn, ranked))
 
@@ -135,7 +135,9 @@ class Run:
         timing = self.timing
         return timing.arrivals and not self.plan.is_over_past and self.cohorts[0].schedule.last is None
 
-    def where(self, sn: int, ranked: bytes | None, first: Arrival | None = None, last: int | None = None) -> Position:
+    def where(
+        self, sn: int, ranked: bytes | None, first: Arrival | None = None, last: int | None = None
+    ) -> BuildPosition:
         """`first`: the arrival that is about to come. `last`: the time of the first evaluation, which is due."""
         states, timing = [cohort.state(sn) for cohort in self.cohorts], self.timing
         if last is not None:
@@ -148,7 +150,7 @@ class Run:
             if cohort.entered and self.plan.is_shared
             for member in cohort.members.values()
         ]
-        return Position(
+        return BuildPosition(
             sn, next((state.evaluated for state in states if state.evaluated is not None), None), ranked,
             min(known) if len(known) == len(references) else None, self.within, first, rows,
         )  # fmt: skip

@@ -25,7 +25,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TimeRun:
     """The union of some grids: evaluation times that are emitted as one."""
 
     grids: tuple[Grid, ...]

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.language.algebra.windows import Bounds
-from stream_ext.windows.grids import Grid, Run
+from stream_ext.windows.grids import Grid, TimeRun
 from stream_ext.windows.openings import Openings, begin_under, opened, openings_of
 
 Times = npt.NDArray[np.int64]
@@ -541,7 +541,7 @@ class Schedule:
     def for_arrivals(self) -> tuple[ScheduledWindow, ...]:
         return tuple(window.for_arrivals() for window in self.windows)
 
-    def run_until(self, limit: int) -> Run | None:
+    def run_until(self, limit: int) -> TimeRun | None:
         """All evaluations due with time <= limit as one run, for a caller that knows that all of them are empty."""
         bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
@@ -552,7 +552,7 @@ class Schedule:
             start, last = beat.after(self.after), beat.last(last_allowed)
             if start is not None and last is not None and start <= last:
                 grids.append(Grid(start, beat.step, (last - start) // beat.step + 1))
-        return Run(tuple(dict.fromkeys(grids)))
+        return TimeRun(tuple(dict.fromkeys(grids)))
 
     def _find_beats(self) -> None:
         """From the first close that can hold the first element of the window's stream; and the first period after the

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stream_ext.language.algebra.windows import Bounds
-from stream_ext.windows.grids import Grid, Run, intersect
+from stream_ext.windows.grids import Grid, TimeRun, intersect
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.schedule import LastEvaluation, QueryState, Schedule, ScheduledWindow, Timing, initial_state
 
@@ -157,7 +157,7 @@ def test_a_run_of_several_grids_counts_each_time_once(seed: int) -> None:
         for _ in range(chance.randrange(1, 4))
     )
     union = {grid.start + i * grid.step for grid in grids for i in range(grid.count)}
-    run = Run(grids)
+    run = TimeRun(grids)
     assert list(run.times()) == sorted(union)
     assert (run.count(), run.first, run.last) == (len(union), min(union), max(union))
 

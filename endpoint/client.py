@@ -126,6 +126,12 @@ class Client:
         """To another runner, "inline" or "spark"; its status."""
         return _object(self._send("POST", _path("queries", query), params={"action": "move", "runner": runner}))
 
+    def emissions(self, query: str, since: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+        """The stored emissions after `since`."""
+        parameters, headers = _given({"since": since, "limit": limit}), {"accept": "application/x-ndjson"}
+        answer = self._send("GET", _path("queries", query, "results"), params=parameters, headers=headers)
+        return [json.loads(line) for line in answer.text.split("\n") if line]
+
     def drop_query(self, query: str) -> None:
         self._send("DELETE", _path("queries", query))
 
@@ -160,6 +166,10 @@ class Client:
             "accept": "application/json, application/problem+json",
         }
         return _object(self._send("POST", "/$/loads", params=parameters, content=pieces, headers=headers))
+
+    def put_graph(self, graph: str, data: bytes, *, media_type: str = "text/turtle") -> None:
+        """Replaces a named graph."""
+        self._send("PUT", "/data", params={"graph": graph}, content=data, headers={"content-type": media_type})
 
     # ---- subscriptions
 

@@ -78,6 +78,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.TooLarge, 413),
     (errors.UnsupportedMedia, 415),
     (errors.Overload, 429),
+    (errors.SourceAway, 503),
     (errors.SourceFailed, 502),
     (errors.NotWriter, 503),
     (errors.OutcomeUnknown, 503),

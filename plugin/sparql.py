@@ -23,6 +23,7 @@ from hbase_store.layout.terms import iri
 from plugin.bindings import BoundDataset
 from plugin.terms import to_bytes, to_node
 from stream_ext.errors import BadArgument, TextError
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.terms import Constant
 
@@ -47,6 +48,8 @@ class SparqlRequest:
     graph: Node | None
     union: bool
     base: str | None = None
+    at: int | None = None  # the time at which windows are read
+    control: Control = Control.FREE
 
     def head_and_text(self) -> tuple[str, str]:
         """BASE and PREFIX declarations that the text needs and lacks; and the text."""
@@ -80,7 +83,8 @@ class Sparql:
         self._attachment.write()  # a query sees all changes before it
         with places_as_written(head, text):
             question = service.question(head + text)
-            answer = service.query(question, dataset=self._dataset())
+            request = self._request
+            answer = service.query(question, at=request.at, dataset=self._dataset(), control=request.control)
         unit = question.unit
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)

@@ -18,6 +18,7 @@ RilletError
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
 ├── SourceFailed       an attached store did not answer what this needs; nothing of the request was done
+│   └── SourceAway         what has to be held of it cannot be fetched now
 ├── NotWriter          this process does not write to its store now; nothing of the request was done
 ├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
 ├── DeadlineExceeded   it took longer than was allowed
@@ -117,6 +118,10 @@ class SourceFailed(RilletError):
     def __init__(self, message: str, retry_after_s: int = 0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message)
+
+
+class SourceAway(SourceFailed):
+    pass
 
 
 class NotWriter(RilletError):

@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument(
         "--rate",
-        type=_rate,
+        type=rate,
         metavar="N",
         help="N: push N elements a second; Nx: replay at N times the speed of their timestamps",
     )
@@ -91,7 +91,7 @@ def add(commands: Commands) -> None:
     add_server(streams_)
 
 
-def _rate(text: str) -> tuple[float, bool]:
+def rate(text: str) -> tuple[float, bool]:
     """The number, and whether it is a factor."""
     factor = text.endswith("x")
     try:

@@ -168,7 +168,7 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     "/sources/{source}": {"GET": Operation("The status of an attached store", gives=(JSON,), tag="Sources")},
     "/sources/{source}/refresh": {
         "POST": Operation(
-            "Fetch what is held of an attached store anew", "wait", (), (JSON,), 202, (404, 503), "Sources", True
+            "Fetch what is held of an attached store anew", "wait", (), (JSON,), 202, (404, 502), "Sources", True
         )
     },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},

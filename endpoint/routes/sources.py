@@ -1,4 +1,4 @@
-"""`/sources`: the attached stores."""
+"""`/sources`: the attached stores, and what is held of them."""
 
 from __future__ import annotations
 

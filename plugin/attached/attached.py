@@ -16,13 +16,14 @@ import json
 import shutil
 import tempfile
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from rdflib import Dataset, Graph
-from rdflib.plugins.sparql.sparql import Query
+from rdflib.plugins.sparql.sparql import Query, Update
 from rdflib.query import Processor, Result
 from rdflib.term import Identifier
 
@@ -36,11 +37,17 @@ from plugin.attached.view import From, View
 from plugin.attached.watched_graphs import WatchedConjunctiveGraph, WatchedDataset, WatchedGraph, handle, watched
 from plugin.attached.watched_store import WatchedStore
 from plugin.attached.whole_queries import ROWS_MAX, WholeQueries
-from plugin.attached.windows_as_graphs import as_graphs, windowed_query
+from plugin.attached.windows_as_graphs import window_graphs, windowed_query
+from plugin.sharing import shared
+from plugin.sparql import Sparql, SparqlRequest
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
-from stream_ext.errors import RilletError
+from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import Query as ParsedQuery
+from stream_ext.language.algebra.algebra import Register
+from stream_ext.language.printing import to_sparql
+from stream_ext.language.syntax import parse
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.service.service import PushReceipt, Service, Wait
@@ -68,7 +75,8 @@ class Attached:
         self.graph, self._base, self._allowed = graph, base, allowed_urls
         self.functions = PythonFunctions(graph, functions, custom_eval)
         self.whole = WholeQueries(self.functions, allowed_urls)
-        self._address, self._folder = store, None if store is not None else tempfile.mkdtemp(prefix="rillet-attached-")
+        self._address = store
+        self._remove_temporary: Callable[[], object] = lambda: None
         self._service: Service | None = None
         self._opening = threading.Lock()
         self._prepared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Query] = OrderedDict()
@@ -76,7 +84,7 @@ class Attached:
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
         self._source = RdflibSource(
-            self._watched.reader, self._asked, self._dataset.update, self._watched.still, refresh_s
+            self._watched.reader, self._asked, self._changed_by_engine, self._watched.still, refresh_s
         )
 
     @property
@@ -90,7 +98,7 @@ class Attached:
         with self._opening:
             if self._service is None:
                 self._service = Service.open(
-                    self._address or f"lmdb:{self._folder}",
+                    self._address or self._temporary(),
                     base=self._base,
                     clock=SystemClock(),
                     engine="inline",
@@ -99,6 +107,12 @@ class Attached:
                 )
             return self._service
 
+    def _temporary(self) -> str:
+        """The address of a store in a folder that is removed at the end, also of a process that forgets to close."""
+        folder = tempfile.mkdtemp(prefix="rillet-attached-")
+        self._remove_temporary = weakref.finalize(self, _remove, folder)
+        return f"lmdb:{folder}"
+
     def close(self) -> None:
         """Ends the streams and queries. The dataset stays open: whoever opened it closes it."""
         self._taking_over.close()
@@ -106,8 +120,7 @@ class Attached:
             if self._service is not None:
                 self._service.close()
                 self._service = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._remove_temporary()
 
     def __enter__(self) -> Attached:
         return self
@@ -146,8 +159,20 @@ class Attached:
 
     def register(self, text: str, name: str | None = None) -> dict[str, Any]:
         """Registers a query; its name and warnings. `name` is for a text without a name."""
+        self._check_no_functions(text)
         definition, created, warnings = self.service.register(text, name)
         return {"query": definition.name, "created": created, "warnings": warnings}
+
+    def _check_no_functions(self, text: str) -> None:
+        """BadArgument if the query names a function in Python: our engine would take it for data."""
+        unit = parse(text, self._base) if self.functions.are_any else None
+        if isinstance(unit, Register | ParsedQuery):
+            named = sorted(self.functions.named_in(self.whole.prepared(to_sparql(unit), {}).algebra))
+            if named:
+                raise BadArgument(
+                    f"<{named[0]}> is a function in Python, which registered queries cannot call: register the query "
+                    "without it, and call it on what is emitted; queries that are asked once can call it"
+                )
 
     def subscribe(self, query: str, since: int = 0, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """The emissions after number `since`, as objects of the wire format, in order. Ends when the query is dropped;
@@ -204,17 +229,19 @@ class Attached:
         """The answer over the dataset and our own store as one, whole. `at`: the time at which windows
         are read. `clauses` replace FROM of the text."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
-        windows = None
-        if (windowed := windowed_query(text, namespaces, self._base)) is not None:
-            text, windows = as_graphs(windowed, self.service, at)
-        query = self._prepared_query(text, namespaces)
+        windowed = windowed_query(text, namespaces, self._base)
+        query = self._prepared_query(text if windowed is None else to_sparql(windowed), namespaces)
         self._watched.settle()
-        is_for_us = windows is not None or clauses is not None or not self._ours_is_empty
-        if not is_for_us and not self.functions.may_be_used_by(query.algebra):
+        uses_functions = self.functions.may_be_used_by(query.algebra)
+        is_plain = clauses is None and processor == "sparql" and not uses_functions
+        if is_plain and windowed is None and self._ours_is_empty:
             result = queried_by_store(self.graph, text, namespaces, initBindings)
             if result is not None:
                 return result
-        view = self.view(control, windows)
+        elif is_plain:
+            request = SparqlRequest(text, namespaces, initBindings or {}, None, False, None, at, control)
+            return Sparql(shared.attach(self.service), request).query()
+        view = self.view(control, None if windowed is None else window_graphs(windowed, self.service, at))
         if processor != "sparql":
             return (view if clauses is None else view.with_clauses(clauses)).query(query, processor)
         return self.whole.query(query, view, initBindings, clauses, control, rows_max)
@@ -239,7 +266,7 @@ class Attached:
 
     @property
     def _ours_is_empty(self) -> bool:
-        if self._service is None and self._folder is not None:
+        if self._service is None and self._address is None:
             return True
         snapshot = self.service.store.at()
         return not snapshot.count_all() and not len(snapshot.graphs())
@@ -257,12 +284,22 @@ class Attached:
     # ---- updates
 
     def update(self, text: str, *, initNs: Mapping[str, Any] | None = None) -> None:
-        """Changes the dataset, and commits. Nothing is fetched for LOAD and SERVICE that is not allowed."""
+        """Changes the dataset, and commits; its patterns read our own store, too, but a triple of ours is not deleted.
+        Nothing is fetched for LOAD and SERVICE that is not allowed."""
         namespaces = {**dict(self.graph.namespaces()), **(initNs or {})}
         update = self.whole.prepared_update(text, namespaces)
+        uses_functions = self.functions.may_be_used_by(update.algebra)
+        if uses_functions or self._ours_is_empty:
+            self._change(text, update, namespaces, uses_functions)
+        else:
+            self.service.update("".join(SparqlRequest(text, namespaces, {}, None, False).head_and_text()))
+
+    def _changed_by_engine(self, text: str) -> None:
+        self._change(text, self.whole.prepared_update(text, {}), {}, False)
+
+    def _change(self, text: str, update: Update, namespaces: Mapping[str, Any], uses_functions: bool) -> None:
         with self._watched.lock:
             plain = self._dataset.plain()
-            uses_functions = self.functions.may_be_used_by(update.algebra)
             if uses_functions or not updated_by_store(plain, text, namespaces):
                 self.whole.update(update, plain)
         self._watched.commit()
@@ -276,6 +313,10 @@ class Attached:
                 self.whole.update(prepared, plain, more.get("initBindings"))
                 return
         Graph.update(plain, update, *args, **more)
+
+
+def _remove(folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # others may have been quicker: /tmp is cleaned
 
 
 def attach(graph: Graph, **settings: Any) -> Attached:

@@ -57,8 +57,12 @@ class PythonFunctions:
         """Whether a function could take part in the evaluation of this algebra; False: surely not."""
         if self._custom_eval is not None or any(not key.startswith((_KEY, *_OF_DATASET_EXT)) for key in CUSTOM_EVALS):
             return True
+        return bool(self.named_in(algebra))
+
+    def named_in(self, algebra: object) -> set[URIRef]:
+        """The functions, types and predicates of ours that this algebra names."""
         mine = {*self._functions, *(each.iri for each in self._decorated())}
-        return bool(mine) and any(term in mine for term in terms_in(algebra))
+        return mine.intersection(terms_in(algebra)) if mine else set()
 
     def make_graphs(self) -> bool:
         """Whether some function writes graphs into the owner, which are there while a query runs."""

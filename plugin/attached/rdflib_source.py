@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from rdflib.plugins.stores.sparqlstore import SPARQLStore
+from rdflib.plugins.stores.sparqlstore import SPARQLStore, SPARQLUpdateStore
 from rdflib.query import Result
 
 from plugin.attached.held import text_of
@@ -43,9 +43,15 @@ class RdflibSource:
         self._ask, self._update, self._still = ask, update, still
         is_remote = isinstance(reader.store, SPARQLStore)
         usual_s = _REMOTE_S if is_remote else _HERE_S
-        self.settings = SourceSettings(MAIN, URL, refresh_s=usual_s if refresh_s is None else refresh_s)
+        self.settings = SourceSettings(
+            MAIN,
+            URL,
+            update_url=URL if not is_remote or isinstance(reader.store, SPARQLUpdateStore) else None,
+            refresh_s=usual_s if refresh_s is None else refresh_s,
+        )
         self.traits = SourceTraits(
             default="union" if reader.is_union else "own",
+            repeats=reader.is_union,  # stores that evaluate SPARQL themselves may find a triple in each of its graphs
             canonical_numbers=True,  # rdflib reads a text so, whatever was stored
             stable_blanks=not is_remote,
         )

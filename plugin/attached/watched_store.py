@@ -1,6 +1,6 @@
 """A store of rdflib, wrapped so that every change of it is known exactly.
 
-rdflib's own events do not tell: none comes for some removals, and one comes for a triple that was there already. So
+rdflib's own events do not tell: none comes for most removals, and one comes for a triple that was there already. So
 the part of the dataset that an operation may change, and that registered queries hold, is read before the operation
 and after it. What is different is the change, whatever the store understands the operation to be:
 

@@ -28,6 +28,8 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls, OutOfBounds
 
 ROWS_MAX = 10_000_000
+#: About what rdflib's evaluator needs for a row.
+_ROW_BYTES = 1_000
 
 
 def _load(context: QueryContext, operation: CompValue) -> None:
@@ -166,6 +168,7 @@ def rows_of(made: Iterable[Any], control: Control, rows_max: int = ROWS_MAX) -> 
     rows: list[Any] = []
     for row in made:
         control.check()
+        control.spend(_ROW_BYTES)
         if len(rows) >= rows_max:
             raise QueryTooLarge(f"the answer has more than {rows_max} rows: ask for less (a LIMIT, a narrower pattern)")
         rows.append(row)

@@ -19,7 +19,7 @@ from plugin.sparql import SparqlRequest
 from plugin.terms import to_node
 from stream_ext.language.algebra.algebra import PLAIN, Bgp, Form, InWindow, Query, TriplePattern
 from stream_ext.language.algebra.terms import Position, Variable
-from stream_ext.language.printing import to_canonical, to_sparql
+from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import parse
 from stream_ext.service.service import Service
 
@@ -37,8 +37,8 @@ def windowed_query(text: str, namespaces: Mapping[str, Any], base: str) -> Query
     return unit if isinstance(unit, Query) and unit.windows else None
 
 
-def as_graphs(query: Query, service: Service, at: int | None) -> tuple[str, Dataset]:
-    """The query in SPARQL 1.1, and the graphs that its windows are."""
+def window_graphs(query: Query, service: Service, at: int | None) -> Dataset:
+    """The graphs that the windows of the query are, as `to_sparql` names them."""
     labels, contents = shared.attach(service).labels, Dataset()
     s, p, o = map(Variable, _NAMES)
     triple = TriplePattern(s, p, o, _NOWHERE)
@@ -52,4 +52,4 @@ def as_graphs(query: Query, service: Service, at: int | None) -> tuple[str, Data
         for subject, predicate, object in service.decode(service.query(to_canonical(asked), at=at)):
             assert subject is not None and predicate is not None and object is not None, "a pattern binds all three"
             graph.add((to_node(subject, labels), to_node(predicate, labels), to_node(object, labels)))
-    return to_sparql(query), contents
+    return contents

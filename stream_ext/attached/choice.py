@@ -29,7 +29,7 @@ class Chosen(NamedTuple):
     may_hold: bool
 
 
-class Choice:
+class HoldingChoice:
     def __init__(self, settings: SourceSettings, fetching: Fetching, held: Sequence[HeldPattern]) -> None:
         self._settings, self._fetching, self._held = settings, fetching, held
 

@@ -20,7 +20,7 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.attached.blank_nodes import is_blank
-from stream_ext.attached.choice import Choice
+from stream_ext.attached.choice import HoldingChoice
 from stream_ext.attached.difference import Difference, count_of_held, held_count
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
 from stream_ext.attached.needs import Needs, Reserved
@@ -31,7 +31,7 @@ from stream_ext.attached.status import Status
 from stream_ext.catalog.catalog import Catalog, CatalogStep
 from stream_ext.catalog.sources import MAIN_NUMBER, AsOf, HeldPattern, SourceRecord
 from stream_ext.clock import Clock
-from stream_ext.errors import BadArgument, RilletError, SourceFailed
+from stream_ext.errors import BadArgument, RilletError, SourceAway
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.source import Source
@@ -101,7 +101,7 @@ class Holding:
     # ---- what others ask for
 
     def refresh(self) -> int:
-        """Fetches everything now; returns a snapshot that has it. Raises SourceFailed."""
+        """Fetches everything now; returns a snapshot that has it. Raises SourceAway."""
         return self._ask(_RefreshRequest()).result()
 
     def reserve(self, needs: frozenset[Need]) -> Callable[[], None]:
@@ -168,7 +168,7 @@ class Holding:
         """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source."""
         snapshot, held = self._store.at(self._store.head()), self.patterns()
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
-        choice = Choice(self.source.settings, fetching, held)
+        choice = HoldingChoice(self.source.settings, fetching, held)
         found: dict[HeldPattern, dict[str, Any]] = {}
         for need in sorted(needs, key=lambda need: need.own):
             try:
@@ -190,8 +190,8 @@ class Holding:
             self._changed.notify_all()
         return request.future
 
-    def _is_closed(self) -> SourceFailed:
-        return SourceFailed(f"this server does not read the source {self._name!r} any more", _RETRY_AFTER_S)
+    def _is_closed(self) -> SourceAway:
+        return SourceAway(f"this server does not read the source {self._name!r} any more", _RETRY_AFTER_S)
 
     # ---- the thread
 
@@ -235,7 +235,7 @@ class Holding:
         fields = {"source": self._name, "why": why}
         if isinstance(error, CannotFetch):
             log.warning("a source was not read", extra={"fields": fields})
-            return SourceFailed(f"the source {self._name!r} did not answer what is needed of it: {why}", _RETRY_AFTER_S)
+            return SourceAway(f"the source {self._name!r} did not answer what is needed of it: {why}", _RETRY_AFTER_S)
         if isinstance(error, RilletError):
             log.warning("a source was not held", extra={"fields": fields})
         else:
@@ -323,7 +323,7 @@ class Holding:
     def _choose(self, request: _RefreshRequest, reserved: Reserved, fetching: Fetching) -> None:
         """Chooses what is to be held for a query; refuses it if that is too much."""
         settings = self.source.settings
-        choice = Choice(settings, fetching, self.patterns())
+        choice = HoldingChoice(settings, fetching, self.patterns())
         chosen = []
         for need in reserved.needs:
             pattern, count, may_hold = choice.of(need)
@@ -334,7 +334,8 @@ class Holding:
                 request.future.set_exception(
                     BadArgument(
                         f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
-                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one"
+                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one, "
+                        f"or for the values that a window binds by SERVICE <{self._name}>"
                     )
                 )
                 return

@@ -21,7 +21,7 @@ from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import Result
 from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
-from stream_ext.windows.grids import TimeRun
+from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
 from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
 
@@ -34,11 +34,11 @@ _NOWHERE = np.empty(0, np.int64)
 class Member:
     """One query of a cohort. `begins` are its own first closes; empty: it has those of the schedule."""
 
-    __slots__ = ("begins", "constants", "number", "registered", "row")
+    __slots__ = ("began", "begins", "constants", "number", "registered", "row")
 
     def __init__(self, joining: Joining, row: int) -> None:
         self.number, self.row, self.constants = joining.number, row, joining.constants
-        self.registered = joining.state.registered
+        self.registered, self.began = joining.state.registered, joining.state.began
         self.begins: list[int | None] = []
 
 
@@ -190,7 +190,7 @@ class Cohort:
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self.steps.add(due, push, over_nothing, result)
 
-    def add_run(self, run: TimeRun, push: int, last_result: Result) -> None:
+    def add_run(self, run: RepeatedTimes, push: int, last_result: Result) -> None:
         """A run of evaluations over empty windows. Where each result is the whole answer, it is `last_result` again."""
         plan = self.run.plan
         self.steps.add_run(run, push, last_result if plan.repeats else plan.empty_result)
@@ -262,4 +262,4 @@ class Cohort:
 
 def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
     begins, gap = own_begins(member.begins, state.begins), member.number in gaps
-    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap)
+    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap, began=member.began)

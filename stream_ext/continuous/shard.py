@@ -29,6 +29,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
@@ -77,14 +78,15 @@ class Shard:
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
         registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
+        sources: Sources = NO_SOURCES,
     ) -> None:
-        """`allowed_urls`: the endpoints that SERVICE may ask; or a `backoff` that several shards share, which knows
+        """`allowed_urls` and `sources`: what SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
         under way, and the shard is not stepped again. `registered` returns what the text of a query means."""
         self._registered = registered
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
-        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms)
+        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
@@ -360,7 +362,9 @@ class Shard:
         if planned is None:
             return []
         timing = planned.registered.timing_from(state.t0)
-        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
+        begins = msgspec.structs.replace(
+            initial_state(timing, self.store.vts(self.sn), self.sn, state), t0=state.t0, gap=True
+        )
         self._start([replace(planned, timing=timing, state=begins)])
         where = Part.silent(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from stream_ext.continuous.results import Result, is_empty
-from stream_ext.windows.grids import Grid, TimeRun
+from stream_ext.windows.grids import Grid, RepeatedTimes
 from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import Due, LastEvaluation
 
@@ -36,7 +36,7 @@ class PartBuilder(Protocol):
 class _Pending:
     """Consecutive evaluations that are not emitted yet; the first is number `k` in the snapshot."""
 
-    run: TimeRun
+    run: RepeatedTimes
     push: int
     k: int
     arrived_at: int | None = None
@@ -76,7 +76,7 @@ class Steps:
         self._emit()
         self._parts.append(self._query.part(evaluation.at(self._sn, evaluation.k, due.time), result))
 
-    def add_run(self, run: TimeRun, push: int, result: Result) -> None:
+    def add_run(self, run: RepeatedTimes, push: int, result: Result) -> None:
         """A run over empty windows; each evaluation has this result."""
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
@@ -127,5 +127,5 @@ def _is_same(result: Result, other: Result) -> bool:
     return rest == others_rest and len(columns) == len(others) and all(map(np.array_equal, columns, others))
 
 
-def one(time: int) -> TimeRun:
-    return TimeRun((Grid(time, 1, 1),))
+def one(time: int) -> RepeatedTimes:
+    return RepeatedTimes((Grid(time, 1, 1),))

@@ -27,7 +27,7 @@ from stream_ext.plan.costly import is_costly
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
-from stream_ext.remote.sources import NO_SOURCES
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
@@ -127,6 +127,7 @@ def answer_at_last_evaluation(
     state: QueryState,
     allowed_urls: AllowedUrls,
     control: Control = Control.FREE,
+    sources: Sources = NO_SOURCES,
 ) -> Answer:
     """The whole answer of the last evaluation in `state`, evaluated again.
 
@@ -144,7 +145,7 @@ def answer_at_last_evaluation(
     windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
-        control=control, held=True,
+        control=control, held=True, sources=sources,
     )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)

@@ -13,7 +13,7 @@ from hbase_store.arrays import Ids
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, SubSelect
-from stream_ext.network.operators.remote.remote_question import Labels, question_of
+from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.plan.logic import Remote, Select
 from stream_ext.remote.fetching import CannotFetch
@@ -57,7 +57,7 @@ def collected(rows: Iterator[Decoded], width: int, vocabulary: Vocabulary, contr
 
 
 def _rows(source: Source, text: str, names: Sequence[str], control: Control) -> Iterator[Decoded]:
-    labels = Labels(f"p{next(_numbers)}")
+    labels = AnswerLabels(f"p{next(_numbers)}")
     try:
         for solutions in source.select(text, control):
             yield _decoded(solutions, names, labels)
@@ -65,7 +65,7 @@ def _rows(source: Source, text: str, names: Sequence[str], control: Control) -> 
         raise SourceFailed(str(error)) from None
 
 
-def _decoded(solutions: Sequence[Solution], names: Sequence[str], labels: Labels) -> Decoded:
+def _decoded(solutions: Sequence[Solution], names: Sequence[str], labels: AnswerLabels) -> Decoded:
     places: dict[bytes | None, int] = {}
     columns = [[places.setdefault(row.get(name), len(places)) for row in solutions] for name in names]
     texts = [None if text is None else labels.own(text) for text in places]

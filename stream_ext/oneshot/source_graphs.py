@@ -29,7 +29,7 @@ from stream_ext.language.algebra.algebra import (
 )
 from stream_ext.language.algebra.formulas import FunctionCall
 from stream_ext.language.algebra.terms import Constant, Position, Variable
-from stream_ext.network.operators.remote.remote_question import Labels, question_of
+from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.logic import GraphScope
@@ -56,7 +56,7 @@ def graph_of_source(
     if pattern is None:
         return
     names = ("s", "p", "o", "g") if scope is None else ("s", "p", "o")
-    labels = Labels(f"g{next(_numbers)}")
+    labels = AnswerLabels(f"g{next(_numbers)}")
     graph = scope.node.text if scope is not None and isinstance(scope.node, Constant) else None
     for solutions in _asked(source, pattern, names, control):
         rows = [[labels.own(row[name]) if name in row else None for name in names] for row in solutions]
@@ -134,7 +134,7 @@ def _described(
         found = [row for some in _asked(source, pattern, ("s", "p", "o"), control) for row in some]
         control.spend(bytes_of(found))
         if not any(row["o"].startswith(b"_:") for row in found) or (before is not None and len(found) == len(before)):
-            labels = Labels(f"d{next(_numbers)}")
+            labels = AnswerLabels(f"d{next(_numbers)}")
             return [{name: labels.own(text) for name, text in row.items()} for row in found]
         before = found
     raise SourceFailed(

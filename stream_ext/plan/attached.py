@@ -15,7 +15,7 @@ The normaliser asks for each part, as it alone knows where a part looks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,13 +40,7 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.formulas import (
     Exists,
     Expression,
-    Path,
-    PathAlternative,
-    PathInverse,
-    PathNegated,
     PathRepeat,
-    PathSequence,
-    Repeat,
 )
 from stream_ext.language.algebra.replace_parts import rebuilt
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable, has_name
@@ -63,19 +57,33 @@ from stream_ext.plan.logic import (
     SourceGroup,
 )
 from stream_ext.plan.places import dataset
+from stream_ext.plan.shapes_sent import (
+    NOWHERE_IN_TEXT,
+    Binds,
+    differs_by_engine,
+    distinct,
+    guess,
+    has_triples,
+    has_zero_steps,
+    is_connected,
+    is_other_number,
+    may_be_empty,
+    needs_triple,
+    predicates_of,
+    with_named_nodes,
+    within,
+)
 from stream_ext.remote.source import MAIN, SourceTraits
 
 #: Whether our own store has a quad for a triple pattern, in such a graph.
 Holds = Callable[[Node, Node, Node, GraphScope], bool]
-#: The variables that a pattern binds in each solution, and those that it may bind.
-Binds = Callable[[Pattern], tuple[Names, Names]]
 
 SERVICE = Constant(f"<{MAIN}>".encode())
 
-_NOWHERE_IN_TEXT = Position(1, 1)
 _S, _P, _O = Variable("s"), Variable("p"), Variable("o")
-_ANYTHING = TriplePattern(Variable(".s"), Variable(".p"), Variable(".o"), _NOWHERE_IN_TEXT)
-_TYPE = Constant(b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
+_ANYTHING = TriplePattern(Variable(".s"), Variable(".p"), Variable(".o"), NOWHERE_IN_TEXT)
+#: About how many triples a source has for a pattern that our own store has triples for.
+_FEW = 100.0
 _GRAPH = ".graph"  # no variable of a text has a dot
 
 
@@ -97,13 +105,15 @@ class Attached:
 
     def scan(self, node: PatternScan) -> tuple[PatternScan | Remote, ...]:
         """One triple pattern over both: what is looked for here, and what is asked for."""
-        pattern = TriplePattern(node.subject, node.predicate, node.object, _NOWHERE_IN_TEXT)
+        pattern = TriplePattern(node.subject, node.predicate, node.object, NOWHERE_IN_TEXT)
         here = self.holds(node.subject, node.predicate, node.object, node.graph)
         inner = None if self._never_matches(pattern) else self.triples(pattern, node.graph)
         if inner is None:
             return (node,)
         unless = node if here else None
-        group = SourceGroup(node.variables, node.graph, unless, guess=_guess(pattern))
+        # What our own store has is mostly there alone.
+        about = min(guess(pattern), _FEW) if here else guess(pattern)
+        group = SourceGroup(node.variables, node.graph, unless, guess=about)
         remote = self._remote(inner, node.variables, group)
         return (node, remote) if here else (remote,)
 
@@ -111,7 +121,7 @@ class Attached:
         """A path that is followed over both, or by the source."""
         if node.merged:
             return replace(node, edges=self._edges(node))
-        pattern = PathPattern(node.subject, node.path, node.object, _NOWHERE_IN_TEXT)
+        pattern = PathPattern(node.subject, node.path, node.object, NOWHERE_IN_TEXT)
         try:
             inner = self._sent(Bgp((), (pattern,)), node.graph)
             return self._remote(inner, node.variables, SourceGroup(node.variables, node.graph))
@@ -120,14 +130,14 @@ class Attached:
 
     def _edges(self, node: PathSource) -> Remote | None:
         """The triples that the path may take, and of one with zero steps all, for each of their ends is a solution."""
-        triple = TriplePattern(_S, _P, _O, _NOWHERE_IN_TEXT)
+        triple = TriplePattern(_S, _P, _O, NOWHERE_IN_TEXT)
         inner = self.triples(triple, node.graph)
         if inner is None:
             return None
-        predicates = _predicates(node.path)
-        if predicates is not None and not _may_be_empty(node.path):
+        predicates = predicates_of(node.path)
+        if predicates is not None and not may_be_empty(node.path):
             rows = tuple((predicate,) for predicate in dict.fromkeys(predicates))
-            inner = Join(Values(("p",), rows, _NOWHERE_IN_TEXT), inner)
+            inner = Join(Values(("p",), rows, NOWHERE_IN_TEXT), inner)
         names = frozenset("spo") | ({node.graph.variable} if node.graph.variable is not None else frozenset())
         return self._remote(inner, names, SourceGroup(names, node.graph))
 
@@ -139,15 +149,15 @@ class Attached:
         names = tuple(sorted(node.variables))
         shape = Query(Form.SELECT, inner, names, True, 0, None if names else 1, (), None)
         group = SourceGroup(node.variables, node.graph, node)
-        return self._remote(SubSelect(shape, _NOWHERE_IN_TEXT), node.variables, group)
+        return self._remote(SubSelect(shape, NOWHERE_IN_TEXT), node.variables, group)
 
     # ---- whole parts
 
     def whole(self, pattern: Pattern, scope: GraphScope, binds: Binds) -> Remote | None:
         """The pattern, if it is sent as it is; None: its parts are looked at one by one."""
-        if isinstance(pattern, Bgp | Values) or not _has_triples(pattern):
+        if isinstance(pattern, Bgp | Values) or not has_triples(pattern):
             return None
-        if isinstance(pattern, Join) and not _is_connected(pattern, binds):
+        if isinstance(pattern, Join) and not is_connected(pattern, binds):
             return None
         try:
             inner = self._sent(pattern, scope)
@@ -155,8 +165,8 @@ class Attached:
             return None
         certain, variables = binds(pattern)
         graph = frozenset() if scope.variable is None else frozenset({scope.variable})
-        guess = min((_guess(t) for part in walk(pattern) if isinstance(part, Bgp) for t in part.patterns), default=1e3)
-        group = SourceGroup(certain | graph, scope if _needs_triple(pattern) else None, guess=guess)
+        about = min((guess(t) for part in walk(pattern) if isinstance(part, Bgp) for t in part.patterns), default=1e3)
+        group = SourceGroup(certain | graph, scope if needs_triple(pattern) else None, guess=about)
         return self._remote(inner, variables | graph, group)
 
     def whole_query(self, query: Query, binds: Binds) -> Query | None:
@@ -172,10 +182,10 @@ class Attached:
     def query(self, sent: Query) -> Remote:
         """What asks for a whole query (`whole_query`)."""
         names = frozenset(sent.variables)
-        return self._remote(SubSelect(sent, _NOWHERE_IN_TEXT), names, SourceGroup(frozenset()))
+        return self._remote(SubSelect(sent, NOWHERE_IN_TEXT), names, SourceGroup(frozenset()))
 
     def _remote(self, inner: Pattern, variables: Names, group: SourceGroup) -> Remote:
-        return Remote(SERVICE, _named(inner), variables, False, _NOWHERE_IN_TEXT, group=group)
+        return Remote(SERVICE, with_named_nodes(inner), variables, False, NOWHERE_IN_TEXT, group=group)
 
     # ---- patterns
 
@@ -184,9 +194,9 @@ class Attached:
         inside = self._inside(pattern, scope)
         if scope.node is None:
             return inside
-        if not _needs_triple(pattern):
+        if not needs_triple(pattern):
             raise _Stays
-        return _within(scope, inside)
+        return within(scope, inside)
 
     def _inside(self, pattern: Pattern, scope: GraphScope) -> Pattern:
         """The pattern inside of its GRAPH, if it has one."""
@@ -218,14 +228,14 @@ class Attached:
                 raise _Stays  # a window, or SERVICE
 
     def _graph(self, node: Node, inner: Pattern, position: Position) -> Pattern:
-        if not _needs_triple(inner) or (self.given and (isinstance(node, Variable) or node in self.given)):
+        if not needs_triple(inner) or (self.given and (isinstance(node, Variable) or node in self.given)):
             raise _Stays
         if isinstance(node, Constant):
             if self.listed is not None and node not in self.listed:
                 raise _Stays
             return Graph(node, self._inside(inner, GraphScope(node)), position)
         scope = GraphScope(node, self.listed)
-        return _within(scope, self._inside(inner, scope))
+        return within(scope, self._inside(inner, scope))
 
     def _bgp(self, pattern: Bgp, scope: GraphScope) -> Pattern:
         for triple in pattern.patterns:
@@ -249,17 +259,17 @@ class Attached:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""
         if any(not isinstance(path.path, PathRepeat) for path in pattern.paths):
             raise _Stays
-        return _distinct(pattern)
+        return distinct(pattern)
 
     def triples(self, triple: TriplePattern, scope: GraphScope) -> Pattern | None:
         """One triple pattern where it looks, as a set; None: nowhere."""
         bgp = Bgp((triple,))
         if scope.node is not None:
-            return None if scope.graphs == () else _within(scope, bgp)
-        default = None if self.traits.default == "empty" else _distinct(bgp) if self.traits.repeats else bgp
+            return None if scope.graphs == () else within(scope, bgp)
+        default = None if self.traits.default == "empty" else distinct(bgp) if self.traits.repeats else bgp
         if scope.everything:
             anywhere = Graph(Variable(_GRAPH), bgp)
-            return _distinct(anywhere if default is None else Union((default, anywhere), _NOWHERE_IN_TEXT))
+            return distinct(anywhere if default is None else Union((default, anywhere), NOWHERE_IN_TEXT))
         if scope.graphs is None:
             return default
         graphs = tuple(graph for graph in scope.graphs if graph != DEFAULT_GRAPH)
@@ -267,10 +277,10 @@ class Attached:
         if len(graphs) < len(scope.graphs) and default is not None:
             parts.append(default)
         if graphs:
-            parts.append(_within(GraphScope(Variable(_GRAPH), graphs), bgp))
+            parts.append(within(GraphScope(Variable(_GRAPH), graphs), bgp))
         if not parts:
             return None
-        return _distinct(parts[0] if len(parts) == 1 else Union(tuple(parts), _NOWHERE_IN_TEXT))
+        return distinct(parts[0] if len(parts) == 1 else Union(tuple(parts), NOWHERE_IN_TEXT))
 
     def _never_matches(self, triple: TriplePattern) -> bool:
         """Whether the source cannot have such a term: it writes numbers, or languages, in another way."""
@@ -279,16 +289,16 @@ class Attached:
         text = triple.object.text
         if self.traits.lowers_languages and (tag := text.rpartition(b'"')[2]).startswith(b"@") and tag != tag.lower():
             return True
-        return self.traits.canonical_numbers and _is_other_number(text)
+        return self.traits.canonical_numbers and is_other_number(text)
 
     # ---- paths
 
     def _check_path(self, pattern: PathPattern, scope: GraphScope) -> None:
         """_Stays for a path that our own store may take a step of, or be a node of."""
-        predicates = _predicates(pattern.path)
-        if _differs_by_engine(pattern.path):
+        predicates = predicates_of(pattern.path)
+        if differs_by_engine(pattern.path):
             raise _Stays
-        if predicates is None or _may_be_empty(pattern.path) or _has_zero_steps(pattern.path):
+        if predicates is None or may_be_empty(pattern.path) or has_zero_steps(pattern.path):
             if self.holds(_S, _P, _O, scope):
                 raise _Stays
             return
@@ -302,7 +312,7 @@ class Attached:
 
         def sendable(pattern: Pattern) -> bool:
             self._check_without_minus(pattern)
-            if not _needs_triple(pattern) and scope.node is not None:
+            if not needs_triple(pattern) and scope.node is not None:
                 return False
             sent[id(pattern)] = self._inside(pattern, scope)
             return True
@@ -332,7 +342,7 @@ class Attached:
         """`top`: the query as a whole, which alone is ordered and cut there."""
         shape = query.shape
         is_cut = query.limit is not None or query.offset
-        if query.windows or ((is_cut or shape.order_by) and not top) or not _has_triples(query.pattern):
+        if query.windows or ((is_cut or shape.order_by) and not top) or not has_triples(query.pattern):
             raise _Stays
         pattern = self._inside(query.pattern, scope)
         for each in (*shape.expressions, *shape.group_by):
@@ -358,77 +368,6 @@ def _as_select(query: Query, binds: Binds) -> Query:
     return replace(query, form=Form.SELECT, variables=names)
 
 
-# ---- what patterns are -----------------------------------------------------------------------------------------
-
-
-def _has_triples(pattern: Pattern) -> bool:
-    return any(isinstance(part, Bgp) and (part.patterns or part.paths) for part in walk(pattern))
-
-
-def _needs_triple(pattern: Pattern) -> bool:
-    """Whether each solution has a triple in the graph that the pattern is in."""
-    match pattern:
-        case Bgp(patterns, paths):
-            return bool(patterns) or any(not _may_be_empty(path.path) for path in paths)
-        case Join(left, right):
-            return _needs_triple(left) or _needs_triple(right)
-        case LeftJoin(left) | Minus(left):
-            return _needs_triple(left)
-        case Union(parts):
-            return all(map(_needs_triple, parts))
-        case Filter(_, inner) | Extend(inner):
-            return _needs_triple(inner)
-        case SubSelect(query):
-            grouped = bool(query.shape.group_by)
-            return _needs_triple(query.pattern) and (grouped or query.shape.place("aggregate") is None)
-        case _:
-            return False
-
-
-def _is_connected(pattern: Join, binds: Binds) -> bool:
-    """Whether its parts share variables: otherwise all combinations of their solutions would be sent."""
-    waiting, left = [pattern.left, pattern.right], []
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Join):
-            waiting += [part.left, part.right]
-        else:
-            left.append(binds(part)[1])
-    reached = left.pop()
-    while found := [names for names in left if names & reached]:
-        left = [names for names in left if not names & reached]
-        reached = reached.union(*found)
-    return not left
-
-
-def _within(scope: GraphScope, inner: Pattern) -> Pattern:
-    """`inner` under GRAPH; over the graphs of FROM NAMED, if the variable has no others."""
-    assert scope.node is not None
-    found = Graph(scope.node, inner)
-    if isinstance(scope.node, Constant) or scope.graphs is None:
-        return found
-    rows = tuple((graph,) for graph in scope.graphs)
-    return Join(Values((scope.node.name,), rows, _NOWHERE_IN_TEXT), found)
-
-
-def _distinct(pattern: Pattern) -> SubSelect:
-    names = dict.fromkeys(
-        node.name
-        for part in walk(pattern)
-        if isinstance(part, Bgp)
-        for node in _nodes(part)
-        if isinstance(node, Variable)
-    )
-    return SubSelect(Query(Form.SELECT, pattern, tuple(names), True, 0, None, (), None), _NOWHERE_IN_TEXT)
-
-
-def _nodes(bgp: Bgp) -> Iterator[Node]:
-    for triple in bgp.patterns:
-        yield from (triple.subject, triple.predicate, triple.object)
-    for path in bgp.paths:
-        yield from (path.subject, path.object)
-
-
 def _all_of(parts: Iterable[Pattern | None]) -> Pattern:
     found: Pattern | None = None
     for part in parts:
@@ -437,92 +376,3 @@ def _all_of(parts: Iterable[Pattern | None]) -> Pattern:
         found = part if found is None else Join(found, part)
     assert found is not None, "an empty pattern is sent as it is"
     return found
-
-
-def _named(pattern: Pattern) -> Pattern:
-    """With variables in place of blank nodes: what is joined over them elsewhere needs their values."""
-
-    def by(part: Any) -> Any:
-        return Variable(part.name) if isinstance(part, Variable) and part.hidden else None
-
-    return rebuilt(pattern, by)
-
-
-def _guess(triple: TriplePattern) -> float:
-    """About how many triples match, as far as the text shows."""
-    subject, predicate, target = (
-        isinstance(node, Constant) for node in (triple.subject, triple.predicate, triple.object)
-    )
-    if subject:
-        return 1.0 if target else 10.0
-    if target:
-        return 1e4 if triple.predicate == _TYPE else 100.0
-    return 1e5 if predicate else 1e7
-
-
-def _is_other_number(text: bytes) -> bool:
-    """Whether a number is not in canonical form."""
-    lexical, found, datatype = text.rpartition(b'"^^<http://www.w3.org/2001/XMLSchema#')
-    if not found:
-        return False
-    digits = lexical[1:].lstrip(b"+-")
-    if datatype == b"integer>":
-        return lexical[1:2] == b"+" or (digits[:1] == b"0" and digits != b"0")
-    return datatype in (b"decimal>", b"double>", b"float>")
-
-
-def _predicates(path: Path) -> list[Constant] | None:
-    """The predicates of its steps; None: any but some."""
-    match path:
-        case Constant():
-            return [path]
-        case PathInverse(inner) | PathRepeat(inner):
-            return _predicates(inner)
-        case PathSequence(parts) | PathAlternative(parts):
-            found = [_predicates(part) for part in parts]
-            return None if None in found else [each for some in found for each in some or ()]
-        case PathNegated():
-            return None
-
-
-def _may_be_empty(path: Path) -> bool:
-    """Whether it leads from a node to itself in no step."""
-    match path:
-        case PathRepeat(inner, times):
-            return times is not Repeat.ONE_OR_MORE or _may_be_empty(inner)
-        case PathInverse(inner):
-            return _may_be_empty(inner)
-        case PathSequence(parts):
-            return all(map(_may_be_empty, parts))
-        case PathAlternative(parts):
-            return any(map(_may_be_empty, parts))
-        case _:
-            return False
-
-
-def _has_zero_steps(path: Path) -> bool:
-    """Whether a part of it may be empty."""
-    match path:
-        case PathRepeat(inner, times):
-            return times is not Repeat.ONE_OR_MORE or _has_zero_steps(inner)
-        case PathInverse(inner):
-            return _has_zero_steps(inner)
-        case PathSequence(parts) | PathAlternative(parts):
-            return any(map(_has_zero_steps, parts))
-        case _:
-            return False
-
-
-def _differs_by_engine(path: Path, repeated: bool = False) -> bool:
-    """Engines make a set of an alternative that is not repeated, or a bag."""
-    match path:
-        case PathAlternative(parts):
-            return not repeated or any(_differs_by_engine(part, repeated) for part in parts)
-        case PathRepeat(inner):
-            return _differs_by_engine(inner, True)
-        case PathInverse(inner):
-            return _differs_by_engine(inner, repeated)
-        case PathSequence(parts):
-            return any(_differs_by_engine(part, repeated) for part in parts)
-        case _:
-            return False

@@ -59,8 +59,16 @@ def _select(node: Select, joined: Names, apart: Names) -> Select:
     binds = Counter(name for part in nodes_of(node.inner) if _is_asked(part) for name in part.variables & apart)
     own |= frozenset(name for name, count in binds.items() if count > 1)
     inner = _guarded(node.inner, own | _of_tests(tests), apart)
-    few = node.limit is not None and not (node.order or node.grouping or node.distinct or node.having)
-    return replace(node, inner=_few(inner, node.offset + (node.limit or 0)) if few else inner)
+    return replace(node, inner=inner if (enough := _enough(node)) is None else _few(inner, enough))
+
+
+def _enough(node: Select) -> int | None:
+    """How many solutions are enough, where each is a row, or where all are one row (ASK)."""
+    if node.order or node.grouping or node.having:
+        return None
+    if node.distinct:
+        return None if node.names else 1
+    return None if node.limit is None else node.offset + node.limit
 
 
 def _guarded(node: Logic, joined: Names, apart: Names) -> Logic:

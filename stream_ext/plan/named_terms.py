@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from stream_ext.language.algebra.algebra import PathAlternative, PathInverse, PathSequence
 from stream_ext.language.algebra.formulas import Path, PathNegated, PathRepeat
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, PatternScan, Table, sources_of
+from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, PatternScan, PerGraph, Table, nodes_of
 
 
 def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
     """Each term of the patterns once; those of a table only if it has no more than so many rows."""
     found: dict[bytes, None] = {}
-    for leaf in sources_of(logic):
+    for leaf in nodes_of(logic):
         if isinstance(leaf, Table) and rows_max is not None and len(leaf.rows) > rows_max:
             continue
         found.update(dict.fromkeys(_terms(leaf)))
@@ -26,7 +26,7 @@ def _terms(leaf: Logic) -> Iterable[bytes]:
             nodes: Sequence[object] = (subject, predicate, target, graph.node, *(graph.graphs or ()))
         case PathSource(subject, path, target, graph):
             nodes = (subject, *predicates_in(path), target, graph.node, *(graph.graphs or ()))
-        case GraphNames(graph):
+        case GraphNames(graph) | PerGraph(graph):
             nodes = (graph.node, *(graph.graphs or ()))
         case Table(_, rows):
             nodes = [cell for row in rows for cell in row]

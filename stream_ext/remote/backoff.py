@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.remote.sparql_client import Solution
 
 _PAUSE_MS_MIN, _PAUSE_MS_MAX = 1_000, 60_000
@@ -28,9 +29,11 @@ class _Failed:
 class Backoff:
     """The endpoints and requests that failed lately, for the runs of one shard, which step one after the other."""
 
-    def __init__(self, allowed_urls: AllowedUrls, published_ms: Callable[[int], int]) -> None:
-        """`published_ms`: from a snapshot to the time of its publication."""
-        self.allowed_urls = allowed_urls
+    def __init__(
+        self, allowed_urls: AllowedUrls, published_ms: Callable[[int], int], sources: Sources = NO_SOURCES
+    ) -> None:
+        """`published_ms`: from a snapshot to the time of its publication; `sources` may always be asked."""
+        self.allowed_urls, self.sources = allowed_urls, sources
         self._published_ms = published_ms
         self.sn = 0
         self._now_ms: int | None = None

@@ -122,7 +122,7 @@ class SparqlEndpointSource:
             if reader is None:
                 raise CannotFetch(self._http.not_what(form_of(response), "SPARQL results", response))
             self._check_uncut(response)
-            body = _Body(self._http, response, control)
+            body = _AnswerBody(self._http, response, control)
             try:
                 for found in reader(iter(body)):
                     if found:
@@ -156,7 +156,7 @@ class SparqlEndpointSource:
             raise NoAnswer(f"{later}; whether the update was done there is not known") from None
 
 
-class _Body:
+class _AnswerBody:
     """The body of one answer; endless nothing is an error."""
 
     def __init__(self, http: SparqlHttp, response: httpx.Response, control: Control) -> None:

@@ -23,18 +23,20 @@ from stream_ext.emissions.merge import Merge, Runner
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.upkeep.alarms import Alarms
-from stream_ext.upkeep.catch_up import CatchUp
+from stream_ext.upkeep.catch_up import CatchUpLimit
 from stream_ext.upkeep.evaluation_lag import Lag
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
+from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Accepted, Idle
@@ -64,13 +66,17 @@ class Engine:
         subscriptions: Subscriptions | None = None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
         pace: TurnLimits = TurnLimits(),  # noqa: B008  it never changes
+        sources: Sources = NO_SOURCES,
     ) -> None:
         """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
+        self._sources = sources
         self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
-        self.lateness = Lateness(injector.positions, LateLog(store.kv))
+        self.lateness = Lateness(
+            injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
+        )
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self._handed = Handed()
@@ -89,7 +95,7 @@ class Engine:
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
-        self._catch_up = CatchUp(
+        self._catch_up = CatchUpLimit(
             clock, self.alarms, self.merge.catching_up, lambda: self._queries,
             lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
         )  # fmt: skip
@@ -225,7 +231,7 @@ class Engine:
     def _shard(self, role: Runner) -> Shard:
         return Shard(
             self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
-            interrupted=lambda: self.inline.is_closed, registered=self._handed.take,
+            interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:

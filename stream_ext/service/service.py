@@ -37,7 +37,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import query_parts
-from stream_ext.network.operators.remote.service import check_services
+from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.answers import (
     Decoded,
     answer_at_last_evaluation,
@@ -50,10 +50,8 @@ from stream_ext.oneshot.answers import (
 )
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
-from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.oneshot.rerun import Rerun
-from stream_ext.oneshot.source_graphs import graph_of_source
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.logic import GraphScope
 from stream_ext.rdf.reading import ReadingBudget, deadline
@@ -76,6 +74,7 @@ from stream_ext.service.status import (
     stream_figures,
     stream_status,
 )
+from stream_ext.service.whole_graphs import of_both
 from stream_ext.upkeep.late_elements import as_objects
 from stream_ext.upkeep.retention import Retain
 from stream_ext.values.known_values import KnownValues
@@ -123,9 +122,6 @@ _SPACING_MS = {"lmdb": 5, "hbase": 20}
 _REGISTERED_AHEAD = 256
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
-
-
-_NO_IDS = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +188,7 @@ class Service:
         self.clock.go_on_from(_last_time(injector))
         engine = Engine(
             self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
         )  # fmt: skip
         try:
             engine.start()
@@ -583,28 +579,9 @@ class Service:
     ) -> GraphAnswer:
         """What our own store has, and what the source main has beside it."""
         own = self._derived_graphs(self._retained(snapshot), control)
-        more = self._of_source(scope, snapshot, own.sn, control or Control.FREE)
-        try:
-            found = read(own)
-        except NotFound:
-            if more is None:
-                raise
-            found = GraphAnswer((_NO_IDS, _NO_IDS, _NO_IDS), own.sn, self.store.terms)
-        return found if more is None else replace(found, more=more)
-
-    def _of_source(
-        self, scope: GraphScope | None, snapshot: int | None, sn: int, control: Control
-    ) -> Iterator[Decoded] | None:
-        """None: it has nothing."""
-        at_head, resolve = self.store.at(sn), lambda term: int(self.store.ids([term])[0])
-        source, attached = self.sources.main, attached_of(self.sources, at_head, resolve)
-        if source is None or attached is None:
-            return None
-        if snapshot is not None:
-            raise BadArgument(f"snapshot=: graphs are those of the source {MAIN}, too, which has no snapshots")
-        rows = graph_of_source(source, attached, scope, self.store, at_head, control)
-        first = next(rows, None)
-        return None if first is None else chain([first], rows)
+        if self.sources.main is None:
+            return read(own)
+        return of_both(own, scope, snapshot is not None, self.sources, control or Control.FREE, read)
 
     def replace_graph(
         self,
@@ -718,7 +695,9 @@ class Service:
             self._check_text(asked)
             asked = Question.read(asked, self.base, check)
         registration = read_registration(asked, name, self.limits.queries, check)
-        check_services(query_parts(registration.query), self.allowed_urls, asked.text)
+        check_services(query_parts(registration.query), self.allowed_urls, asked.text, self.sources)
+        if self.has_spark and asks_source(query_parts(registration.query), self.sources):
+            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
         return registration
 
     # ---- attached stores ---------------------------------------------------------------------------------------
@@ -839,7 +818,7 @@ class Service:
             if body is not None:
                 return answer_of(body, self.store)
         return answer_at_last_evaluation(
-            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again()
+            self.store, self._injector.catalog, definition, state, self.allowed_urls, self._again(), self.sources
         )
 
     def _again(self) -> Control:
@@ -877,7 +856,9 @@ class Service:
         catalog, state = self._injector.catalog, self._engine.merge.state(definition.number)
         registered = Registered.of(definition, catalog)
         windows = registered.windows_from(None if state is None else state.t0)
-        return Rerun(definition, registered.query, windows, self.store, self.allowed_urls, self._again()).json(body)
+        return Rerun(
+            definition, registered.query, windows, self.store, self.allowed_urls, self._again(), self.sources
+        ).json(body)
 
     def subscribe(self, name: str, since: int, notify: Callable[[], None]) -> Subscription:
         """`notify` is called by any thread when `take` has emissions, or at the end; it must not block."""

@@ -20,7 +20,7 @@ _EVERY_MS_MIN, _EVERY_MS_MAX = 100, 10_000
 log = logging.getLogger("rillet.queries")
 
 
-class CatchUp:
+class CatchUpLimit:
     def __init__(
         self,
         clock: Clock,

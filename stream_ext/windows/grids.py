@@ -25,7 +25,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRun:
+class RepeatedTimes:
     """The union of some grids: evaluation times that are emitted as one."""
 
     grids: tuple[Grid, ...]

@@ -92,19 +92,21 @@ def _source(lines: bytes) -> Iterator[str]:
         process.join()
 
 
-class _Read(SparqlEndpointSource):
-    """The source as a server reads it; and how many bytes it has sent."""
+class _Source:
+    """The source as its owner reaches it: to change it, and to see how many bytes it has sent."""
 
-    def __init__(self, url: str, changed: str | None = None) -> None:
-        super().__init__(SourceSettings(MAIN, url, update_url=url, changed=changed, refresh_s=60.0), silence_s=600.0)
-        self._others = httpx.Client(timeout=600)
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def read(self, changed: str | None = None) -> SparqlEndpointSource:
+        """As a server reads it; it is closed with the service."""
+        return SparqlEndpointSource(SourceSettings(MAIN, self.url, changed=changed, refresh_s=60.0), silence_s=600.0)
+
+    def update(self, text: str) -> None:
+        httpx.post(self.url, data={"update": text}, timeout=600).raise_for_status()
 
     def sent(self) -> int:
-        return int(self._others.post(self.settings.url, data={"sent": "1"}).text)
-
-    def close(self) -> None:
-        super().close()
-        self._others.close()
+        return int(httpx.post(self.url, data={"sent": "1"}, timeout=600).text)
 
 
 # ---- the measurements
@@ -115,18 +117,18 @@ def run(quick: bool) -> Figures:
     lines = b"".join(b"<http://ex/s%d> <http://ex/at> <http://ex/p%d> .\n" % (i, i % 1000) for i in range(triples))
     pushes = _pushes(batches, triples)
     with _source(lines) as url, tempfile.TemporaryDirectory() as folder:
-        reads = _Read(url)
+        source = _Source(url)
         loop, found_by_loop = _loop(url, pushes[: 2 if quick else 4])
-        with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [reads]) as service:
+        with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [source.read()]) as service:
             _load(own, lines)
             own.register(QUERY)
             began = time.perf_counter()
             service.register(QUERY)
             first_s = time.perf_counter() - began
             (ours, held), (found, found_held) = _push_all((own, service), pushes)
-            refresh = _refreshed(service, reads)
-        with _opened(Path(folder) / "changed", [_Read(url, f"{EX}modified")]) as service:
-            changed = _changed_only(service, reads)
+            refresh = _refreshed(service, source)
+        with _opened(Path(folder) / "changed", [source.read(f"{EX}modified")]) as service:
+            changed = _changed_only(service, source)
     assert found == found_held and found[: len(found_by_loop)] == found_by_loop, "the ways find different rows"
     return {
         "triples": triples,
@@ -185,8 +187,10 @@ def _push_all(services: Sequence[Service], pushes: Sequence[tuple[int, bytes]]) 
     took: list[list[float]] = [[] for _ in services]
     for service in services:
         service.store.fold()
+    turns = list(zip(services, took, strict=True))
     for at, data in pushes:
-        for service, times in zip(services, took, strict=True):
+        turns.reverse()  # whoever comes second has the first one's work beside
+        for service, times in turns:
             service.heartbeat("readings", at - 500, wait="evaluated")
             service.push("readings", data, "application/n-triples", timestamp=at, wait="evaluated")
             began = time.perf_counter()
@@ -207,28 +211,28 @@ def _rows(service: Service, count: int) -> list[int]:
     return counts[:count]
 
 
-def _refreshed(service: Service, reads: _Read) -> Figures:
+def _refreshed(service: Service, source: _Source) -> Figures:
     values = " ".join(f":s{i} :at :q{i} ." for i in range(_CHANGES))
-    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
-    sent, began = reads.sent(), time.perf_counter()
+    source.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
+    sent, began = source.sent(), time.perf_counter()
     service.refresh_source("main", "evaluated")
-    return {"seconds": round(time.perf_counter() - began, 3), "bytes": reads.sent() - sent}
+    return {"seconds": round(time.perf_counter() - began, 3), "bytes": source.sent() - sent}
 
 
-def _changed_only(service: Service, reads: _Read) -> Figures:
+def _changed_only(service: Service, source: _Source) -> Figures:
     """By a predicate that says which subjects changed: the refreshes after the first are small."""
     clock = service.clock._clock
     assert isinstance(clock, ManualClock)
-    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ :s0 :modified {_STAMP % 1} }}")
+    source.update(f"PREFIX : <{EX}> INSERT DATA {{ :s0 :modified {_STAMP % 1} }}")
     service.register(QUERY)
     clock.advance(60_000)
     until(lambda: service.source_status("main")["lag_ms"] == 0, "all is fetched, and the last change known")
     values = " ".join(f":s{i} :at :r{i} ; :modified {_STAMP % 2} ." for i in range(_CHANGES))
-    reads.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
-    sent, head, began = reads.sent(), service.head(), time.perf_counter()
+    source.update(f"PREFIX : <{EX}> INSERT DATA {{ {values} }}")
+    sent, head, began = source.sent(), service.head(), time.perf_counter()
     clock.advance(60_000)
     until(lambda: service.head() > head, "the changes are held")
-    return {"seconds": round(time.perf_counter() - began, 3), "bytes": reads.sent() - sent}
+    return {"seconds": round(time.perf_counter() - began, 3), "bytes": source.sent() - sent}
 
 
 def _loop(url: str, pushes: Sequence[tuple[int, bytes]]) -> tuple[float, list[int]]:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -110,8 +113,30 @@ def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, source: st
     for n in range(9):  # whoever comes back to a tutorial does not begin at snapshot 0
         change = {"update": f"INSERT DATA {{ <urn:x:a> <urn:x:p> {n} }}"}
         httpx.post(f"http://{address}/update", data=change).raise_for_status()
+    blocks = [block for block in page.blocks() if block.language in ("sh", "text")]
+    if any("rillet serve" in block.code for block in blocks):
+        port = free_port()  # the page starts a server itself
+        address, blocks = f"localhost:{port}", [on_port(block, port) for block in blocks]
+    try:
+        follow(page, blocks, address, source, tmp_path)
+    finally:
+        if (tmp_path / "pid.txt").exists():
+            with suppress(ProcessLookupError):
+                os.kill(int((tmp_path / "pid.txt").read_text()), signal.SIGTERM)
+
+
+def free_port() -> int:
+    with listen("127.0.0.1", 0) as socket:
+        return int(socket.getsockname()[1])
+
+
+def on_port(block: Block, port: int) -> Block:
+    return replace(block, code=block.code.replace("--port 8000", f"--port {port}"))
+
+
+def follow(page: Page, blocks: Sequence[Block], address: str, source: str, tmp_path: Path) -> None:
     printed = ""
-    for block in page.blocks():
+    for block in blocks:
         if block.language == "sh":
             printed = run(page, block, at(block.code, address).replace(SOURCE, source), tmp_path, address)
         elif block.language == "text":

@@ -41,7 +41,7 @@ OTHERWISE = {
 #: Their tests run on all stores that are installed; one of others is not what is tried here.
 _CONFTEST = """from rdflib import plugin
 from rdflib.store import Store
-from tests.plugin.fresh_store import take_over
+from tests.plugin.{module} import take_over
 
 for name in ("Oxigraph", "oxigraph"):
     plugin._plugins.pop((name, Store), None)
@@ -63,7 +63,7 @@ def server(tmp_path: Path) -> Iterator[Live]:
         yield running
 
 
-def stage(folder: Path, url: str) -> None:
+def stage(folder: Path, url: str, module: str = "fresh_store") -> None:
     """Their files under their names, and of what they import from beside them the part that they use."""
     utils = folder / "test" / "utils"
     utils.mkdir(parents=True)
@@ -71,7 +71,7 @@ def stage(folder: Path, url: str) -> None:
         (package / "__init__.py").touch()
     (utils / "namespace.py").write_text(_NAMESPACES)
     (utils.parent / "data.py").write_text(_DATA)
-    (folder / "conftest.py").write_text(_CONFTEST)
+    (folder / "conftest.py").write_text(_CONFTEST.replace("{module}", module))
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    webtest: uses the internet\n")
     tests = source_of("rdflib", VERSION) / "test"
     for room, name in (file.split("/") for file in FILES):
@@ -90,10 +90,9 @@ def outcomes(report: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.timeout(400)  # as long as its child has, and some more
-def test_rdflibs_own_tests_pass_on_our_store(tmp_path: Path, server: Live) -> None:
+def outcomes_of_suite(tmp_path: Path) -> tuple[dict[str, str], str]:
+    """What came of the staged tests, and what they printed."""
     folder, report = tmp_path / "suite", tmp_path / "report.xml"
-    stage(folder, server.url)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", f"--junitxml={report}"]
     path = os.pathsep.join([str(ROOT), str(folder)])
     done = subprocess.run(
@@ -105,9 +104,24 @@ def test_rdflibs_own_tests_pass_on_our_store(tmp_path: Path, server: Live) -> No
         timeout=300,
     )
     assert report.exists(), done.stdout + done.stderr
-    found = outcomes(report)
+    return outcomes(report), done.stdout
+
+
+@pytest.mark.timeout(400)  # as long as its child has, and some more
+def test_rdflibs_own_tests_pass_on_our_store(tmp_path: Path, server: Live) -> None:
+    stage(tmp_path / "suite", server.url)
+    found, printed = outcomes_of_suite(tmp_path)
     for store in ("default", "rillet", "SPARQLUpdateStore"):
         assert f"test_dataset.test_graph_aware[{store}]" in found
     failed = {name for name, outcome in found.items() if outcome == "failed"}
-    assert failed == set(OTHERWISE), done.stdout[-10_000:]
-    assert sum(outcome == "passed" for outcome in found.values()) > 140, done.stdout[-10_000:]
+    assert failed == set(OTHERWISE), printed[-10_000:]
+    assert sum(outcome == "passed" for outcome in found.values()) > 140, printed[-10_000:]
+
+
+@pytest.mark.timeout(400)
+def test_rdflibs_own_tests_pass_on_its_memory_store_while_it_is_watched(tmp_path: Path, server: Live) -> None:
+    stage(tmp_path / "suite", server.url, "attached.watched_memory")
+    found, printed = outcomes_of_suite(tmp_path)
+    assert "test_dataset.test_graph_aware[default]" in found
+    assert [name for name, outcome in found.items() if outcome == "failed"] == [], printed[-10_000:]
+    assert sum(outcome == "passed" for outcome in found.values()) > 140, printed[-10_000:]

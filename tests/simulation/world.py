@@ -25,6 +25,7 @@ from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import ManualClock
 from stream_ext.remote.allowed_urls import NOTHING
+from stream_ext.remote.sources import Sources
 from stream_ext.service.service import Limits, PushReceipt, Service
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.injector import PublishingPace
@@ -163,7 +164,7 @@ class World:
         if dies is not None:  # planned before anything runs
             self.kv.dies_at(*dies)
         retain = Retain(snapshots_ms=1_000, emissions_ms=1 << 40)
-        sources = [] if self.source is None else [self.source]
+        sources = Sources([] if self.source is None else [self.source], BASE)
         self.service = Service(
             store, BASE, self.clock, PublishingPace(0, 0), Limits(), None, retain, NOTHING, sources=sources
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -162,8 +164,15 @@ def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted)
     (listed,) = server.http.get("/sources").json()["sources"]
     assert (listed["source"], listed["url"], listed["state"], listed["error"]) == ("main", source.url, "ready", None)
     assert listed["round_trips"] > 1
-    assert server.http.get("/sources/main").json().keys() == listed.keys()
+    assert server.http.get("/sources/main").json().keys() == listed.keys() | {"groups"}
     assert server.http.get("/sources/other").status_code == 404
+
+
+def test_what_is_held_is_refreshed_on_request(server: Live, source: Scripted) -> None:
+    refreshed = server.http.post("/sources/main/refresh", params={"wait": "evaluated"})
+    assert refreshed.status_code == 202
+    assert refreshed.json()["snapshot"] == int(refreshed.headers["rillet-snapshot"])
+    assert server.http.post("/sources/other/refresh").status_code == 404
 
 
 # ---- a source that fails ---------------------------------------------------------------------------------------
@@ -221,6 +230,48 @@ def test_an_error_behind_the_first_rows_breaks_the_connection(server: Live, sour
     assert len(rows(server, "SELECT ?s { ?s <http://ex/name> ?n }")) == 50
 
 
+ROW = b'{"s":{"type":"uri","value":"http://ex/a-rather-long-name-of-a-thing"},"row":{"type":"literal","value":"0"}},'
+
+
+def _streaming(pause_s: float, piece: bytes) -> Callable[[Any, str], bool]:
+    """An answer that does not end before the client leaves."""
+
+    def spoil(request: Any, text: str) -> bool:
+        request.send_response(200)
+        request.send_header("content-type", JSON)
+        request.send_header("connection", "close")
+        request.end_headers()
+        request.wfile.write(b'{"results":{"bindings":[')
+        ended = threading.Event()
+        with contextlib.suppress(OSError):
+            while not ended.wait(pause_s):
+                request.wfile.write(piece)
+        request.close_connection = True
+        return True
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("spoil", "query", "words"),
+    [
+        (_streaming(0, ROW * 1000), "SELECT ?s { ?s <http://ex/name> ?n . ?s <http://ex/own> 1 }", "--fetch-bytes"),
+        (_streaming(0, b" " * 100_000), "SELECT ?s { ?s <http://ex/name> ?n }", "without a solution"),
+        (_streaming(0.05, b" "), "SELECT ?s { ?s <http://ex/name> ?n }", "took longer"),
+        (_streaming(0.05, ROW), "SELECT ?s { ?s <http://ex/name> ?n . ?s <http://ex/own> 1 }", "took longer"),
+    ],
+)
+def test_an_answer_without_an_end_is_an_error(
+    spoil: Callable[[Any, str], bool], query: str, words: str, server: Live, source: Scripted
+) -> None:
+    server.update("INSERT DATA { <http://ex/p1> <http://ex/own> 1 }")
+    source.spoil = lambda request, text: "name" in text and spoil(request, text)
+    limit = {"timeout": "2s"} if "longer" in words else {}
+    answer = server.http.get("/sparql", params={"query": query, **limit})
+    assert answer.status_code in (502, 503), answer.text
+    assert words in answer.text
+
+
 def test_a_source_that_was_away_is_asked_again(server: Live, source: Scripted) -> None:
     tries: list[str] = []
 
@@ -263,3 +314,46 @@ def test_answers_in_xml_are_read(server: Live, source: Scripted) -> None:
     assert len(rows(server, "SELECT ?s ?n { ?s <http://ex/name> ?n }")) == 50
     found = rows(server, "SELECT ?o { <http://ex/odd> <http://ex/odd> ?o }")
     assert sorted(row["o"] for row in found) == ["1.5", 'tab\t, "quote" <&> é']
+
+
+def test_a_registered_query_holds_what_it_needs_and_follows_a_refresh(source: Scripted, tmp_path: Path) -> None:
+    text = """REGISTER RSTREAM homes AS SELECT ?p ?c FROM NAMED WINDOW <w> ON STREAM seen [RANGE PT10S STEP PT1S]
+        { WINDOW <w> { ?door <http://ex/saw> ?p } ?p <http://ex/livesIn> ?c }"""
+    with live(tmp_path / "store", sources=[endpoint(source)], token="secret") as server:
+        writing = {"authorization": "Bearer secret"}
+        sent = server.http.post(
+            "/queries", content=text, headers={"content-type": "application/sparql-query", **writing}
+        )
+        assert sent.status_code == 201, sent.text
+        (group,) = server.http.get("/sources/main").json()["groups"]
+        assert group == {"pattern": "?s <http://ex/livesIn> ?o", "way": "held", "quads": 50}
+
+        def seen(time: int) -> dict[str, Any]:
+            data, form = "<http://ex/d> <http://ex/saw> <http://ex/p4> .", {"content-type": "application/n-triples"}
+            server.http.post(f"/streams/seen?timestamp={time}", content=data, headers=form | writing).raise_for_status()
+            beat = f"/streams/seen/heartbeat?timestamp={time + 1_000}&wait=evaluated"
+            server.http.post(beat, headers=writing).raise_for_status()
+            lines = server.http.get("/queries/homes/results?since=0", headers={"accept": "application/x-ndjson"}).text
+            last = json.loads(lines.splitlines()[-1])
+            assert last["sources"]["main"]["as_of"].keys() == {"from", "to"}
+            return {row["c"]["value"]: row["p"]["value"] for row in last["results"]["bindings"]}
+
+        assert seen(1_000) == {"http://ex/c1": "http://ex/p4"}
+        source.store.update(
+            "DELETE DATA { <http://ex/p4> <http://ex/livesIn> <http://ex/c1> };"
+            "INSERT DATA { <http://ex/p4> <http://ex/livesIn> <http://ex/c9> }"
+        )
+        assert server.http.post("/sources/main/refresh").status_code == 401
+        refreshed = server.http.post("/sources/main/refresh?wait=evaluated", headers=writing)
+        assert refreshed.status_code == 202 and refreshed.json().keys() == {"source", "snapshot"}
+        assert seen(3_000) == {"http://ex/c9": "http://ex/p4"}
+        assert server.http.post("/sources/other/refresh", headers=writing).status_code == 404
+
+        def away(request: Any, query: str) -> bool:
+            request.send_error(503)
+            return True
+
+        source.spoil = away
+        answer = server.http.post("/sources/main/refresh", headers=writing)
+        assert answer.status_code == 503 and "503" in answer.text and answer.headers["retry-after"]
+        assert seen(5_000) == {"http://ex/c9": "http://ex/p4"}

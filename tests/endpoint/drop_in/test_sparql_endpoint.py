@@ -257,6 +257,17 @@ def test_streams_and_registered_queries_are_beside_it() -> None:
         assert [row["taxi"]["value"] for row in found] == ["http://ex/t1"]
 
 
+def test_our_own_routes_read_and_write_the_graph_that_is_served() -> None:
+    with served(filled(), enable_update=True) as (app, client):
+        assert values(client, "SELECT ?s { ?s <http://ex/partOf> ?o }", "/sparql") == [{"s": "http://ex/z1"}]
+        text = "INSERT DATA { <http://ex/z2> <http://ex/partOf> <http://ex/city> }"
+        assert client.post("/update", data={"update": text}).status_code == 204
+        assert values(client, "SELECT ?s { ?s ?p ?o } ORDER BY ?s") == [{"s": "http://ex/z1"}, {"s": "http://ex/z2"}]
+        dataset = app.graph
+        assert isinstance(dataset, Dataset)
+        assert (EX.z2, EX.partOf, EX.city) in dataset.default_graph
+
+
 @pytest.mark.parametrize("path", ["/streams/taxis", "/queries", "/update"])
 def test_who_may_not_update_may_not_push_or_register_either(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RDFLIB_APIKEY", raising=False)

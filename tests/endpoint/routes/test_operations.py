@@ -211,6 +211,10 @@ def test_the_description_is_whole(server: Live) -> None:
     assert len(names) == len(set(names))
 
 
+#: What stands in paths.
+_NAMES = {"stream": "s", "query": "q", "asset": "docs.js", "source": "main"}
+
+
 def test_the_parameters_that_are_described_are_taken_and_others_are_not(server: Live) -> None:
     """Each is sent with a value that cannot be right: who knows it does not say that it is unknown."""
     server.http.put("/streams/s")
@@ -220,8 +224,7 @@ def test_the_parameters_that_are_described_are_taken_and_others_are_not(server: 
         for method, operation in methods.items():
             if path == "/queries/{query}/results":
                 continue  # it takes what SPARQLWrapper sends
-            named = {"stream": "s", "query": "q", "asset": "docs.js", "source": "main"}
-            address = re.sub(r"{(\w+)}", lambda name, named=named: named.get(name[1], name[0]), path)
+            address = re.sub(r"{(\w+)}", lambda name: _NAMES.get(name[1], name[0]), path)
             body = _body_of(operation)
             asked = {"query": "ASK {}"} if operation["tags"] == ["SPARQL"] and not body else {}
             asked = {"default": ""} if path == "/data" else asked

@@ -70,7 +70,7 @@ def do(graph: Graph, operation: Operation) -> object:
         return type(error).__name__
 
 
-def _done(graph: Graph, operation: Operation) -> object:
+def _done(graph: Any, operation: Operation) -> object:
     match operation:
         case "add", place, triple:
             _place_of(graph, place).add(triple)

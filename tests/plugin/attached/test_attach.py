@@ -19,6 +19,7 @@ from rdflib_endpoint import DatasetExt
 from plugin import attach
 from plugin.attached.attached import Attached
 from stream_ext.clock import SystemClock
+from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import Service
 from tests.endpoint.drop_in.running import running
 from tests.endpoint.live import Live, live
@@ -205,7 +206,7 @@ def test_a_query_that_is_registered_while_one_writes_misses_nothing() -> None:
         graph.add((EX[f"y{number}"], EX.partOf, EX.bern))
     with attach(graph) as attached:
         attached.stream("taxis")
-        source = attached.service._main
+        source = attached.service.sources.main
         assert source is not None
         select = source.select
 
@@ -251,6 +252,17 @@ def test_a_graph_that_a_function_makes_is_never_taken_over() -> None:
         assert there.evaluated("graphs") == []
 
 
+def test_a_registered_query_cannot_call_a_function_in_python() -> None:
+    dataset = DatasetExt()
+
+    @dataset.predicate_function(namespace=EX)
+    def part_of(zone: str) -> str:
+        return zone
+
+    with attach(dataset) as attached, pytest.raises(BadArgument, match=r"<http://ex/partOf> is a function in Python"):
+        attached.register(NEAR)
+
+
 def test_an_update_may_call_functions_of_the_dataset() -> None:
     dataset = DatasetExt()
     dataset.add((EX.z1, EX.names, Literal("bern thun")))
@@ -274,6 +286,30 @@ def test_one_shots_read_the_dataset_and_our_own_store_as_one() -> None:
         rows = attached.query(HEAD + "SELECT ?t ?c { ?t ex:livesIn ?z . ?z ex:partOf ?c }")
         assert [tuple(map(str, row)) for row in rows] == [("http://ex/t7", "http://ex/bern")]
     assert len(graph) == 1
+
+
+def test_an_update_reads_both_and_writes_the_dataset() -> None:
+    graph = Dataset()
+    graph.add((EX.z1, EX.partOf, EX.bern))
+    with fleet(graph) as there:
+        attached = there.attached
+        attached.stream("homes", timeless=True)
+        attached.push("homes", "<http://ex/t7> <http://ex/livesIn> <http://ex/z1> .", timestamp=1)
+        attached.update(HEAD + "INSERT { ?z ex:partOf ?t } WHERE { ?t ex:livesIn ?z . ?z ex:partOf ?c }")
+        assert set(graph.default_graph) == {(EX.z1, EX.partOf, EX.bern), (EX.z1, EX.partOf, EX.t7)}
+        assert there.evaluated() == cities("z1 bern", "z1 t7")
+        with pytest.raises(RilletError, match="livesIn"):
+            attached.update(HEAD + "DELETE WHERE { ?t ex:livesIn ?z } ; INSERT DATA { ex:z2 ex:partOf ex:thun }")
+        assert (EX.z2, None, None) not in graph.default_graph
+
+
+def test_windows_and_the_dataset_are_asked_once_by_the_engine() -> None:
+    graph = Dataset()
+    graph.add((EX.z1, EX.partOf, EX.bern))
+    with fleet(graph) as there:
+        text = NEAR[NEAR.index("SELECT") :]
+        rows = there.attached.query(HEAD + text, at=2000)
+        assert [tuple(map(str, row)) for row in rows] == [("http://ex/z1", "http://ex/bern")]
 
 
 def test_functions_read_windows_as_graphs() -> None:

@@ -21,11 +21,11 @@ class PretendedSource:
 
     local = False
 
-    def __init__(self, *lines: str, **settings: object) -> None:
+    def __init__(self, *lines: str, name: str = MAIN, **settings: object) -> None:
         self.store = ox.Store()
         self.write(*lines)
         self.traits = SourceTraits(stable_blanks=False, sorts_by_text=False)
-        self.settings = SourceSettings(MAIN, "http://pretended/sparql", **settings)  # type: ignore[arg-type]
+        self.settings = SourceSettings(name, f"http://pretended/{name}", **settings)  # type: ignore[arg-type]
         self.asked: list[str] = []
         self.away = False
         self.spoil: Callable[[str, list[Solution]], list[Solution]] = lambda text, found: found
@@ -46,7 +46,7 @@ class PretendedSource:
     def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
         self.asked.append(text)
         if self.away:
-            raise NoAnswer("<http://pretended/sparql> does not answer: connection refused")
+            raise NoAnswer("<http://pretended/main> does not answer: connection refused")
         self._labels += 1  # labels of one answer only, unless they are stable
         answer = self.store.query(text)
         if not isinstance(answer, ox.QuerySolutions):

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.clock import ManualClock
+from endpoint.files.dumping import of_store
+from plugin.store import RilletStore
+from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, SourceFailed
 from stream_ext.remote.fetching import CannotFetch
+from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
 from tests.stream_ext.attached.pretended_source import PretendedSource
 from tests.stream_ext.opened import EX, open_service, opened, push, said, triple, values
+from tests.stream_ext.runners.spark.doubles import PATIENCE_S
+from tests.stream_ext.runners.spark.stand_in import DRIVER
 
 CITIES = (f"<{EX}z1> <{EX}partOf> <{EX}c1> .", f"<{EX}z2> <{EX}partOf> <{EX}c2> .")
 
@@ -402,3 +407,50 @@ def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more
             service.drop_query(f"q{number}")
         service.refresh_source("main")
         assert service.source_status("main")["held"] == 10_090
+
+
+@pytest.mark.parametrize("service", ["<bio>", "<http://pretended/bio>", "<http://rillet/sources/bio>"])
+def test_a_registered_query_asks_a_named_source_by_service(tmp_path: Path, service: str) -> None:
+    bio = PretendedSource(f'<{EX}c1> <{EX}named> "Bern" .', name="bio")
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock, sources=[PretendedSource(*CITIES), bio]) as opened_service:
+        pattern = f"?z :partOf ?c SERVICE {service} {{ ?c :named ?n }}"
+        opened_service.register(near(pattern=pattern, select="?t ?n"))
+        push(opened_service, "taxis", 1_500, triple("a", "z1", "in"), triple("b", "z2", "in"))
+        push(opened_service, "taxis", 2_500, triple("c", "z9", "in"))
+        assert rows(opened_service) == [("a", "Bern")]
+        assert len(bio.asked) == 1
+        emission = said(opened_service, "near")[-1]
+        assert opened_service.emission_again("near", emission["emission"]) == (
+            opened_service.emissions("near", emission["emission"] - 1, 1)[0].json
+        )
+
+
+def test_a_query_that_asks_a_source_stays_in_the_process_that_has_it(tmp_path: Path) -> None:
+    bio = PretendedSource(f'<{EX}c1> <{EX}named> "Bern" .', name="bio")
+    spark = SparkSettings(epoch_s=0.2, warmup_epochs=1, driver_module=DRIVER)
+    with opened(
+        tmp_path, SystemClock(), sources=[PretendedSource(*CITIES), bio], engine="spark", spark=spark
+    ) as service:
+        assert service._engine.spark is not None and service._engine.spark.wait_for("up", PATIENCE_S)
+        service.register(near(pattern="?z :partOf ?c SERVICE <bio> { ?c :named ?n }", select="?t ?n"))
+        service.register(near("other"))
+        push(service, "taxis", 1_500, triple("a", "z1", "in"), triple("b", "z2", "in"))
+        push(service, "taxis", 2_500, triple("c", "z9", "in"))
+        assert rows(service) == [("a", "Bern")] and rows(service, "other") == [("a", "c1"), ("b", "c2")]
+        assert service.query_definition("near").home == "inline" and service.query_definition("other").home is None
+
+
+def test_neither_a_dump_nor_rdflib_sees_what_is_held(tmp_path: Path) -> None:
+    with opened(tmp_path, sources=[PretendedSource(*CITIES)]) as service:
+        service.register(near(pattern="?z :partOf ?c GRAPH ?g { ?z :partOf ?d }"))
+        assert service.source_status("main")["held"] == 2
+    url = f"lmdb:{tmp_path / 'store'}"
+    with of_store(url, None, None) as lines:
+        assert list(lines.pieces) == []
+    store = RilletStore()
+    store.open(url)
+    try:
+        assert list(store.triples((None, None, None), None)) == [] and list(store.contexts()) == []
+    finally:
+        store.close()

@@ -32,7 +32,8 @@ class AnsweredRows:
         """The keys whose answer has changed, or is their first."""
         return [key for key, solutions in found.items() if self._digests.get(key) != _digest(solutions)]
 
-    def take(self, found: Found, vocabulary: Vocabulary) -> None:
+    def take(self, found: Found, vocabulary: Vocabulary, is_last: bool = False) -> None:
+        """`is_last`: no answer will be compared with these."""
         solutions = [solution for of_key in found.values() for solution in of_key]
         for name, before in self.columns.items():
             texts = [solution.get(name) for solution in solutions]
@@ -42,7 +43,8 @@ class AnsweredRows:
             self.columns[name] = np.concatenate([before, column])
         for key, of_key in found.items():
             self.places[key] = range(self._count, self._count + len(of_key))
-            self._digests[key] = _digest(of_key)
+            if not is_last:
+                self._digests[key] = _digest(of_key)
             self._count += len(of_key)
 
     def keep(self, keys: Collection[Key]) -> None:

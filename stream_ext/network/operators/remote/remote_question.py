@@ -117,7 +117,7 @@ def _unused(name: str, used: set[str]) -> str:
     return name
 
 
-class Labels:
+class AnswerLabels:
     """Blank nodes of one answer: a label means nothing in other answers."""
 
     def __init__(self, scope: str) -> None:

@@ -26,7 +26,13 @@ from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
-from stream_ext.network.operators.remote.remote_question import Labels, RemoteQuestion, ServiceCall, Texts, batches
+from stream_ext.network.operators.remote.remote_question import (
+    AnswerLabels,
+    RemoteQuestion,
+    ServiceCall,
+    Texts,
+    batches,
+)
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
@@ -94,6 +100,21 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, 
                 raise NotAllowed(str(error), text, *part.position) from None
 
 
+def asks_source(roots: Iterable[Part], sources: Sources) -> bool:
+    """Whether a service may be one of these sources: it is named so, or is a variable."""
+    waiting = list(roots) if sources else []
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, Written):
+            waiting += parts_of(part)
+        elif (
+            not isinstance(part.service, Constant)
+            or sources.meant(part.written, parse_term(part.service.text).value) is not None
+        ):
+            return True
+    return False
+
+
 class ServiceOperator:
     def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
         self._call, self._left = call, left
@@ -118,7 +139,7 @@ class ServiceOperator:
         if not left.count:
             return empty(len(self.variables))
         stored, (keys, of_row) = AnsweredRows(self._call.names), self._keys(left)
-        stored.take(self._answers(keys, moment)[0], moment.vocabulary)
+        stored.take(self._answers(keys, moment)[0], moment.vocabulary, is_last=True)
         return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
 
     def _step_registered(self, moment: Moment, left: ZSet) -> ZSet:
@@ -287,7 +308,7 @@ class ServiceOperator:
         values = self.values(keys, vocabulary)
         question = RemoteQuestion(self._call, self.shared)
         for batch, (start, stop) in enumerate(batches(values)):
-            labels = Labels(f"{number}.{batch}")
+            labels = AnswerLabels(f"{number}.{batch}")
             for solution in remotes.ask(url, question.text(values[start:stop])):
                 place = question.place(solution, stop - start, url)
                 solution = {name: labels.own(text) for name, text in solution.items()}

@@ -25,7 +25,7 @@ from stream_ext.network.operators.core.pattern import id_graph
 from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.network.operators.remote.remote_answers import Key
 from stream_ext.network.operators.remote.remote_question import (
-    Labels,
+    AnswerLabels,
     RemoteQuestion,
     ServiceCall,
     Texts,
@@ -44,7 +44,7 @@ _QUESTIONS, _WHOLE_ROWS = 6, 20_000
 
 _numbers = count()
 _SCOPE = "m"
-#: Labels of blank nodes of the source begin so.
+#: AnswerLabels of blank nodes of the source begin so.
 OF_SOURCE = f"_:qs{_SCOPE}".encode()
 
 
@@ -96,7 +96,10 @@ class _Answer:
             return found
         texts = [self._question.text(wanted[start:stop]) for start, stop in parts]
         if self._group.enough is not None and len(texts) == 1 and not self._shared:
-            found[places[0]] = self._enough(texts[0], self._group.enough)
+            enough = self._group.enough
+            # Of what both may find, some solutions are left out.
+            text = texts[0] if self._group.unless is not None else self._question.whole_text(enough)
+            found[places[0]] = self._enough(text, enough)
             return found
         each = gather_each(self._source, texts, self._moment.control, self._bytes_max)
         for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):
@@ -149,10 +152,10 @@ class _Answer:
 
     # ---- blank nodes
 
-    def _labels(self, answer: str) -> Labels:
-        return Labels(f"{_SCOPE}{self._number}.{answer}")
+    def _labels(self, answer: str) -> AnswerLabels:
+        return AnswerLabels(f"{_SCOPE}{self._number}.{answer}")
 
-    def _own(self, solutions: Sequence[Solution], labels: Labels, begins: bool = True) -> list[Solution]:
+    def _own(self, solutions: Sequence[Solution], labels: AnswerLabels, begins: bool = True) -> list[Solution]:
         """With labels of our own for the blank nodes of an answer. SourceFailed where the query would compare them."""
         if not any(text.startswith(b"_:") for solution in solutions for text in solution.values()):
             return list(solutions)

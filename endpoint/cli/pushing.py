@@ -343,12 +343,13 @@ def streams(arguments: argparse.Namespace) -> None:
         print_json(found)
         return
     columns = ["stream", "runs_by", "time", "late", "lateness", "timeless", "iri"]
+    heads = ["stream", "times from", *columns[2:]]
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
     for row, each in zip(rows, found, strict=True):
         if each["made_by"] is not None:
-            row[1] = f"no elements yet; created by query {each['made_by']}"
+            row[1] = f"nothing yet; made by query {each['made_by']}"
     advice = "there are no streams; rillet query 'CREATE STREAM name' creates one"
-    print("\n".join(terminal.table(columns, rows)) if rows else advice)
+    print("\n".join(terminal.table(heads, rows)) if rows else advice)
 
 
 def _cell(name: str, value: Any) -> str:

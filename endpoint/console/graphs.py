@@ -107,7 +107,12 @@ def page(room: Room) -> ResponseReturnValue:
     counts = room.statistics.counts()
     named = [(shown(term), parse_term(term), count) for term, count in counts.named.items()]
     return render_template(
-        "console/graphs.html", default=counts.default, named=named, graphs=counts.graphs, data=room.http_url("data")
+        "console/graphs.html",
+        default=counts.default,
+        named=named,
+        graphs=counts.graphs,
+        data=room.http_url("data"),
+        source=room.service.sources.main,
     )
 
 

@@ -73,6 +73,9 @@ class StreamMove(msgspec.Struct, array_like=True):
     idle: bool = False
     #: From where windows count: each time with the least lateness under which it does. None: nothing changed.
     openings: list[tuple[int, int]] | None = None
+    #: How many elements and triples have ever come. None: nothing came.
+    elements_total: int | None = None
+    triples_total: int | None = None
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -142,6 +145,9 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     latest: int | None = None
     idle: bool = False
     openings: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    #: How many elements and triples have ever come.
+    elements_total: int = 0
+    triples_total: int = 0
 
 
 def _sizes(pieces: int, nbytes: int) -> list[int]:
@@ -179,4 +185,6 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         position.latest if move.latest is None else move.latest,
         move.idle,
         position.openings if move.openings is None else move.openings,
+        position.elements_total if move.elements_total is None else move.elements_total,
+        position.triples_total if move.triples_total is None else move.triples_total,
     )

@@ -92,9 +92,10 @@ class Registered:
 
 
 def _may_share(query: Query, timing: Timing) -> bool:
-    """Not shared: evaluations at arrivals, windows of the past, queries that may get more windows or have none, and
-    CONSTRUCT."""
-    single = timing.arrivals or timing.ends_at is not None or follows_streams(query)
+    """Not shared: windows of the past, queries that may get more windows or have none, and CONSTRUCT; of evaluations at
+    arrivals those with windows without an end, and those beside closes."""
+    arriving = timing.arrivals and (timing.has_beats or any(window.is_endless for window in timing.windows))
+    single = arriving or timing.ends_at is not None or follows_streams(query)
     return bool(timing.windows) and not single and query.form is not Form.CONSTRUCT
 
 

@@ -6,8 +6,9 @@ from stream_ext.catalog.catalog import Catalog
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.policy import Empty, EvaluationTrigger, FirstClose, WindowPolicy, policy_of
-from stream_ext.language.algebra.windows import Extent, WindowClause
+from stream_ext.language.algebra.windows import Bounds, Dialect, Extent, WindowClause
 from stream_ext.windows.schedule import ScheduledWindow, Timing
+from stream_ext.windows.scheduled_window import Count
 
 
 def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
@@ -15,8 +16,12 @@ def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
     policy = policy_of(query)
     kinds = policy.evaluated.value
     by_arrival = kinds == (EvaluationTrigger.ARRIVAL,)
+    stepped = [each.bounds.value for each in policy.windows if each.step_ms.value]
+    # Beside stepped windows those without an end of their own contain what is before t; and what is at t, if theirs do.
+    end = Bounds.CLOSED_OPEN if Bounds.CLOSED_OPEN in stepped else Bounds.CLOSED
+    bag = policy.dialect is Dialect.CQELS
     timing = Timing(
-        windows=tuple(_scheduled(window, catalog, by_arrival) for window in policy.windows),
+        windows=tuple(_scheduled(window, catalog, by_arrival, end, bag) for window in policy.windows),
         closes=EvaluationTrigger.CLOSE in kinds,
         every_ms=policy.every_ms if EvaluationTrigger.PERIODIC in kinds else (),
         arrivals=EvaluationTrigger.ARRIVAL in kinds,
@@ -25,26 +30,32 @@ def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
     return timing if t0 is None else timing.settled(t0)
 
 
-def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool) -> ScheduledWindow:
+def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool, end: Bounds, bag: bool) -> ScheduledWindow:
     clause, t0 = policy.window, policy.t0.value
     stream = catalog.stream(key_of(clause))
     check_time_predicate(clause, stream.options.time)
     past = clause.extent is Extent.HISTORY
+    count = None
+    if clause.extent in (Extent.TRIPLES, Extent.ELEMENTS):
+        count = Count(clause.count, clause.extent is Extent.ELEMENTS, clause.count_step)
     lateness_ms = policy.lateness_ms.value
     return ScheduledWindow(
         name=clause.name,
         stream=stream.number,
         range_ms=clause.range_ms,
         step_ms=policy.step_ms.value,
-        t0_ms=None if isinstance(t0, FirstClose) else t0,
+        t0_ms=0 if not policy.step_ms.value else None if isinstance(t0, FirstClose) else t0,
         lateness_ms=stream.options.lateness_ms if lateness_ms is None else lateness_ms,
         until_ms=clause.until_ms,
-        bounds=policy.bounds.value,
+        bounds=policy.bounds.value if clause.extent.is_timed else Bounds.CLOSED if clause.extent is Extent.NOW else end,
         start_ms=clause.start_ms if past else None,
         end_ms=clause.end_ms if past else None,
         by_arrival=by_arrival,
         ahead_ms=stream.options.lateness_ms,
         by_variable=clause.stream.variable is not None,
+        holds_all=clause.extent is Extent.ALL,
+        count=count,
+        bag=bag,
     )
 
 

@@ -34,11 +34,11 @@ _NOWHERE = np.empty(0, np.int64)
 class Member:
     """One query of a cohort. `begins` are its own first closes; empty: it has those of the schedule."""
 
-    __slots__ = ("begins", "constants", "number", "registered", "row")
+    __slots__ = ("began", "begins", "constants", "number", "registered", "row")
 
     def __init__(self, joining: Joining, row: int) -> None:
         self.number, self.row, self.constants = joining.number, row, joining.constants
-        self.registered = joining.state.registered
+        self.registered, self.began = joining.state.registered, joining.state.began
         self.begins: list[int | None] = []
 
 
@@ -262,4 +262,4 @@ class Cohort:
 
 def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:
     begins, gap = own_begins(member.begins, state.begins), member.number in gaps
-    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap)
+    return msgspec.structs.replace(state, registered=member.registered, begins=begins, gap=gap, began=member.began)

@@ -60,8 +60,9 @@ class ManyQueries:
         own, created = run.portable(own) if len(whose) else (own, [])
         before, cohort.evaluated = cohort.evaluated, evaluated
         cohort.note_emitted(self._queries, whose)
+        bounds = run.bounds_at(evaluated.time, evaluated.arrived)
         return Part(
-            self._queries, evaluated.sn, evaluated.k, evaluated.time, run.bounds_at(evaluated.time, False), whose, own,
+            self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, whose, own,
             run.plan.boolean, run.plan.reports, 0, None, cohort.state(evaluated.sn), cohort.newly_joined(self._queries),
             created, before, is_shared=True,
         )  # fmt: skip
@@ -80,6 +81,7 @@ class _Evaluation:
     columns: Sequence[Ids] = ()
     over_nothing: bool = False
     is_run: bool = False
+    arrived: int | None = None  # as in `Due`
 
 
 #: An evaluation, and its result.
@@ -100,7 +102,7 @@ class SharedSteps:
         return not (self._pending and self._pending[-1].over_nothing)
 
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
-        self._add(one(due.time), push, over_nothing, result, False)
+        self._add(one(due.time), push, over_nothing, result, False, due.arrived)
 
     def add_run(self, run: RepeatedTimes, push: int, result: Result) -> None:
         if self._cohort.run.plan.repeats:
@@ -109,7 +111,15 @@ class SharedSteps:
             self.count += run.count()
             self._pending.append(_Evaluation(run, push, over_nothing=True, is_run=True))
 
-    def _add(self, run: RepeatedTimes, push: int, over_nothing: bool, result: Result, is_run: bool) -> None:
+    def _add(
+        self,
+        run: RepeatedTimes,
+        push: int,
+        over_nothing: bool,
+        result: Result,
+        is_run: bool,
+        arrived: int | None = None,
+    ) -> None:
         """The rows of `result` that are those of this cohort."""
         self.count += run.count()
         columns, *_ = result
@@ -118,7 +128,7 @@ class SharedSteps:
         chosen = np.flatnonzero(places >= 0)
         chosen = chosen[np.argsort(places[chosen], kind="stable")]
         own = [column[chosen] for column in others]
-        self._pending.append(_Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run))
+        self._pending.append(_Evaluation(run, push, places[chosen].view(np.uint64), own, over_nothing, is_run, arrived))
 
     def take_parts(self) -> list[Part]:
         return self.parts()
@@ -178,5 +188,5 @@ def _stepped(steps: Steps, emitted: Sequence[_Emitted]) -> Sequence[Part]:
         if each.is_run:
             steps.add_run(each.run, each.push, result)
         else:
-            steps.add(Due(each.run.first, None), each.push, each.over_nothing, result)
+            steps.add(Due(each.run.first, each.arrived), each.push, each.over_nothing, result)
     return steps.parts()

@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hbase_store import Store
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import Due, Within
+from stream_ext.windows.schedule import Due, Within, arrives_by_element
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
@@ -34,6 +32,7 @@ class Evaluations:
         self._run, self._plan, self._store = run, run.plan, store
         self._ranked, self.time = ranked, time
         self.at = _NOTHING  # the push whose evaluations are under way
+        self.has_taken = False  # any element
 
     def past(self, sn: int) -> Iterator[None]:
         self.at, cohorts = self._run.within or _NOTHING, self._run.cohorts
@@ -78,6 +77,7 @@ class Evaluations:
         if not was_settled:  # this push determines where the closes begin: that must be stored
             for cohort in self._run.cohorts:
                 cohort.went_on_silently = True
+        self.has_taken = self.has_taken or len(arrival.element_times) > 0
         is_there = within is not None and arrival.push == within.push
         arrived_at = within.arrived_at if within is not None and is_there else None
         self.at = Within(arrival.push, 0, arrived_at)
@@ -88,16 +88,17 @@ class Evaluations:
             return
         if self._run.evaluator.at_closes is not None and not is_there:
             self._run.evaluator.at_closes.arrive(arrival)
-        # An evaluation at an arrival sees, of the elements of its push, those of its time and before.
-        times = [] if self._run.evaluator.at_arrivals is None else np.unique(arrival.element_times).tolist()
-        waiting = [time for time in times if arrived_at is None or time > arrived_at]
+        # An evaluation at an arrival sees, of the elements of its push, those that have arrived by then.
+        by_element = arrives_by_element(self._run.timing.windows, arrival.stream)
         for each, cohorts in due:
-            while waiting and each.arrived is not None and waiting[0] <= each.arrived:
-                self._run.evaluator.triggered(True).arrive(arrival.at_time(waiting.pop(0)))
+            if each.arrived is not None:
+                came = arrival.between(arrived_at, each.arrived, by_element)
+                self._run.evaluator.triggered(True).arrive(came)
+                arrived_at = each.arrived
             self._close(sn, arrival.push, each, cohorts)
             yield
-        for time in waiting:
-            self._run.evaluator.triggered(True).arrive(arrival.at_time(time))
+        if (at_arrivals := self._run.evaluator.at_arrivals) is not None:
+            at_arrivals.arrive(arrival.between(arrived_at, None, by_element))
 
     def _due(self, arrival: Arrival, arrived_at: int | None) -> Iterator[_DueFor]:
         """What is to be evaluated after this push, in order of time."""
@@ -106,6 +107,7 @@ class Evaluations:
             for due in cohorts[0].schedule.due(arrival, arrived_at):
                 yield due, cohorts
             return
+        assert not self._run.timing.arrivals, "queries at arrivals share a network only as one cohort"
         while waiting := [(time, each) for each in cohorts if (time := each.schedule.next_time()) is not None]:
             time = min(time for time, _ in waiting)
             yield Due(time, None), [cohort for at, cohort in waiting if at == time]

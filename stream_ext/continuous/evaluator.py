@@ -16,7 +16,6 @@ from stream_ext.continuous.results import Result, repeated_within, result_of
 from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import R2S
 from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
@@ -28,7 +27,7 @@ from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within
+from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000
@@ -59,7 +58,8 @@ class StartPoint:
     """Where an evaluator begins: after snapshot `sn`, and `within` the next one.
 
     `last`: the last evaluation, which is repeated. `reference`: the time before which the windows are not read.
-    `first`: the arrival that is about to come. `rows`: those of the relation, of the queries that were evaluated."""
+    `first`: the arrival that is about to come. What arrived up to snapshot `began` was there when the query began.
+    `rows`: those of the relation, of the queries that were evaluated."""
 
     sn: int
     last: LastEvaluation | None
@@ -67,7 +67,13 @@ class StartPoint:
     reference: int | None = None
     within: Within | None = None
     first: Arrival | None = None
+    began: int = 0
     rows: Sequence[RelationRow] = ()
+
+
+def _arriving(timing: Timing) -> tuple[ScheduledWindow, ...]:
+    """The windows as evaluations at arrivals see them."""
+    return tuple(window.for_arrivals() for window in timing.windows)
 
 
 class Evaluator:
@@ -104,6 +110,8 @@ class Evaluator:
         then = max(last.sn, self._store.oldest()) if last else at.sn
         self._make_networks(timing, then, at.ranked)
         after = self._fill(timing, at)
+        for triggered in self._networks:
+            triggered.settle()
         if last is not None:
             self.enter(at.rows)
             self.evaluate(self.triggered(last.arrived), then, last.time, last.k)
@@ -137,12 +145,12 @@ class Evaluator:
             inputs = NetworkInputs(snapshot, self._store.ids, windows, self._control.check)
             if plan.is_shared:
                 return Network.shared(plan.template, self._relation, inputs)
-            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, bags=not single)
+            returns = plan.query.emits_new and plan.query.is_cut_by_appearance
+            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, not single, returns)
 
         self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
-        arriving = tuple(window.for_arrivals() for window in timing.windows) if timing.arrivals else ()
-        self.at_arrivals = TriggeredNetwork(make, arriving) if timing.arrivals else None
-        network, r2s = self._networks[0].network, plan.query.r2s or R2S.RSTREAM
+        self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
+        network, r2s = self._networks[0].network, plan.query.emits
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
 
@@ -159,33 +167,37 @@ class Evaluator:
             else:
                 after.append((triggered, arrival))
 
-        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None)):
+        begin = (last.sn, last.push) if last is not None else None if first is None else (first.sn, first.push)
+        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None), begin):
             place = arrival.sn, arrival.push
             if (first is not None and place >= (first.sn, first.push)) or (underway is not None and place > underway):
                 break
-            before = self._plan.is_over_past or last is None or place <= (last.sn, last.push)
-            if within is None or place != underway:
-                for triggered in self._networks:
-                    arrive(triggered, arrival, before)
-                continue
+            # What came after the last evaluation, or after the query began, is new at the next one.
+            is_old = arrival.sn <= at.began if last is None else place <= (last.sn, last.push)
+            before = self._plan.is_over_past or is_old
             if self.at_closes is not None:
                 arrive(self.at_closes, arrival, before)
-            if self.at_arrivals is not None and within.arrived_at is not None:
+            up_to = within.arrived_at if within is not None and place == underway else None
+            if self.at_arrivals is not None and (up_to is not None or place != underway):
                 # In two steps: the elements of the last evaluation, then those without an evaluation.
-                upto = last.arrived_at if last is not None and place == (last.sn, last.push) else None
-                if upto is not None:
-                    self.at_arrivals.arrive(arrival.between(None, upto))
+                evaluated = last.arrived_at if last is not None and place == (last.sn, last.push) else None
+                by_element = arrives_by_element(timing.windows, arrival.stream)
+                if evaluated is not None:
+                    self.at_arrivals.arrive(arrival.between(None, evaluated, by_element))
                     before = False
-                arrive(self.at_arrivals, arrival.between(upto, within.arrived_at), before)
+                arrive(self.at_arrivals, arrival.between(evaluated, up_to, by_element), before)
         return after
 
-    def _retained(self, windows: Sequence[ScheduledWindow], reference: int | None, sn: int) -> list[Arrival]:
-        """The arrivals that the windows at the time `reference`, or later, can contain; in order of acknowledgement."""
+    def _retained(
+        self, windows: Sequence[ScheduledWindow], reference: int | None, sn: int, before: tuple[int, int] | None
+    ) -> list[Arrival]:
+        """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
+        acknowledgement. `before`: the push before which the windows are needed first."""
         found: list[Arrival] = []
         self._control.begin(0)
         size = 0
-        for stream, oldest in reach(windows, reference).items():
-            for arrival in history(self._store, stream, sn, oldest):
+        for stream, needed in reach(windows, reference, before).items():
+            for arrival in history(self._store, stream, sn, needed):
                 found.append(arrival)
                 size += arrival.nbytes
                 self._control.alive(size)
@@ -225,11 +237,21 @@ class Evaluator:
     def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
         plan = self._plan
         seed = b"" if plan.is_shared else seed_of(plan.number, sn, k)
+        if plan.query.emits_new:
+            self._leave_out_new(triggered, self._moment(triggered, sn, time, seed))
         moment = self._moment(triggered, sn, time, seed)
         emitted, self.last = triggered.evaluate(moment), triggered
         if self._composed is not None:
             emitted = self._composed.emitted(moment, emitted)
         return self._result_of(emitted)
+
+    def _leave_out_new(self, triggered: TriggeredNetwork, moment: Moment) -> None:
+        """Brings the network to the answer without what has arrived since the last evaluation. That is no evaluation,
+        so the orders of first appearance stay as they are, unless they were saved and their rows come now."""
+        orders, are_resumed = self._orders.stand(), self._orders.are_resumed
+        triggered.leave_out_new(replace(moment, without_new=True))
+        if not are_resumed:
+            self._orders.return_to(orders)
 
     def _result_of(self, emitted: tuple[Columns, Weights]) -> Result:
         if self._plan.is_shared:

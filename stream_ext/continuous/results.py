@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
+from stream_ext.language.algebra.windows import Dialect
 from stream_ext.rows.zset import Columns, Weights, repeated
 from stream_ext.windows.part import Ids
 
@@ -29,11 +30,12 @@ def result_of(query: Query, emitted: tuple[Columns, Weights], control: Control =
     columns, weights = emitted
     if query.form is Form.ASK:  # one empty row or none; ISTREAM and DSTREAM emit only that it came, or went
         boolean = bool(len(weights))
-        return [], boolean, boolean or query.r2s in (None, R2S.RSTREAM)
+        return [], boolean, boolean or (query.emits is R2S.RSTREAM and query.dialect is not Dialect.CQELS)
     found = list(repeated_within(columns, weights, control))
     if not query.windows and query.r2s in (R2S.ISTREAM, R2S.DSTREAM):
         return found, None, bool(found) and bool(len(found[0]))
-    return found, None, True
+    # In CQELS-QL an empty result is not emitted.
+    return found, None, bool(len(weights)) or query.dialect is not Dialect.CQELS
 
 
 def is_empty(result: Result) -> bool:

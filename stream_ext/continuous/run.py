@@ -14,6 +14,7 @@ has changed. The same pushes give the same parts, in whatever process, and where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -29,7 +30,7 @@ from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
-from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.arrivals import Arrival, last_times
 from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
 
@@ -83,12 +84,15 @@ class Run:
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """Whether a query of the same template will be evaluated at the same times as these, and not before them."""
         evaluated = self.cohorts[0].evaluated
+        if timing.arrivals and (self._evaluations.has_taken or self.cohorts[0].schedule.last is not None):
+            return False  # its own first arrival may be evaluated at another time
         time = self._evaluations.time if self.plan.is_shared or evaluated is None else evaluated.time
         return self.timing == timing and state.is_unevaluated_at(time)
 
     def join(self, joining: Joining, sn: int) -> None:
         state = joining.state
-        schedule = Schedule(self.plan.timing, state, self._positions_at(sn))
+        last = partial(last_times, self._store, sn)
+        schedule = Schedule(self.plan.timing, state, self._positions_at(sn), last)
         cohort = Cohort(self, schedule, joining, next(self._row_numbers))
         if state.within is not None:
             cohort.behind = state.behind(sn - self.plan.is_over_past, state.within)
@@ -150,7 +154,7 @@ class Run:
         ]
         return StartPoint(
             sn, next((state.evaluated for state in states if state.evaluated is not None), None), ranked,
-            min(known) if len(known) == len(references) else None, self.within, first, rows,
+            min(known) if len(known) == len(references) else None, self.within, first, states[0].began, rows,
         )  # fmt: skip
 
     @property
@@ -299,12 +303,13 @@ class Run:
 
     def bounds_at(self, time: int, arrived: bool) -> list[WindowBounds]:
         bounds = self._bounds.get((time, arrived))
-        if bounds is None:
+        if bounds is None or any(window.is_endless for window in self.plan.timing.windows):
             bounds = self._bounds[time, arrived] = []
             schedule = self.cohorts[0].schedule
             windows = schedule.for_arrivals if arrived else schedule.windows
-            for window, label in zip(windows, self.plan.labels, strict=True):
-                start, end = window.extent_at(time)
+            for place, (window, label) in enumerate(zip(windows, self.plan.labels, strict=True)):
+                oldest = self.evaluator.triggered(arrived).oldest(place, time) if window.is_endless else None
+                start, end = window.extent_at(time, oldest)
                 bounds.append(WindowBounds(label, start, end, window.bounds.value))
         return bounds
 

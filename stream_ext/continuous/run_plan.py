@@ -4,7 +4,7 @@
     any other query over windows             a network of its own, with its constants in place
     a query without windows                  the same, evaluated when the store has changed, not when windows close
 
-Evaluations at arrivals, windows of the past, CONSTRUCT, chance, NOW(), SERVICE and LIMIT in the order of appearance are
+Windows of the past, CONSTRUCT, chance, NOW(), SERVICE and LIMIT in the order of appearance are
 not shared (docs/decisions/0012): so whatever depends on them has one query to care for."""
 
 from __future__ import annotations
@@ -53,8 +53,10 @@ class PlannedQuery:
     def place(self) -> tuple[object, ...]:
         """Equal for queries with the same evaluation times from now on, and the same last evaluation."""
         last, state = self.state.evaluated, self.state
-        at = None if last is None else (last.sn, last.push, last.time)
-        return self.timing, at, state.after, state.last, state.behind_at, state.within and state.within.push
+        at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
+        within = None if state.within is None else (state.within.push, state.within.arrived_at)
+        began = state.began if last is None and self.timing.arrivals else None
+        return self.timing, at, state.after, state.last, state.behind_at, within, began, tuple(state.counts)
 
     @property
     def joining(self) -> Joining:
@@ -75,7 +77,7 @@ class RunPlan:
         self.is_over_past = first.timing.ends_at is not None
         self.has_services = has_services(query)
         self.varies, self.is_of_time = is_volatile(query), is_of_time(query)
-        self.repeats = (query.r2s or R2S.RSTREAM) is R2S.RSTREAM  # each result is the whole answer
+        self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
         self.width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))

@@ -362,7 +362,9 @@ class Shard:
         if planned is None:
             return []
         timing = planned.registered.timing_from(state.t0)
-        begins = msgspec.structs.replace(initial_state(timing, self.store.vts(self.sn)), t0=state.t0, gap=True)
+        begins = msgspec.structs.replace(
+            initial_state(timing, self.store.vts(self.sn), self.sn, state), t0=state.t0, gap=True
+        )
         self._start([replace(planned, timing=timing, state=begins)])
         where = Part.silent(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]

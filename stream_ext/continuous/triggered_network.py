@@ -66,6 +66,21 @@ class TriggeredNetwork:
     def next_entry(self) -> int:
         return next_entry(self._presence)
 
+    def oldest(self, window: int, time: int) -> int | None:
+        """The least time in a window at `time`, that of the last evaluation, if no length of time limits the window."""
+        presence = self._presence[window]
+        counted = self.network.counted.get(presence.window.name)
+        return presence.oldest if counted is None else counted.oldest()
+
+    def settle(self) -> None:
+        """What has arrived is not new any more."""
+        self.network.settle()
+
+    def leave_out_new(self, moment: Moment) -> None:
+        """Brings the network to the answer without what has arrived since the last evaluation."""
+        self.network.step(moment)
+        self.store_sn = int(moment.snapshot.sn)
+
     def evaluate(self, moment: Moment) -> tuple[Columns, Weights]:
         self.move_to(moment.time)
         found = self.network.emitted(moment)

@@ -52,6 +52,7 @@ from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.operators.rowwise.sources import UnitRow
 from stream_ext.network.operators.rowwise.union import UnionOperator
+from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan
 from stream_ext.network.operators.scans.timed_scan import TimedScan
 from stream_ext.network.operators.scans.watched_scan import WatchedScan
@@ -92,6 +93,7 @@ from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.pushdown import takes
 from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.shape import shape_of
+from stream_ext.windows.counted_window import CountedWindow
 from stream_ext.windows.schedule import ScheduledWindow
 
 #: Solutions with more columns than `_WIDE` are not passed from stage to stage for each part: the other parts are
@@ -125,6 +127,9 @@ class Builder:
         self._places: Mapping[Select, str] = {}
         self._sliced: Counter[str] = Counter()
         self._windows = windows
+        for name, window in windows.items():
+            if window.count is not None:
+                self.plan.counted[name] = CountedWindow(window.stream, window.count, window.lead_ms)
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
         self._estimates = estimates(self._pattern)
@@ -239,9 +244,8 @@ class Builder:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
             return self._add(operator, (wire,), wire.certain | node.certain, label, node)
         binding = {} if graph.each is None else {G: graph.each}
-        scan = WindowScan(self._windows[node.window], IdPattern({}, binding, graph))
-        self.plan.scans.append(scan)
-        return self._joined(wire, self._add(scan, (), node.certain, f"{label} in {node.window}", node))
+        pattern, label = IdPattern({}, binding, graph), f"{label} in {node.window}"
+        return self._joined(wire, self._scanned(node.window, pattern, node.certain, label, node))
 
     def _remote(self, node: Remote, wire: Wire) -> Wire:
         service = node.service
@@ -271,6 +275,8 @@ class Builder:
         window, shown = self._windows[node.window], f"{_shown(node)} in {node.window}"
         parameters = () if self._parameters is None else self._parameters.variables
         watched = next((v for v in pattern.variables if v in parameters), None)
+        if window.count is not None:
+            return self._joined(wire, self._counted(node, node.window, pattern, shown))
         if node.time is not None:
             scan: WindowScan = TimedScan(window, pattern, node.time)
         elif node.occurrence is not None:
@@ -278,10 +284,35 @@ class Builder:
         elif watched is not None:
             scan = WatchedScan(window, pattern, parameters, watched)
         else:
-            scan = WindowScan(window, pattern, node.as_bag)
+            scan = WindowScan(window, pattern, node.as_bag or window.bag)
         self.plan.scans.append(scan)
         inputs = (self._parameters,) if isinstance(scan, WatchedScan) and self._parameters is not None else ()
         return self._joined(wire, self._add(scan, inputs, node.certain, shown, node))
+
+    def _counted(self, node: PatternScan, name: str, pattern: IdPattern, shown: str) -> Wire:
+        window, counted = self._windows[name], self.plan.counted[name]
+        scan: CountedScan | LatestCountedScan
+        if node.time is not None:
+            scan = LatestCountedScan(window, pattern, counted, (".time", ".arrival", ".place"), node.time)
+        elif node.occurrence is not None and not window.bag:
+            scan = LatestCountedScan(window, pattern, counted, node.occurrence)
+        elif node.occurrence is not None or node.as_bag or window.bag:
+            scan = CountedScan(window, pattern, counted, node.occurrence or ())
+        else:
+            return self._scanned(name, pattern, node.certain, shown, node)
+        self.plan.scans.append(scan)
+        return self._add(scan, (), node.certain, shown, node)
+
+    def _scanned(self, name: str, pattern: IdPattern, certain: Names, label: str, node: Logic | None = None) -> Wire:
+        """What a pattern finds in a window, as a set."""
+        counted = self.plan.counted.get(name)
+        if counted is None:
+            scan: WindowScan | CountedScan = WindowScan(self._windows[name], pattern)
+        else:
+            scan = CountedScan(self._windows[name], pattern, counted)
+        self.plan.scans.append(scan)
+        wire = self._add(scan, (), certain, label, node)
+        return wire if counted is None else self._distinct(wire)
 
     def _is_parameters(self, wire: Wire) -> bool:
         return self._parameters is not None and wire.stage == self._parameters.stage
@@ -317,9 +348,8 @@ class Builder:
     def _all_triples(self, window: str, graph: IdGraph) -> Wire:
         """All triples of a window; with their graphs, if graphs are distinguished."""
         binding = {S: "s", P: "p", O: "o"} | ({G: "g"} if graph.each is not None else {})
-        scan = WindowScan(self._windows[window], IdPattern({}, binding, graph))
-        self.plan.scans.append(scan)
-        return self._add(scan, (), frozenset(scan.variables), f"all triples in {window}")
+        pattern = IdPattern({}, binding, graph)
+        return self._scanned(window, pattern, frozenset(pattern.variables), f"all triples in {window}")
 
     def _stored_edges(self, node: PathSource, path: IdPath, graph: IdGraph) -> Wire:
         """The edges of the store for a path: those of its predicates; all edges, if every node is a result of the

@@ -33,7 +33,8 @@ from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
-from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived
+from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
+from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
@@ -115,7 +116,7 @@ class Network:
     ) -> None:
         """Use `of_query`, `registered` or `shared`. `unknown`: constants that the store does not know."""
         self.stages: Sequence[Stage] = plan.stages
-        self.scans = plan.scans
+        self.scans, self.counted = plan.scans, plan.counted
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
         self._orders, self._last = orders, last.stage
@@ -169,7 +170,7 @@ class Network:
         if bags:
             answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         else:
-            answer = ResultState(cut, query.r2s or R2S.RSTREAM, at_end, returns, own_order(orders, cut))
+            answer = ResultState(cut, query.emits, at_end, returns, own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown, at_end)
 
     @classmethod
@@ -183,11 +184,27 @@ class Network:
 
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
+        numbers = {
+            name: counted.arrive(arrival.element_times, arrival.times, arrival.element)
+            for name, counted in self.counted.items()
+            if counted.stream == arrival.stream
+        }
         for scan in self.scans:
-            if scan.window.stream == arrival.stream:
-                self._added += _ROW * len(arrival.s)
+            if scan.window.stream != arrival.stream:
+                continue
+            self._added += _ROW * len(arrival.s)
+            if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
+            else:
+                triples = (arrival.s, arrival.p, arrival.o, arrival.g)
+                extra = occurrences(arrival) if scan.has_occurrences else ()
+                scan.arrive(triples, arrival.times, numbers[scan.window.name], extra)
+
+    def settle(self) -> None:
+        """What has arrived is not new any more (`Moment.without_new`)."""
+        for scan in self.scans:
+            scan.settle()
 
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the

@@ -10,8 +10,10 @@ from stream_ext.network.operators.joins.intersection import Intersection
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
 from stream_ext.network.operators.rowwise.union import UnionOperator
+from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, PatternScan
+from stream_ext.windows.counted_window import CountedWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,8 @@ class Ground:
 @dataclass
 class Plan:
     stages: list[Stage] = field(default_factory=list)
-    scans: list[WindowScan] = field(default_factory=list)
+    scans: list[WindowScan | CountedScan | LatestCountedScan] = field(default_factory=list)
+    counted: dict[str, CountedWindow] = field(default_factory=dict)  # by the names of the windows
 
 
 def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:

@@ -44,7 +44,7 @@ from stream_ext.values.vocabulary import Vocabulary, stored_blank
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.schedule import ScheduledWindow, arrives_by_element
 
 #: Smaller answers are not charged before they are built.
 _MANY = 8192
@@ -89,20 +89,24 @@ class DerivedGraph:
     def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
         s, p, o = self.columns(moment.vocabulary)
         times = np.full(len(s), moment.time - 1)
-        return Arrival(0, 0, window.stream, times[:1], s, p, o, np.zeros(len(s), np.uint64), times, None, None, False)
+        graphs, element = np.zeros(len(s), np.uint64), np.zeros(len(s), np.int32)
+        return Arrival(0, 0, window.stream, times[:1], s, p, o, graphs, times, element, None, None, False)
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
     """The time at which windows are evaluated: `time`, with all arrivals up to the push `push` of snapshot `sn` (of
     this push, up to the elements of `arrived_at`); None: with all arrivals of the snapshot that is read. All of them
-    must be retained, unless `as_retained`: then the retained ones are known to be all that count."""
+    must be retained, unless `as_retained`: then the retained ones are known to be all that count.
+
+    `new_after`: what came later (than a snapshot, a push, and an element of it) is left out, as new as it is."""
 
     time: int
     sn: int | None = None
     push: int | None = None
     arrived_at: int | None = None
     as_retained: bool = False
+    new_after: tuple[int, int, int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ def evaluate(
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         _fill(network, store, sn, windows, at)
+        moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return _answer(query, rows, moment, asking.salt, graphs)
 
@@ -356,9 +361,29 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
-    for stream, oldest in reach(windows, at.time).items():
-        for arrival in history(store, stream, sn if at.sn is None else at.sn, oldest, whole=not at.as_retained):
-            if at.push is None or (arrival.sn, arrival.push) < (at.sn, at.push):
-                network.arrive(arrival)
-            elif (arrival.sn, arrival.push) == (at.sn, at.push):
-                network.arrive(arrival if at.arrived_at is None else arrival.up_to(at.arrived_at))
+    new: list[Arrival] = []
+    for arrival, by_element in _arrivals(store, sn, windows, at):
+        place = arrival.sn, arrival.push
+        if at.new_after is None or place < at.new_after[:2]:
+            network.arrive(arrival)
+        elif place > at.new_after[:2]:
+            new.append(arrival)
+        else:
+            network.arrive(arrival.between(None, at.new_after[2], by_element))
+            if at.new_after[2] is not None:
+                new.append(arrival.between(at.new_after[2], None, by_element))
+    network.settle()
+    for arrival in new:
+        network.arrive(arrival)
+
+
+def _arrivals(store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> Iterator[tuple[Arrival, bool]]:
+    """What had arrived then; and whether it arrived element by element."""
+    before = None if at.sn is None or at.push is None else (at.sn, at.push)
+    for stream, needed in reach(windows, at.time, before).items():
+        by_element = arrives_by_element(windows, stream)
+        for arrival in history(store, stream, sn if at.sn is None else at.sn, needed, whole=not at.as_retained):
+            if before is None or (arrival.sn, arrival.push) < before:
+                yield arrival, by_element
+            elif (arrival.sn, arrival.push) == before:
+                yield arrival.between(None, at.arrived_at, by_element), by_element

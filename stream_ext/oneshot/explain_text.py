@@ -196,8 +196,10 @@ def _window(policy: WindowPolicy) -> list[str]:
     facts = {
         "extent": extent(policy.window),
         "step": _setting(policy.step_ms, step),
-        "bounds": _setting(policy.bounds),
-        "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0)),
+        "bounds": _setting(policy.bounds) if policy.window.extent.is_timed else "none",
+        "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0))
+        if policy.step_ms.value
+        else "none",
         "lateness": _setting(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),
         "report": _setting(policy.reports, ", ".join(reports) or "no condition of its own"),
     }

@@ -159,12 +159,14 @@ def _window(policy: WindowPolicy, base: str) -> dict[str, Any]:
     return {
         "name": window.name,
         "stream": _stream(window, base),
+        "extent": window.extent.value,
         "range_ms": window.range_ms,
         "step_ms": window.step_ms,
         "until_ms": window.until_ms,
         "count": window.count or None,
-        "bounds": policy.bounds.value.value,
-        "t0": None if isinstance(policy.t0.value, FirstClose) else policy.t0.value,
+        "count_step": window.count_step or None,
+        "bounds": policy.bounds.value.value if window.extent.is_timed else None,
+        "t0": None if isinstance(policy.t0.value, FirstClose) or not window.step_ms else policy.t0.value,
         "lateness_ms": policy.lateness_ms.value,
         "report": [report.trigger.value for report in policy.reports.value],
         "origins": {

@@ -3,7 +3,8 @@
 Only the answers of remote endpoints are not part of the snapshot: they are requested again.
 
 emission = the answer of its evaluation              (RSTREAM)
-         = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)"""
+         = that, less the answer of the one before   (ISTREAM; DSTREAM: the other way round)
+         = that, less the answer without what had arrived since the one before   (ISTREAM of CQELS-QL)"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class Rerun:
         assert at is not None, "every emission is stored with its evaluation"
         now = self._answer(at)
         if body.r2s != R2S.RSTREAM.value and now.boolean is None:
-            rows = self._changes(body.r2s, now, None if body.before is None else self._answer(body.before))
+            rows = self._changes(body.r2s, now, self._compared_with(at, body.before))
             columns, created = _encoded(rows, len(body.variables), self.store)
         else:
             columns, created = now.vocabulary.portable(list(now.graph) if now.graph is not None else now.columns)
@@ -70,6 +71,13 @@ class Rerun:
             body_of(part, body.query, body.number, body.r2s, body.variables, decode, body.graph, body.sources)
         )
 
+    def _compared_with(self, at: LastEvaluation, before: LastEvaluation | None) -> Answer | None:
+        if self.query.emits_new:
+            began = self.definition.state.began
+            after = (began + 1, -1, None) if before is None else (before.sn, before.push, before.arrived_at)
+            return self._answer(at, new_after=after)
+        return None if before is None else self._answer(before)
+
     def answer(self, body: EmissionBody, is_last: bool) -> Answer:
         """The whole answer of the emission's evaluation. What the last evaluation read is retained while the query
         runs."""
@@ -77,7 +85,9 @@ class Rerun:
         definition = self.definition
         return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
 
-    def _answer(self, at: LastEvaluation, is_retained: bool = False) -> Answer:
+    def _answer(
+        self, at: LastEvaluation, is_retained: bool = False, new_after: tuple[int, int, int | None] | None = None
+    ) -> Answer:
         number = self.definition.number
         asking = Asking(
             seed=seed_of(number, at.sn, at.k),
@@ -87,7 +97,7 @@ class Rerun:
             held=True,
             sources=self.sources,
         )
-        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained)
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
         sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
         try:

@@ -26,9 +26,10 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.formulas import (
     FunctionCall,
 )
+from stream_ext.language.algebra.policy import EvaluationTrigger, policy_of
 from stream_ext.language.algebra.terms import Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of, query_parts, walk
-from stream_ext.language.algebra.windows import Declared, Dialect, Extent, Trigger, WindowClause
+from stream_ext.language.algebra.windows import Dialect, Extent, Trigger, WindowClause
 from stream_ext.language.syntax import parse
 from stream_ext.plan.stream_variables import mentions, merged_variables
 from stream_ext.plan.timestamps import TIMESTAMPS, is_timestamp
@@ -212,6 +213,9 @@ def _function(call: FunctionCall) -> Refusal | None:
 
 def _mixtures(query: Query) -> Iterator[Refusal]:
     """The refusals of windows that run, but not together."""
+    triggers = policy_of(query).evaluated.value
+    if query.dialect is Dialect.CQELS and EvaluationTrigger.ARRIVAL in triggers and len(triggers) > 1:
+        yield query.windows[0].position, "CQELS-QL that is evaluated at closes or periods, and at arrivals too"
     past = [window for window in query.windows if window.extent is Extent.HISTORY]
     if past and len(past) < len(query.windows):
         yield past[0].place("extent") or past[0].position, "a START ... END window together with a window without END"
@@ -219,17 +223,11 @@ def _mixtures(query: Query) -> Iterator[Refusal]:
 
 # ---- windows -------------------------------------------------------------------------------------------------
 
-_DECLARATIONS = {Declared.PATTERN: "STREAM in a pattern (CQELS-QL)"}
-_EXTENTS = {
-    Extent.NOW: "a NOW window",
-    Extent.ALL: "an ALL window",
-    Extent.TRIPLES: "a TRIPLES (count) window",
-    Extent.ELEMENTS: "an ELEMENTS (count) window",
-}
-_SPELLINGS = frozenset({"COUNT", "ROWS"})
 #: What is written of windows, and run.
-_RUN = _SPELLINGS | frozenset(
+_RUN = frozenset(
     {
+        "COUNT",
+        "ROWS",
         "extent",
         "T0",
         "BOUNDS",
@@ -247,14 +245,10 @@ _RUN = _SPELLINGS | frozenset(
 
 
 def _window(window: WindowClause) -> Iterator[Refusal]:
-    if window.declared in _DECLARATIONS:
-        yield window.position, _DECLARATIONS[window.declared]
-        return
-    if window.extent in _EXTENTS:
-        spelled = next(
-            (f"a {each.clause} (count) window" for each in window.written if each.clause in _SPELLINGS), None
-        )
-        yield window.place("extent") or window.position, spelled or _EXTENTS[window.extent]
+    if not window.extent.is_timed and (bounds := window.place("BOUNDS")) is not None:
+        yield bounds, "BOUNDS of a window that is no length of time"
+    if not window.step_ms and (origin := window.place("T0")) is not None:
+        yield origin, "T0 of a window without a step"
     for each in window.written:
         if each.clause not in _RUN:
             yield each.position, each.clause

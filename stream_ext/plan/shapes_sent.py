@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -46,6 +47,8 @@ _DERIVED = frozenset(
     b"byte int long short unsignedByte unsignedInt unsignedLong unsignedShort nonNegativeInteger nonPositiveInteger "
     b"positiveInteger negativeInteger".split()
 )
+#: With a plus, zeros before it, or zeros behind other digits of its fraction.
+_OTHER_NUMBER = re.compile(rb"\+.*|-?0[0-9].*|.*\.[0-9]+0|-0|.*\.")
 _TYPE = Constant(b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
 
@@ -139,14 +142,11 @@ def guess(triple: TriplePattern) -> float:
 
 
 def is_other_number(text: bytes) -> bool:
-    """Whether a number is not in canonical form."""
+    """Whether a number is certainly not in canonical form. Of 2.0 and 1e0 that depends on whom one asks."""
     lexical, found, datatype = text.rpartition(b'"^^<http://www.w3.org/2001/XMLSchema#')
-    if not found:
+    if not found or datatype not in (b"integer>", b"decimal>"):
         return False
-    digits = lexical[1:].lstrip(b"+-")
-    if datatype == b"integer>":
-        return lexical[1:2] == b"+" or (digits[:1] == b"0" and digits != b"0")
-    return datatype in (b"decimal>", b"double>", b"float>")
+    return _OTHER_NUMBER.fullmatch(lexical[1:]) is not None
 
 
 def is_small_integer(text: bytes) -> bool:

@@ -88,7 +88,7 @@ def parametrised(query: Query, select: Select, construct: Sequence[QuadPattern])
     without = extracted.select(select)
     quads = tuple(map(extracted.quad, construct))
     names = tuple(f".c{i}" for i in range(1, len(extracted.constants) + 1))
-    template = QueryTemplate(without, quads, names, query.form, query.r2s or R2S.RSTREAM, query.variables)
+    template = QueryTemplate(without, quads, names, query.form, query.emits, query.variables)
     return Parametrised(template, tuple(extracted.constants))
 
 

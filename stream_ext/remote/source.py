@@ -40,6 +40,12 @@ class SourceTraits:
     stable_blanks: bool = False
 
     @property
+    def description(self) -> str:
+        """For the log, in words."""
+        graphs = {"own": "has triples of its own", "union": "is the union of the named graphs", "empty": "is empty"}
+        return "; ".join([f"its default graph {graphs[self.default]}", *self.differs])
+
+    @property
     def differs(self) -> list[str]:
         """What cannot be made equal to the answers of our own store, one sentence each."""
         found = []

@@ -36,6 +36,7 @@ from stream_ext.upkeep.late_log import LateLog
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
+from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Accepted, Idle
@@ -73,7 +74,9 @@ class Engine:
         self._sources = sources
         self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
-        self.lateness = Lateness(injector.positions, LateLog(store.kv))
+        self.lateness = Lateness(
+            injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
+        )
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self._handed = Handed()

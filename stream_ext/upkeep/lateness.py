@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 
 from hbase_store import StreamPosition
@@ -21,7 +20,7 @@ from stream_ext.catalog.registered import Registered
 from stream_ext.upkeep.late_elements import LateElements, found_late
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.windows.openings import Openings, opened, openings_of
-from stream_ext.windows.schedule import QueryState, Schedule, Timing
+from stream_ext.windows.schedule import QueryState, ReadLast, Schedule, Timing
 from stream_ext.writer.gathering import Accepted
 
 
@@ -34,14 +33,17 @@ class _Place:
     first: int | None = None
     idle: bool = False
     openings: Openings = ()
+    elements_total: int = 0
+    triples_total: int = 0
 
     def after(self, accepted: Accepted) -> _Place:
         times, first, openings = accepted.element_times, self.first, self.openings
+        elements, triples = self.elements_total + len(times), self.triples_total + int(accepted.element_sizes.sum())
         if len(times):
             least = int(times.min())
             first = least if first is None else min(first, least)
             openings = opened(openings, times, self.latest, self.heartbeat)
-        return _Place(accepted.latest, accepted.heartbeat, first, accepted.idle, openings)
+        return _Place(accepted.latest, accepted.heartbeat, first, accepted.idle, openings, elements, triples)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,14 +81,21 @@ class _Grid:
 _NOWHERE = _Place()
 
 
+def _totals(at: StreamPosition) -> tuple[int, int]:
+    return at.elements_total, at.triples_total
+
+
 class Lateness:
     """Used by the writer's thread; other threads may read the counters, and what a query waits for."""
 
-    def __init__(self, positions: Mapping[int, StreamPosition], log: LateLog | None = None) -> None:
-        """`log`: stores late elements beyond the end of this process."""
-        self._log = log
+    def __init__(
+        self, positions: Mapping[int, StreamPosition], log: LateLog | None = None, last: ReadLast | None = None
+    ) -> None:
+        """`log`: stores late elements beyond the end of this process. `last` reads the last times of counted windows at
+        the head."""
+        self._log, self._last = log, last
         self._places = {
-            n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first))
+            n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first), *_totals(at))
             for n, at in positions.items()
         }
         self._queries: dict[int, _Followed] = {}
@@ -139,7 +148,7 @@ class Lateness:
             return
         state = followed.state
         if (at := followed.schedule) is not None:
-            state = msgspec.structs.replace(state, t0=at.t0, after=at.after, last=at.last, begins=at.begins)
+            state = at.state(state.evaluated)
         self.forget(query)
         self.follow(query, registered, state, catalog)
 
@@ -233,7 +242,7 @@ class Lateness:
 
     def _schedule_now(self, followed: _Followed) -> Schedule:
         """The schedule at the present positions of the streams. All that is due there counts as evaluated."""
-        schedule = Schedule(followed.timing, followed.state, self._places)
+        schedule = Schedule(followed.timing, followed.state, self._places, self._last)
         schedule.skip_to_bound()
         return schedule
 

@@ -28,6 +28,7 @@ from stream_ext.errors import Overload
 from stream_ext.language.algebra.walk import reads_store
 from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.stream_history import StreamHistory
+from stream_ext.windows.arrivals import Reach, first_needed
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.schedule import QueryState, Timing
 from stream_ext.writer.injector import Change, HeadView, Intent
@@ -221,8 +222,10 @@ class Retention:
             horizons[stream] = history.first_published(self._clock.now_ms() - retention_ms)
         holders: dict[int, str] = {}
         for number, needs, state in places:
-            needed = self._lower(windows, reach(needs.timing.windows, needs.timing.reference(state)))
-            lowered = self._lower(horizons, reach(needs.timing.windows, self._reference_at(floor, state, needs)))
+            at = min(position, floor, *([] if state.evaluated is None else [state.evaluated.sn]))
+            timed, reference = needs.timing.windows, needs.timing.reference(state)
+            needed = self._lower(windows, reach(timed, reference, (at, 0)), view.head)
+            lowered = self._lower(horizons, reach(timed, self._reference_at(floor, state, needs), (at, 0)), view.head)
             later = [stream for stream in needed if windows[stream] < horizons[stream]]
             holders.update(dict.fromkeys([*lowered, *later], view.catalog.queries[number].name))
         self._holders = holders
@@ -235,13 +238,17 @@ class Retention:
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 
-    def _lower(self, horizons: dict[int, int], oldest: Mapping[int, int | None]) -> list[int]:
-        """Lowers the horizons to these times; returns the streams whose horizon was lowered."""
+    def _lower(self, horizons: dict[int, int], needs: Mapping[int, Reach], head: int) -> list[int]:
+        """Lowers the horizons to what is needed; returns the streams whose horizon was lowered."""
         lowered = []
-        for stream, time in oldest.items():
+        for stream, reach_back in needs.items():
             if stream in horizons:
-                history = self._histories[stream]
+                history, time = self._histories[stream], reach_back.oldest
                 needed = history.begin if time is None else history.first_at(time)
+                if reach_back.counts and time is not None:
+                    # Which elements are the last ones is in the store; it has them as long as they are.
+                    first = first_needed(self._store, stream, head, reach_back)
+                    needed = needed if first is None else min(needed, first)
                 if needed < horizons[stream]:
                     horizons[stream] = needed
                     lowered.append(stream)

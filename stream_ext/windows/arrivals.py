@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from hbase_store import PushMark, SnRow, Store, StreamColumns, StreamMove
 from hbase_store.errors import SnapshotGone
+from stream_ext.windows.last_times import LastTimes
+from stream_ext.windows.scheduled_window import Count, ScheduledWindow
 
 Ids = npt.NDArray[np.uint64]
 Times = npt.NDArray[np.int64]
+Indexes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -30,31 +33,36 @@ class Arrival:
     o: Ids
     g: Ids  # the graph of each triple
     times: Times  # of each triple's element
+    element: Indexes  # of each triple
     latest: int | None
     heartbeat: int | None
     idle: bool
+    #: The place of each triple in the document, from 1 on; None: these are all its triples.
+    places: Ids | None = None
+
+    @property
+    def document_places(self) -> Ids:
+        return np.arange(1, len(self.s) + 1, dtype=np.uint64) if self.places is None else self.places
 
     @property
     def nbytes(self) -> int:
-        columns = (self.element_times, self.s, self.p, self.o, self.g, self.times)
+        columns = (self.element_times, self.s, self.p, self.o, self.g, self.times, self.element)
         return sum(column.nbytes for column in columns)
 
-    def at_time(self, time: int) -> Arrival:
-        """Only its elements of this timestamp."""
-        return self._of(self.element_times == time, self.times == time)
+    @property
+    def element_sizes(self) -> Times:
+        """The number of triples of each element."""
+        return np.bincount(self.element, minlength=len(self.element_times)).astype(np.int64)
 
-    def up_to(self, time: int) -> Arrival:
-        """Only its elements of this timestamp and of those before."""
-        return self._of(self.element_times <= time, self.times <= time)
-
-    def between(self, after: int | None, up_to: int | None) -> Arrival:
-        """Only its elements later than `after`, and of `up_to` or before; None: whenever they are."""
-        elements, triples = np.ones(len(self.element_times), np.bool_), np.ones(len(self.times), np.bool_)
-        for time, is_low in ((after, True), (up_to, False)):
-            if time is not None:
-                elements &= (self.element_times > time) == is_low
-                triples &= (self.times > time) == is_low
-        return self._of(elements, triples)
+    def between(self, after: int | None, up_to: int | None, by_element: bool = False) -> Arrival:
+        """Only its elements later than `after`, and of `up_to` or before; None: whenever they are. `by_element`: these
+        are no times, but say how many elements there were, in the order of the document."""
+        marks = np.arange(1, len(self.element_times) + 1) if by_element else self.element_times
+        elements = np.ones(len(marks), np.bool_)
+        for mark, is_low in ((after, True), (up_to, False)):
+            if mark is not None:
+                elements &= (marks > mark) == is_low
+        return self if elements.all() else self._of(elements, elements[self.element])
 
     def _of(self, elements: Mask, which: Mask) -> Arrival:
         return replace(
@@ -65,6 +73,8 @@ class Arrival:
             o=self.o[which],
             g=self.g[which],
             times=self.times[which],
+            places=self.document_places[which],
+            element=(np.cumsum(elements, dtype=np.int32) - np.int32(1))[self.element[which]],
         )
 
 
@@ -73,6 +83,7 @@ _AT_ONCE = 64
 
 _NO_IDS = np.empty(0, np.uint64)
 _NO_TIMES = np.empty(0, np.int64)
+_NO_ELEMENTS = np.empty(0, np.int32)
 
 
 def arrivals(store: Store, sn: int, streams: Collection[int] | None = None) -> list[Arrival]:
@@ -91,7 +102,7 @@ def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[A
 def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
     position = mark.latest, mark.heartbeat, mark.idle
     if columns is None:
-        nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES)
+        nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES, _NO_ELEMENTS)
         return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *position)
     # Document order: elements of a push stand together, and so do the triples of an element.
     start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1])
@@ -101,33 +112,76 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
         columns.s[part], columns.p[part], columns.o[part], columns.graphs(part), columns.time[elements],
-        *position,
+        elements - np.int32(start), *position,
     )  # fmt: skip
 
 
-def history(store: Store, stream: int, sn: int, oldest: int | None, whole: bool = False) -> Iterator[Arrival]:
-    """The arrivals with elements of a stream, oldest first, from the first that left its time at `oldest` or later, up
-    to `sn`, as far as they are retained; `whole`: SnapshotGone if some are not.
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What of a stream is needed: elements from `oldest` on (None: all), and, however old they are, the last ones of
+    counted windows, of those up to `time` (None: it is not known, and `oldest` is None, too). These are the last ones
+    when all `before` a push (snapshot, ordinal) had come; None: all that is read."""
+
+    oldest: int | None
+    counts: tuple[Count, ...] = ()
+    time: int | None = None
+    before: tuple[int, int] | None = None
+
+
+def history(store: Store, stream: int, sn: int, reach: Reach, whole: bool = False) -> Iterator[Arrival]:
+    """The arrivals with elements of a stream, oldest first, from the first that left its time at `reach.oldest` or
+    later, up to `sn`, as far as they are retained; `whole`: SnapshotGone if some are not.
 
     The time of a stream never goes back, and no element is ahead of the time after its push by more than the lateness
     of the stream: the caller has subtracted that from `oldest`."""
-    rows = list(_rows(store, stream, sn, oldest, whole))[::-1]
+    rows = list(_rows(store, stream, sn, reach, whole))[::-1]
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
         for row, columns in zip(some, store.streams(stream, some), strict=True):
-            move = next(move for move in row.moves if move.stream == stream)
-            yield from sorted(_of_move(row.sn, move, columns), key=lambda arrival: arrival.push)
+            yield from sorted(_of_move(row.sn, _move_of(row, stream), columns), key=lambda arrival: arrival.push)
 
 
-def _rows(store: Store, stream: int, sn: int, oldest: int | None, whole: bool) -> Iterator[SnRow]:
+def first_needed(store: Store, stream: int, sn: int, reach: Reach) -> int | None:
+    """The oldest snapshot that `history` reads; None: it reads none."""
+    return min((row.sn for row in _rows(store, stream, sn, reach, False)), default=None)
+
+
+def last_times(store: Store, sn: int, window: ScheduledWindow, time: int | None) -> LastTimes:
+    """The last times of a counted window after snapshot `sn`, if its query was last evaluated at `time`."""
+    assert window.count is not None, "it counts nothing"
+    found = LastTimes(window.count, time)
+    needed = Reach(None if time is None else time - window.ahead_ms, (window.count,), time)
+    for arrival in history(store, window.stream, sn, needed):
+        found.add_all(arrival.element_times.tolist(), arrival.element_sizes.tolist())
+    return found
+
+
+def _rows(store: Store, stream: int, sn: int, reach: Reach, whole: bool) -> Iterator[SnRow]:
     """The rows of snapshots that brought elements, newest first."""
+    lasts = [LastTimes(count, reach.time) for count in reach.counts if reach.oldest is not None]
     for row, number, time in store.brought(stream, sn):
-        if oldest is not None and time is not None and time < oldest:
+        is_old = reach.oldest is not None and time is not None and time < reach.oldest
+        if is_old and (not lasts or (row is not None and _are_before(lasts, _move_of(row, stream).latest))):
             return
         if row is not None:
+            if lasts:
+                (columns,) = store.streams(stream, [row])
+                for arrival in _of_move(row.sn, _move_of(row, stream), columns):
+                    if reach.before is None or (arrival.sn, arrival.push) < reach.before:
+                        for last in lasts:
+                            last.add_all(arrival.element_times.tolist(), arrival.element_sizes.tolist())
             yield row
         elif whole:
             raise SnapshotGone(
                 f"elements that this window needs are no longer retained: those of snapshot {number} and "
                 "before are gone; use a later time, or give the stream a longer `retention`"
             )
+
+
+def _are_before(lasts: Iterable[LastTimes], latest: int | None) -> bool:
+    """Whether elements up to `latest`, which came before all that were counted, are none of the last."""
+    return latest is not None and all(last.least is not None and last.least >= latest for last in lasts)
+
+
+def _move_of(row: SnRow, stream: int) -> StreamMove:
+    return next(move for move in row.moves if move.stream == stream)

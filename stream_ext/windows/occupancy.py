@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stream_ext.windows.schedule import ScheduledWindow, Times, least_and_greatest
+from stream_ext.windows.arrivals import Reach
+from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
+from stream_ext.windows.scheduled_window import Times
 from stream_ext.windows.waiting_elements import WaitingElements
 
 
@@ -20,6 +22,7 @@ class Occupancy:
     window: ScheduledWindow
     waiting: WaitingElements = field(default_factory=WaitingElements)
     occupied_until: int | None = None
+    oldest: int | None = None  # the least time of what has ever entered
 
     def arrive(self, times: Times) -> None:
         first, last = least_and_greatest(times) if len(times) else (0, -1)
@@ -31,6 +34,7 @@ class Occupancy:
 
     def move_to(self, time: int) -> None:
         for some in self.waiting.up_to(time - self.window.lead_ms):
+            self.oldest = some.first if self.oldest is None else min(some.first, self.oldest)
             until = self.window.last_of(some.last)  # what is later stays longer
             self.occupied_until = until if self.occupied_until is None else max(until, self.occupied_until)
 
@@ -49,16 +53,20 @@ def next_entry(presences: Sequence[Occupancy]) -> int:
     return min(entries, default=int(np.iinfo(np.int64).max))
 
 
-def reach(windows: Sequence[ScheduledWindow], time: int | None) -> dict[int, int | None]:
-    """For each stream the time below which no element can be in its windows at `time` or later (None: any can).
+def reach(
+    windows: Sequence[ScheduledWindow], time: int | None, before: tuple[int, int] | None = None
+) -> dict[int, Reach]:
+    """For each stream what its windows at `time` or later can contain; None: at any time. `before`: see `Reach`.
 
     Without a `time`, elements older than the first instance of a window are left out."""
-    oldest: dict[int, int | None] = {}
+    found: dict[int, Reach] = {}
     for window in windows:
         froms = [each for each in (window.start_ms, window.opens) if each is not None]
-        if time is not None and window.start_ms is None:
+        if time is not None and window.start_ms is None and not window.holds_all:
             froms.append(time - window.range_ms)
         back = max(froms) - window.ahead_ms if froms else None
-        known = oldest.get(window.stream, back)
-        oldest[window.stream] = None if back is None or known is None else min(back, known)
-    return oldest
+        known = found.get(window.stream, Reach(back))
+        oldest = None if back is None or known.oldest is None else min(back, known.oldest)
+        counts = known.counts if window.count is None else (*known.counts, window.count)
+        found[window.stream] = Reach(oldest, counts, time, before)
+    return found

@@ -5,49 +5,32 @@ bounds say. Three things cause an evaluation, and a query may have several of th
 
     closes     the union of its windows' closes, each once, in order, as soon as *all* its streams have reached them
     periods    the multiples of a length of time, likewise
-    arrivals   every timestamp of a push to one of its streams, at once
+    arrivals   every timestamp of a push to one of its streams, at once; every element, if a window of it counts them,
+               or is [NOW]
 
 The schedule is a pure function of the pushes: it reads no clock and no content. So all that replay the same pushes (the
 injector, which counts late elements; an inline runner; a Spark task after a crash) find the same evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from stream_ext.language.algebra.windows import Bounds
 from stream_ext.windows.grids import Grid, RepeatedTimes
+from stream_ext.windows.last_times import LastTimes
 from stream_ext.windows.openings import Openings, begin_under, opened, openings_of
+from stream_ext.windows.scheduled_window import NEVER, Count, Mask, StreamReach, Times
+from stream_ext.windows.scheduled_window import ScheduledWindow as ScheduledWindow
 
-Times = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-#: Before every evaluation.
-NEVER = np.iinfo(np.int64).min
 #: The `behind_at` of a query that is to begin anew, at whatever snapshot.
 NOWHERE = -1
 _FLOOR_MS = 1000
 #: For so few, lists are quicker than arrays.
 _FEW = 64
-
-
-class StreamReach(Protocol):
-    """The time of a stream."""
-
-    @property
-    def latest(self) -> int | None:
-        """The greatest timestamp."""
-        ...
-
-    @property
-    def heartbeat(self) -> int | None:
-        """The greatest heartbeat."""
-        ...
 
 
 class StreamTime(StreamReach, Protocol):
@@ -68,6 +51,14 @@ class StreamTime(StreamReach, Protocol):
         """Time passes without it."""
         ...
 
+    @property
+    def elements_total(self) -> int:
+        """How many elements have ever come; and triples."""
+        ...
+
+    @property
+    def triples_total(self) -> int: ...
+
 
 class StreamAdvance(Protocol):
     """A push, a heartbeat or a mark of idleness: the times of its elements, and the time of the stream after it."""
@@ -76,6 +67,11 @@ class StreamAdvance(Protocol):
     def stream(self) -> int: ...
     @property
     def element_times(self) -> Times: ...
+    @property
+    def element_sizes(self) -> Times:
+        """The number of triples of each element."""
+        ...
+
     @property
     def latest(self) -> int | None: ...
     @property
@@ -86,7 +82,7 @@ class StreamAdvance(Protocol):
 
 class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
     """The last evaluation: its snapshot, the push in it that caused it, its number there (`k`), its time. `arrived`: it
-    was caused by an arrival; then the elements of that push up to time `arrived_at` had arrived."""
+    was caused by an arrival; then the elements of that push up to `arrived_at` had arrived (see `Due`)."""
 
     sn: int
     push: int
@@ -98,7 +94,7 @@ class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
 
 class Within(msgspec.Struct, frozen=True, array_like=True):
     """The progress of a query in the middle of a snapshot: the last push, and the number of evaluations (`k`). The
-    elements of that push up to time `arrived_at` were evaluated as arrivals."""
+    elements of that push up to `arrived_at` were evaluated as arrivals (see `Due`)."""
 
     push: int
     k: int
@@ -116,7 +112,9 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     each period. `sn` is the snapshot of this state (0: registration). `gap`: nothing was emitted yet since a pause.
     `ended`: nothing will be emitted any more. `behind_at`: the query fell behind the others, and is evaluated up to
     this snapshot only, and in the next one as far as `within`. `unanswered`: it waits for an endpoint of SERVICE that
-    did not answer; if False, it is catching up."""
+    did not answer; if False, it is catching up. What came up to snapshot `began` is in windows, but does not make a
+    result new. `counts`: of each window with a count STEP, the number of what had ever come in its stream at
+    registration, and at the last evaluation."""
 
     registered: int | None = None
     evaluated: LastEvaluation | None = None
@@ -131,6 +129,8 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     behind_at: int | None = None
     within: Within | None = None
     unanswered: bool = False
+    began: int = 0
+    counts: list[tuple[int, int]] = []
 
     @property
     def reached(self) -> int | None:
@@ -155,126 +155,13 @@ class QueryState(msgspec.Struct, frozen=True, array_like=True):
     def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
         """The state of a query that began with this state, and then went on together with `all_of_them`."""
         begins = own_begins(self.begins, all_of_them.begins)
-        return msgspec.structs.replace(all_of_them, registered=self.registered, begins=begins, gap=gap)
+        return msgspec.structs.replace(
+            all_of_them, registered=self.registered, begins=begins, gap=gap, began=self.began
+        )
 
     def is_unevaluated_at(self, time: int | None) -> bool:
         """Whether the query was never evaluated, and will not be at this time or before."""
         return self.evaluated is None and (time is None or (self.reached is not None and self.reached >= time))
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledWindow:
-    """A stepped time window over the stream with this number; `name` is its IRI in the text.
-
-    At a close c it reaches from c - range_ms to c - until_ms; `bounds` says which of the two ends belong to it. It
-    contains nothing from before `start_ms`, and does not close after `end_ms` (both of a window that is replayed).
-    `t0_ms` is None until the first push has decided it. `by_arrival` windows are evaluated when an element arrives:
-    they contribute the instance that is open then, with all elements that have this very time.
-
-    `lateness_ms` is the one in force; no element is ahead of its stream's own time by more than `ahead_ms`. A stream
-    that is reached `by_variable` delays no evaluation before its first element."""
-
-    name: str
-    stream: int
-    range_ms: int
-    step_ms: int
-    t0_ms: int | None = 0
-    lateness_ms: int = 0
-    until_ms: int = 0
-    bounds: Bounds = Bounds.CLOSED_OPEN
-    start_ms: int | None = None
-    end_ms: int | None = None
-    by_arrival: bool = False
-    ahead_ms: int = 0
-    by_variable: bool = False
-
-    @property
-    def origin(self) -> int:
-        assert self.t0_ms is not None, f"<{self.name}> has no closes before its T0 is known"
-        return self.t0_ms
-
-    @property
-    def includes_start(self) -> bool:
-        return self.bounds is not Bounds.OPEN_CLOSED
-
-    @property
-    def includes_end(self) -> bool:
-        return self.bounds is not Bounds.CLOSED_OPEN
-
-    # ---- closes
-
-    @property
-    def opens(self) -> int | None:
-        """The start of its first instance; None: not known yet."""
-        return None if self.t0_ms is None else self.t0_ms + self.step_ms - self.range_ms
-
-    def close_after(self, time: int) -> int:
-        """The first close later than `time`; T0 itself is none."""
-        return self.origin + max(1, (time - self.origin) // self.step_ms + 1) * self.step_ms
-
-    def close_at_or_before(self, time: int) -> int | None:
-        k = (time - self.origin) // self.step_ms
-        return self.origin + k * self.step_ms if k >= 1 else None
-
-    def close_of(self, time: int) -> int:
-        """The close of the instance that the window contributes at `time`: the earliest at or after `time`; for an
-        arrival the earliest after it, if an element at a close belongs to the next instance."""
-        return self.close_after(time if self.by_arrival and not self.includes_end else time - 1)
-
-    def first_close(self, first: int) -> int:
-        """The first close whose instance can contain an element of this time."""
-        return self.close_after(first + self.until_ms - self.includes_end)
-
-    def extent_at(self, time: int) -> tuple[int, int]:
-        """Start and end of the instance that is contributed at `time`."""
-        close = self.close_of(time)
-        start = close - self.range_ms
-        return (start if self.start_ms is None else max(start, self.start_ms)), min(close, time) - self.until_ms
-
-    # ---- elements
-
-    @property
-    def lead_ms(self) -> int:
-        """The least time from that of an element to an evaluation whose instance can contain it."""
-        return self.until_ms + (not self.includes_end and not self.by_arrival)
-
-    def valid_from(self, times: Times) -> Times:
-        """The first evaluation time at which elements of these times are before the end of the window's instance."""
-        return times + self.lead_ms
-
-    def valid_until(self, times: Times) -> Times:
-        """The last evaluation time at which an element of each time is still in the window's instance; one before
-        `valid_from` where it is in none.
-
-        It is in as long as close_of(t) - RANGE <= time: up to the last close at or before time + RANGE. T0 and what
-        would lie before it are no closes: an element that reaches none later is in no instance."""
-        closes = (times + (self.range_ms - (not self.includes_start) - self.origin)) // self.step_ms
-        until = np.where(closes >= 1, self.origin + closes * self.step_ms, NEVER)
-        if self.start_ms is not None:
-            until[times < self.start_ms + (not self.includes_start)] = NEVER
-        if self.by_arrival and not self.includes_end:
-            until[until != NEVER] -= 1  # at the close itself the next instance is open
-        return until
-
-    def last_of(self, time: int) -> int:
-        """`valid_until` of one time."""
-        closes = (time + (self.range_ms - (not self.includes_start) - self.origin)) // self.step_ms
-        if closes < 1 or (self.start_ms is not None and time < self.start_ms + (not self.includes_start)):
-            return NEVER
-        return self.origin + closes * self.step_ms - (self.by_arrival and not self.includes_end)
-
-    def ever_includes(self, times: Times) -> Mask:
-        """Which of these times are in some instance at all."""
-        return self.valid_until(times) >= self.valid_from(times)
-
-    def for_arrivals(self) -> ScheduledWindow:
-        return self if self.by_arrival else replace(self, by_arrival=True)
-
-    def closed_up_to(self, stream: StreamReach) -> int | None:
-        """The last time at which it can be evaluated: a window that includes its end closes when the time of the stream
-        has passed it, or on a heartbeat at it."""
-        latest = None if stream.latest is None else stream.latest - self.lateness_ms - self.includes_end
-        return _greatest(latest, stream.heartbeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +182,11 @@ class Timing:
     def settled(self, t0: int) -> Timing:
         known = (replace(w, t0_ms=t0) if w.t0_ms is None else w for w in self.windows)
         return replace(self, windows=tuple(known))
+
+    @property
+    def stepped_counts(self) -> tuple[tuple[ScheduledWindow, Count], ...]:
+        """The windows with a count STEP."""
+        return tuple((w, w.count) for w in self.windows if w.count is not None and w.count.step)
 
     @property
     def has_beats(self) -> bool:
@@ -369,25 +261,62 @@ class _StreamState:
 
 
 class Due(NamedTuple):
-    """An evaluation: its time, and whose arrival it is (the elements of this timestamp; None: a close or period).
+    """An evaluation: its time, and up to which element of the push they have arrived (None: a close or period).
 
-    Of closes and periods, all up to `limit` (None: all that are due) come before anything else happens."""
+    `arrived` is the timestamp of the last that have, or their number in the document (`arrives_by_element`). Of closes
+    and periods, all up to `limit` (None: all that are due) come before anything else happens."""
 
     time: int
     arrived: int | None
     limit: int | None = None
 
 
+def arrives_by_element(windows: Sequence[ScheduledWindow], stream: int) -> bool:
+    """Whether elements of the stream arrive one by one, in the order of the document; else a timestamp at a time."""
+    return any(window.stream == stream and (window.is_now or window.count is not None) for window in windows)
+
+
+#: The last times of a counted window, when its query was last evaluated at this time (None: never).
+ReadLast = Callable[[ScheduledWindow, int | None], LastTimes]
+
+
+@dataclass(slots=True)
+class _CountedArrivals:
+    """A counted window: how much of what it counts has ever come, also at the registration and at the last
+    evaluation."""
+
+    window: ScheduledWindow
+    count: Count
+    lasts: LastTimes
+    total: int
+    base: int
+    evaluated: int
+
+    def add(self, time: int, triples: int) -> None:
+        self.lasts.add(time, triples)
+        self.total += 1 if self.count.of_elements else triples
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether a multiple of STEP was completed since the last evaluation."""
+        step = self.count.step
+        return bool(step) and (self.total - self.base) // step > (self.evaluated - self.base) // step
+
+
 class Schedule:
     """The evaluation times of one query, push by push."""
 
-    def __init__(self, timing: Timing, state: QueryState, positions: Mapping[int, StreamTime]) -> None:
-        """`positions`: the times of the streams at the snapshot from which this schedule goes on."""
+    def __init__(
+        self, timing: Timing, state: QueryState, positions: Mapping[int, StreamTime], last: ReadLast | None = None
+    ) -> None:
+        """`positions`: the times of the streams at the snapshot from which this schedule goes on; `last` reads the last
+        times of counted windows there (None: nothing has come)."""
         self.timing = timing if state.t0 is None else timing.settled(state.t0)
         self.registered = state.registered
         self.after = state.registered if state.after is None else state.after
         self.last = state.last
         self.t0 = state.t0
+        self._began = state.began
         count = len(timing.windows) * timing.closes + len(timing.every_ms)
         self._begins = _widened(state.begins, count, len(timing.every_ms))
         self._streams: dict[int, _StreamState] = {}
@@ -398,7 +327,22 @@ class Schedule:
                 if at is None
                 else _StreamState(at.latest, at.heartbeat, self._openings_of(at), at.idle)
             )
+        self._counted = self._counted_windows(state, positions, last) if timing.arrivals else []
+        self._arriving: Iterator[tuple[int, int]] = iter(())  # elements of the last push that have not arrived yet
+        self._arriving_in = 0  # the stream of that push
         self._find_beats()
+
+    def _counted_windows(
+        self, state: QueryState, positions: Mapping[int, StreamTime], last: ReadLast | None
+    ) -> list[_CountedArrivals]:
+        found, counts = [], iter(state.counts)
+        for window in self.timing.windows:
+            if (count := window.count) is not None:
+                lasts = LastTimes(count, state.last) if last is None else last(window, state.last)
+                total = total_of(count, positions.get(window.stream)) if count.step else 0
+                base, evaluated = next(counts, (0, 0)) if count.step else (0, 0)
+                found.append(_CountedArrivals(window, count, lasts, total, base, evaluated))
+        return found
 
     def _openings_of(self, at: StreamTime) -> Openings:
         """The openings of a stream; all its past counts."""
@@ -420,11 +364,15 @@ class Schedule:
             self.t0 = t0_of(times)
             self.timing = self.timing.settled(self.t0)
             self._find_beats()
+        self._arrive_all()
         least = least_and_greatest(times)[0] if len(times) else None
         if least is not None and (not stream_state.openings or least < stream_state.openings[0][1]):
             stream_state.openings = opened(stream_state.openings, times, stream_state.latest, stream_state.heartbeat)
             self._find_beats()
         late = self._late(moved.stream, times, least)
+        if any(counted.window.stream == moved.stream for counted in self._counted):
+            self._arriving = iter(zip(times.tolist(), moved.element_sizes.tolist(), strict=True))
+            self._arriving_in = moved.stream
         stream_state.latest, stream_state.heartbeat = moved.latest, moved.heartbeat
         stream_state.idle = moved.idle
         return late
@@ -435,30 +383,73 @@ class Schedule:
 
         The caller calls `done` or `seen` for each of them before it takes the next from the iterator."""
         if self.timing.arrivals and self.timing.is_settled:
-            for time in np.unique(moved.element_times).tolist():
-                if arrived_at is not None and time <= arrived_at:
-                    continue
-                yield from self._closes_up_to(time - any(window.includes_end for window in self.windows))
-                at = self._arrival(moved.stream, time)
-                if at is not None:
-                    yield Due(at, time)
+            if arrives_by_element(self.windows, moved.stream):
+                yield from self._element_by_element(moved, arrived_at or 0)
+            else:
+                yield from self._time_by_time(moved, arrived_at)
         yield from self._closes_up_to(None)
 
     def _closes_up_to(self, limit: int | None) -> Iterator[Due]:
         while (time := self.next_time()) is not None and (limit is None or time <= limit):
             yield Due(time, None, limit)
 
-    def _arrival(self, stream: int, time: int) -> int | None:
-        """When the elements of this timestamp, which have just arrived, are evaluated; None: they make no evaluation,
-        for they can be in no window (yet to come, or open)."""
-        at = time if self.last is None else max(time, self.last)
+    def _time_by_time(self, moved: StreamAdvance, arrived_at: int | None) -> Iterator[Due]:
+        """Timestamps that come to the same evaluation time are one evaluation."""
+        waiting = [each for each in np.unique(moved.element_times).tolist() if arrived_at is None or each > arrived_at]
+        includes_end = any(window.includes_end for window in self.windows)
+        while waiting:
+            yield from self._closes_up_to(waiting[0] - includes_end)
+            at = waiting[0] if self.last is None else max(waiting[0], self.last)
+            count = sum(each <= at for each in waiting)
+            together, waiting = waiting[:count], waiting[count:]
+            yield from self._closes_up_to(together[-1] - includes_end)
+            if any(self._can_contain(moved.stream, each, at) for each in together) and self._may_be_due(moved.stream):
+                yield Due(at, together[-1])
+
+    def _element_by_element(self, moved: StreamAdvance, arrived: int) -> Iterator[Due]:
+        includes_end = any(window.includes_end for window in self.windows)
+        for _ in range(arrived):
+            self._arrive_one()
+        for number, time in enumerate(moved.element_times[arrived:].tolist(), arrived + 1):
+            yield from self._closes_up_to(time - includes_end)
+            at = time if self.last is None else max(time, self.last)
+            is_contained = self._can_contain(moved.stream, time, at)
+            self._arrive_one()
+            if is_contained and self._may_be_due(moved.stream):
+                yield Due(at, number)
+
+    def _arrive_one(self) -> bool:
+        """The next element of the last push arrives in the windows that count it; False: there is none."""
+        element = next(self._arriving, None)
+        if element is None:
+            return False
+        for counted in self._counted:
+            if counted.window.stream == self._arriving_in:
+                counted.add(*element)
+        return True
+
+    def _arrive_all(self) -> None:
+        while self._arrive_one():
+            pass
+
+    def _can_contain(self, stream: int, time: int, at: int) -> bool:
+        """Whether an element that comes now can be in some window at `at` or later."""
+        if any(each.window.stream == stream and each.lasts.takes(time, at) for each in self._counted):
+            return True
         one = np.array([time], np.int64)
         for window in self.windows:
-            if window.stream == stream:
+            if window.stream == stream and window.count is None:
                 seen = window.for_arrivals()
                 if int(seen.valid_until(one)[0]) >= max(at, int(seen.valid_from(one)[0])):
-                    return at
-        return None
+                    return True
+        return False
+
+    def _may_be_due(self, stream: int) -> bool:
+        """Whether an arrival causes an evaluation. If all windows of the stream have a count STEP, one of the query has
+        completed a multiple of it since the last evaluation."""
+        if any(w.stream == stream and (w.count is None or not w.count.step) for w in self.windows):
+            return True
+        return any(counted.has_completed for counted in self._counted)
 
     # ---- closes and periods ------------------------------------------------------------------------------------
 
@@ -478,7 +469,10 @@ class Schedule:
         return not stream_state.idle and not (window.by_variable and not stream_state.openings)
 
     def waits_for(self) -> list[int]:
-        """The streams that the next evaluation waits for: those behind the others, or without any time."""
+        """The streams that the next evaluation waits for: those behind the others, or without any time. An arrival
+        waits for none."""
+        if not self.timing.has_beats:
+            return []
         awake = {window.stream for window in self.windows if self._is_waited_for(window)}
         times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]
@@ -517,17 +511,26 @@ class Schedule:
     @property
     def has_begun(self) -> bool:
         """Whether every window has been reported, every period come to: an older first element changes nothing then."""
-        return None not in self._begins
+        windows = self.windows if self.timing.closes else ()
+        stepped = [window.is_stepped for window in windows] + [True] * len(self.timing.every_ms)
+        return all(begin is not None or not is_stepped for begin, is_stepped in zip(self._begins, stepped, strict=True))
 
     def state(
         self, evaluated: LastEvaluation | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
     ) -> QueryState:
         begins, ended = self.begins, self.timing.ends_at is not None
-        return QueryState(self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended)
+        counts = [(each.base, each.evaluated) for each in self._counted if each.count.step]
+        return QueryState(
+            self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended,
+            began=self._began, counts=counts,
+        )  # fmt: skip
 
     def seen(self, time: int) -> None:
         """An evaluation was made at `time`."""
         self.last = time if self.last is None else max(self.last, time)
+        for counted in self._counted:
+            counted.lasts.move_to(self.last)
+            counted.evaluated = counted.total
 
     def skip_to_bound(self) -> None:
         """Marks all that is due as evaluated, for a caller that only counts late elements."""
@@ -572,7 +575,7 @@ class Schedule:
         return begin_under(openings, window.lateness_ms) if openings else None
 
     def _closes_of(self, window: ScheduledWindow) -> _Beat | None:
-        first = self._first_of(window)
+        first = self._first_of(window) if window.is_stepped else None
         if first is None:
             return None
         start = first if window.start_ms is None else max(first, window.start_ms)
@@ -599,7 +602,7 @@ class Schedule:
             starts, untils = window.valid_from(times), window.valid_until(times)
             belongs |= self._evaluated_ever(starts, untils)
             late |= self._reported(starts, untils)
-            awaited |= self._awaited(starts, untils)
+            awaited |= window.is_endless or self._awaited(starts, untils)
             if self.timing.arrivals:
                 arriving = window.for_arrivals()
                 starts, untils = arriving.valid_from(times), arriving.valid_until(times)
@@ -623,6 +626,8 @@ class Schedule:
         """Whether a close or period lies between each two of these times, be it one that is never come to."""
         found = np.zeros(len(starts), dtype=np.bool_)
         for window in self.windows if self.timing.closes else ():
+            if not window.is_stepped:
+                continue
             turns = np.maximum(1, -((window.origin - starts) // window.step_ms))
             found |= window.origin + turns * window.step_ms <= untils
         for every in self.timing.every_ms:
@@ -660,13 +665,20 @@ class Schedule:
         return [*(w.step_ms for w in self.windows if self.timing.closes), *self.timing.every_ms]
 
     def _gone(self, stream: int, times: Times) -> Mask:
-        if self.last is None:
-            return np.zeros(len(times), dtype=np.bool_)
-        seen = [window.for_arrivals() for window in self.windows if window.stream == stream]
+        """Which could be in a window, and can be in none any more."""
         ever, still = np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
-        for window in seen:
-            ever |= window.ever_includes(times)
-            still |= window.valid_until(times) >= np.maximum(times, self.last)
+        now = times if self.last is None else np.maximum(times, self.last)
+        for counted in self._counted:
+            if counted.window.stream == stream:
+                takes = map(counted.lasts.takes, times.tolist(), now.tolist())
+                ever, still = np.ones_like(ever), still | np.fromiter(takes, np.bool_, len(times))
+        if self.last is None and not ever.any():
+            return ever
+        for window in self.windows:
+            if window.stream == stream and window.count is None:
+                seen = window.for_arrivals()
+                ever |= seen.ever_includes(times)
+                still |= seen.valid_until(times) >= np.maximum(seen.valid_from(times), now)
         return ever & ~still
 
 
@@ -681,12 +693,21 @@ def _period(every_ms: int, first: int | None) -> _Beat | None:
     return None if first is None else _Beat((first // every_ms + 1) * every_ms, every_ms, None)
 
 
-def initial_state(timing: Timing, positions: Mapping[int, StreamTime]) -> QueryState:
-    """The state at registration: the first evaluation is at the first close that not all streams had reached."""
+def total_of(count: Count, at: StreamTime | None) -> int:
+    """How much of what a window counts has ever come in its stream."""
+    return 0 if at is None else at.elements_total if count.of_elements else at.triples_total
+
+
+def initial_state(
+    timing: Timing, positions: Mapping[int, StreamTime], sn: int = 0, before: QueryState | None = None
+) -> QueryState:
+    """The state of a query that begins after snapshot `sn`: its first evaluation is at the first close that not all
+    streams had reached. `before`: the state of its registration, if it has been running before."""
     if timing.ends_at is not None:
         return QueryState()  # of the past all is reported
-    return QueryState(registered=Schedule(timing, QueryState(), positions).bound())
-
-
-def _greatest(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else max(a, b)
+    counts = [(total := total_of(count, positions.get(w.stream)), total) for w, count in timing.stepped_counts]
+    if before is not None:  # what is counted is counted from the registration on
+        bases = [base for base, _ in before.counts] + [0] * (len(counts) - len(before.counts))
+        counts = [(base, total) for base, (_, total) in zip(bases, counts, strict=True)]
+    registered = Schedule(timing, QueryState(), positions).bound()
+    return QueryState(registered=registered, began=sn, counts=counts)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.windows.schedule import Times, least_and_greatest
+from stream_ext.windows.schedule import least_and_greatest
+from stream_ext.windows.scheduled_window import Times
 
 Columns = tuple[npt.NDArray[np.uint64], ...]
 
@@ -32,6 +33,11 @@ class WaitingElements:
     def add(self, times: Times, columns: Columns = (), span: tuple[int, int] | None = None) -> None:
         """`span`: the least and the greatest of the times, if they are known."""
         self._waiting.append(ArrivedTogether(times, *(span or least_and_greatest(times)), columns))
+
+    def take(self, others: WaitingElements) -> None:
+        """Those of `others` wait here from now on."""
+        self._waiting += others._waiting
+        others._waiting = []
 
     def up_to(self, time: int) -> list[ArrivedTogether]:
         """Removes and returns the elements of this time and before."""

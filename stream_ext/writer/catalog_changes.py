@@ -159,7 +159,7 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
         if query.is_evaluated and not failed:
             return Intent(result=int)
         registered = Registered.of(query, view.catalog)
-        begins = initial_state(registered.timing_from(t0), view.positions)
+        begins = initial_state(registered.timing_from(t0), view.positions, view.head, query.state)
         state = msgspec.structs.replace(begins, t0=t0, gap=True)
         resumed = msgspec.structs.replace(query, paused=False, failure=None, since=view.head + 1, state=state)
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed, registered)])

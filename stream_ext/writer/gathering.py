@@ -70,6 +70,13 @@ class Accepted:
     elements: Elements | None = None
     ordinal: int = 0
 
+    @property
+    def element_sizes(self) -> Times:
+        """The number of triples of each element."""
+        if self.elements is None:
+            return np.zeros(len(self.element_times), np.int64)
+        return np.bincount(self.elements.element, minlength=len(self.element_times)).astype(np.int64)
+
 
 REPEATED = Accepted(0, np.empty(0, np.int64), None, None)
 _NO_TIMES = np.empty(0, np.int64)
@@ -87,6 +94,8 @@ class _Moving:
     latest: int | None
     openings: Openings
     sources: dict[str, int]
+    elements_total: int = 0
+    triples_total: int = 0
     idle: bool = False
     decided: bool = False  # its `runs_by` was decided in this snapshot
     marks: list[PushMark] = field(default_factory=list)
@@ -135,6 +144,8 @@ class Gathering:
             moving.first = least if moving.first is None else min(moving.first, least)
             moving.openings = opened(moving.openings, times, moving.latest, moving.heartbeat)
             moving.arrives(int(times.max()))
+            moving.elements_total += len(times)
+            moving.triples_total += len(push.elements.element)
         if push.heartbeat is not None:
             moving.beats(push.heartbeat)
         moving.idle = False
@@ -176,6 +187,8 @@ class Gathering:
             position.latest,
             openings_of(position.openings, position.first),
             dict(position.sources),
+            position.elements_total,
+            position.triples_total,
             position.idle,
         )
 
@@ -217,6 +230,8 @@ class Gathering:
                 latest=moving.latest,
                 idle=moving.idle,
                 openings=self._moved_openings(moving),
+                elements_total=moving.elements_total,
+                triples_total=moving.triples_total,
             )
             for number, moving in self._moving.items()
         ]

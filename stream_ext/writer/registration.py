@@ -27,7 +27,7 @@ from stream_ext.catalog.registered import Registered, RegisteredText
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import R2S, Form, Query, Register, Update, WindowClause
+from stream_ext.language.algebra.algebra import Form, Query, Register, Update, WindowClause
 from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
 from stream_ext.oneshot.question import Question
@@ -96,14 +96,14 @@ class Registration:
             iri=names.iri,
             text=self.text,
             base=self.base,
-            r2s=(self.query.r2s or R2S.RSTREAM).value,
+            r2s=self.query.emits.value,
             variables=list(columns_of(self.query)),
             constructs=self.query.form is Form.CONSTRUCT,
             live=self.live,
             streams=found.streams,
             registered_sn=view.head + 1,
             since=view.head + 1,
-            state=initial_state(registered.timing, view.positions),
+            state=initial_state(registered.timing, view.positions, view.head),
             output=output,
             any_stream=any_stream,
             home=self.home,

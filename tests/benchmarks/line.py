@@ -166,7 +166,8 @@ def window_join(batches: int) -> Figures:
         began = time.perf_counter()
         for stream, (k, value) in enumerate(sides, 1):
             times, no_graph = np.full(rows, b, np.int64), np.zeros(rows, np.uint64)
-            columns = (k, np.full(rows, stream, np.uint64), value, no_graph, times)
+            element = np.arange(rows, dtype=np.int32)
+            columns = (k, np.full(rows, stream, np.uint64), value, no_graph, times, element)
             network.arrive(Arrival(b + 1, 0, stream, times, *columns, b, None, False))
         emitted, weights = network.step(Moment(b + 1, None, None))  # type: ignore[arg-type]  # as above
         seconds.append(time.perf_counter() - began)

@@ -144,7 +144,8 @@ def _arrival(batch: int, stream: int, elements: Elements) -> Arrival:
     keys, values = (each[batch].astype(np.uint64) + np.uint64(_BASE) for each in (elements.keys, elements.values))
     count = len(keys)
     times, no_graph = np.full(count, batch, np.int64), np.zeros(count, np.uint64)
-    triple = (values, np.full(count, stream, np.uint64), keys, no_graph, times)
+    element = np.arange(count, dtype=np.int32)
+    triple = (values, np.full(count, stream, np.uint64), keys, no_graph, times, element)
     return Arrival(batch + 1, 0, stream, times, *triple, batch, None, False)
 
 

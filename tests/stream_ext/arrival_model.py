@@ -180,7 +180,7 @@ class ArrivalModel:
                 continue
             if window.counts:
                 known = [(n, e) for n, e in enumerate(self.elements) if e.stream == element.stream]
-                later = [e for n, e in known if (e.time, n) > (element.time, number)]
+                later = [e for n, e in known if (e.time, n) > (element.time, number) and e.time <= start]
                 size = len(later) if window.kind == "ELEMENTS" else sum(len(e.triples) for e in later)
                 found = size < window.count
             elif window.kind == "NOW":

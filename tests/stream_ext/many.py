@@ -52,7 +52,7 @@ class Registry:
         timing, head = timing_of(query, catalog), int(self.store.head())
         self.used += 1
         definition = QueryDefinition(
-            self.used, f"q{self.used}", f"{EX}q{self.used}", text, BASE, (query.r2s or "RSTREAM"), [],
+            self.used, f"q{self.used}", f"{EX}q{self.used}", text, BASE, query.emits.value, [],
             [window.stream for window in timing.windows], head + 1, self._initial(text), since=head + 1,
         )  # fmt: skip
         return self._publish(self.used, definition, constants_of(query))
@@ -65,7 +65,9 @@ class Registry:
         return self._publish(number, msgspec.structs.replace(self.queries[number], paused=True))
 
     def resume(self, number: int, t0: int | None) -> int:
-        state = msgspec.structs.replace(self._initial(self.queries[number].text, t0), t0=t0, gap=True)
+        state = msgspec.structs.replace(
+            self._initial(self.queries[number].text, t0, self.queries[number].state), t0=t0, gap=True
+        )
         head = int(self.store.head())
         resumed = msgspec.structs.replace(self.queries[number], paused=False, since=head + 1, state=state)
         return self._publish(number, resumed)
@@ -77,9 +79,9 @@ class Registry:
     def store(self) -> Store:
         return self.player.store
 
-    def _initial(self, text: str, t0: int | None = None) -> QueryState:
+    def _initial(self, text: str, t0: int | None = None, before: QueryState | None = None) -> QueryState:
         timing = timing_of(query_of(text, BASE), self._catalog(), t0)
-        return initial_state(timing, self.store.vts(self.store.head()))
+        return initial_state(timing, self.store.vts(self.store.head()), int(self.store.head()), before)
 
     def _catalog(self) -> Catalog:
         return Catalog.read(self.store, int(self.store.head()))

@@ -433,8 +433,10 @@ class OrderedOracle(Oracle):
 
     def answer(self, said: Said) -> Bag:
         windows = {
-            window.name: dict(self._placed(held))
-            for window, held in zip(self.scene.windows, said.contents, strict=True)
+            window.name: dict(self._placed(held, left_out))
+            for window, held, left_out in zip(
+                self.scene.windows, said.contents, said.skipped or [0] * len(self.scene.windows), strict=True
+            )
         }
         stored = frozenset(triple for triple, graph in self.store if graph is None)
         merged = dict.fromkeys((t for t, graph in self.store if self.scene.static and graph == f"<{EX}g1>"), NOWHERE)
@@ -443,12 +445,12 @@ class OrderedOracle(Oracle):
                 merged[triple] = max(place, merged.get(triple, NOWHERE))
         return self._question.answer(World(windows, merged, stored))
 
-    def _placed(self, held: Sequence[int]) -> Iterator[tuple[Triple, Place]]:
-        """The last of several places of a triple comes last."""
+    def _placed(self, held: Sequence[int], left_out: int) -> Iterator[tuple[Triple, Place]]:
+        """The last of several places of a triple comes last; without so many triples of the oldest element."""
         places = [
             ((self._times[number], number, at), triple)
             for number in held
             for at, triple in enumerate(self.triples[number])
         ]
-        for place, triple in sorted(places):
+        for place, triple in sorted(places)[left_out:]:
             yield triple, place

@@ -7,9 +7,11 @@ that snapshot."""
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +50,14 @@ class Window:
     until_ms: int = 0
     bounds: str = "[)"
     lateness_ms: int | None = None  # None: the stream's
+    kind: str = "RANGE"  # or ALL, ELEMENTS, TRIPLES
+    count: int = 0
 
     @property
     def extent(self) -> str:
         """As the language writes it."""
+        if self.kind != "RANGE":
+            return f"{self.kind} {self.count}" if self.count else self.kind
         length = f"RANGE {self.range_ms}ms"
         if self.until_ms:
             length = f"FROM NOW - {self.range_ms}ms TO NOW - {self.until_ms}ms"
@@ -91,9 +97,13 @@ class Scene:
     report: tuple[str, ...] = ()  # of the first window
     merged: bool = False  # C-SPARQL: the windows are merged, with the graph :g1 where `static` says so
     static: bool = False
+    cqels: bool = False  # CQELS-QL: a window is declared where it is read
 
     @property
     def text(self) -> str:
+        if self.cqels:
+            pattern = re.sub(r"WINDOW :w(\d)", self._stream, self.pattern)
+            return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} WHERE {{ {pattern} }}"
         reports = f" REPORT {', '.join(self.report)}" if self.report else ""
         froms = (
             " ".join(
@@ -104,6 +114,12 @@ class Scene:
             + " FROM :g1" * self.static
         )
         return f"PREFIX : <{EX}> REGISTER {self.r2s} :q AS {self.select} {froms} WHERE {{ {self.pattern} }}"
+
+    def _stream(self, found: re.Match[str]) -> str:
+        window = self.windows[int(found[1]) - 1]
+        reports = f" REPORT {', '.join(self.report)}" if self.report and window is self.windows[0] else ""
+        bounds = " BOUNDS [)" if window.bounds == "[)" else ""
+        return f"STREAM :s{window.stream} [{window.extent}{bounds}{reports}]"
 
     @property
     def plain(self) -> str:
@@ -205,6 +221,10 @@ def random_scene(seed: int) -> Scene:
         )
         for i in range(1, count + 1)
     ]
+    if count == 2 and chance.random() < 0.3:  # beside one that closes, one that causes no evaluation
+        kind = chance.choice(["ALL", "ELEMENTS", "TRIPLES"])
+        most = 0 if kind == "ALL" else chance.choice([1, 2, 3, 5])
+        windows[1] = Window("w2", windows[1].stream, 0, 0, kind=kind, count=most)
     lateness = {1: chance.choice([0, 0, 8]), 2: 0}
     scene = Scene(windows, pattern, select, chance.choice(["RSTREAM", "ISTREAM", "DSTREAM"]), lateness)
     scene.report = chance.choice(REPORTS)
@@ -252,13 +272,22 @@ def _triple(chance: random.Random) -> Triple:
     return (_node(chance), f"<{EX}p>", _node(chance))
 
 
+class Played(Protocol):
+    """What a player needs of a scene."""
+
+    lateness: dict[int, int]
+
+    @property
+    def text(self) -> str: ...
+
+
 # ---- the engine's side -------------------------------------------------------------------------------------
 
 
 class Player:
     """Plays a scene into a store, as the injector would."""
 
-    def __init__(self, store: Store, scene: Scene, chance: random.Random | None = None) -> None:
+    def __init__(self, store: Store, scene: Played, chance: random.Random | None = None) -> None:
         """`chance`: each quad of the store is our own, held, or both, as it decides."""
         self.store, self.scene, self.chance = store, scene, chance
         self.times: dict[int, int | None] = {1: None, 2: None}
@@ -267,6 +296,7 @@ class Player:
         self.beats: dict[int, int | None] = {1: None, 2: None}
         self.latest: dict[int, int | None] = {1: None, 2: None}
         self.batches = {1: 0, 2: 0}
+        self.totals: dict[int, int] = {}
 
     def register(self, before: Sequence[Change | list[Push]] = ()) -> int:
         """The streams, what comes `before` the query, and the query."""
@@ -286,9 +316,9 @@ class Player:
         timing = timing_of(query, Catalog(streams, {}))
         batch = self.store.begin()
         batch.encode(constants_of(query))
-        state = initial_state(timing, self.store.vts(self.store.head()))
+        state = initial_state(timing, self.store.vts(self.store.head()), int(self.store.head()))
         numbers = [window.stream for window in timing.windows]
-        definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, self.scene.r2s, [], numbers, 0, state)
+        definition = QueryDefinition(1, "q", f"{EX}q", self.scene.text, BASE, query.emits.value, [], numbers, 0, state)
         batch.catalog("query", 1, CatalogStep("query", 1, definition).body())
         return self.store.commit(batch)
 
@@ -340,6 +370,8 @@ class Player:
             {},
             latest=self.latest[stream],
             openings=list(self.openings[stream]),
+            elements_total=self._total(stream, len(times)),
+            triples_total=self._total(-stream, len(texts)),
         )
         s, p, o = (batch.encode([t[i].encode() for t in texts]) for i in range(3))
         columns = StreamColumns(
@@ -347,6 +379,10 @@ class Player:
             np.array(elements, np.int32), s, p, o,
         )  # fmt: skip
         batch.stream(move, columns, np.zeros(len(s), np.bool_))
+
+    def _total(self, what: int, more: int) -> int:
+        self.totals[what] = self.totals.get(what, 0) + more
+        return self.totals[what]
 
     def _move(self, push: Push) -> None:
         stream = push.stream
@@ -411,6 +447,8 @@ class Oracle:
                     w.until_ms,
                     w.bounds,
                     scene.lateness[w.stream] if w.lateness_ms is None else w.lateness_ms,
+                    w.kind,
+                    w.count,
                 )
                 for w in scene.windows
             ],
@@ -419,6 +457,7 @@ class Oracle:
             arrivals="CONTENT_CHANGE" in triggers,
         )
         self.triples: list[tuple[Triple, ...]] = []
+        self.times: list[int] = []  # of elements
         self.store: set[tuple[Triple, str | None]] = set()
         self.before: Bag | bool = False if scene.select == "ASK" else Counter()
 
@@ -449,13 +488,19 @@ class Oracle:
     def _elements(self, push: Push) -> list[Element]:
         elements = []
         for time, triples in push.elements:
-            elements.append(Element(push.stream, time, len(self.triples)))
+            elements.append(Element(push.stream, time, len(self.triples), len(triples)))
             self.triples.append(triples)
+            self.times.append(time)
         return elements
 
     def answer(self, said: Said) -> Bag | bool:
         """The whole answer over what the windows held."""
         contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
+        for place, left_out in enumerate(said.skipped):
+            oldest, *_ = sorted(said.contents[place], key=lambda number: (self.times[number], number)) or [None]
+            others = {t for number in said.contents[place] if number != oldest for t in self.triples[number]}
+            if oldest is not None:
+                contents[place] = others | set(self.triples[oldest][left_out:])
         return self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
 
     def evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:

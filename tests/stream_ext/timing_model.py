@@ -17,6 +17,12 @@ class Window:
     until_ms: int = 0
     bounds: str = "[)"
     lateness: int = 0
+    kind: str = "RANGE"  # or ALL, ELEMENTS, TRIPLES: beside windows that close
+    count: int = 0
+
+    @property
+    def closes(self) -> bool:
+        return self.kind == "RANGE"
 
 
 @dataclass(frozen=True)
@@ -24,15 +30,18 @@ class Element:
     stream: int
     time: int
     number: int
+    triples: int = 1
 
 
 @dataclass(frozen=True)
 class Said:
-    """One evaluation: its time, whether an arrival made it, and what each window held."""
+    """One evaluation: its time, whether an arrival made it, and what each window held. `skipped`: how many triples of
+    its oldest element a window of TRIPLES left out."""
 
     time: int
     by_arrival: bool
     contents: tuple[frozenset[int], ...]
+    skipped: tuple[int, ...] = ()
 
 
 @dataclass
@@ -47,6 +56,7 @@ class Model:
     begins: dict[int, int] = field(default_factory=dict)  # of each window, the element from which it counts
     idle: set[int] = field(default_factory=set)
     elements: list[Element] = field(default_factory=list)
+    coming: list[Element] = field(default_factory=list)  # of the push that is arriving: closes contain them already
     t0: int | None = None
     after: int | None = None
     last: int | None = None
@@ -55,6 +65,8 @@ class Model:
     # "T0 + k*STEP, k >= 1"; "T0 is the origin of the closes, and is not itself a close"
     def is_close(self, window: Window, time: int) -> bool:
         t0 = self.t0 if window.t0 is None else window.t0
+        if not window.closes:
+            return False
         return t0 is not None and time > t0 and (time - t0) % window.step_ms == 0
 
     # "the earliest close >= t", "CONTENT_CHANGE takes the instance with the earliest close > t (>= t if the end is ])"
@@ -66,22 +78,43 @@ class Model:
 
     # "its instance is [c-RANGE, c), or as BOUNDS says", "[c-d, c-e)", "cut at t (and including t)"
     def holds(self, window: Window, element: int, time: int, by_arrival: bool) -> bool:
+        if not window.closes:
+            return element < time + (by_arrival or self.includes_end(window))
         close = self.close_at(window, time, by_arrival)
         start, end = close - window.range_ms, min(close, time) - window.until_ms
         begins = element >= start if window.bounds[0] == "[" else element > start
         ends = element <= end if window.bounds[1] == "]" or by_arrival else element < end
         return begins and ends
 
+    # "they contribute their elements before t (at t too where the time windows end with ])"
+    def includes_end(self, window: Window) -> bool:
+        if window.closes:
+            return window.bounds[1] == "]"
+        return all(each.bounds[1] == "]" for each in self.windows if each.closes)
+
     def said(self, time: int, by_arrival: bool) -> Said:
-        contents = tuple(
-            frozenset(
-                e.number
-                for e in self.elements
-                if e.stream == window.stream and self.holds(window, e.time, time, by_arrival)
-            )
-            for window in self.windows
-        )
-        return Said(time, by_arrival, contents)
+        known = self.elements if by_arrival else self.elements + self.coming
+        contents, skipped = [], []
+        for window in self.windows:
+            held = [e for e in known if e.stream == window.stream and self.holds(window, e.time, time, by_arrival)]
+            held, left_out = self.last_of(window, held)
+            contents.append(frozenset(e.number for e in held))
+            skipped.append(left_out)
+        return Said(time, by_arrival, tuple(contents), tuple(skipped) if any(skipped) else ())
+
+    # "TRIPLES n counts triples in document order and may split an element; ELEMENTS n counts elements; order is
+    # timestamp, then arrival"
+    @staticmethod
+    def last_of(window: Window, held: list[Element]) -> tuple[list[Element], int]:
+        held = sorted(held, key=lambda e: (e.time, e.number))
+        if window.kind == "ELEMENTS":
+            return held[-window.count :], 0
+        if window.kind != "TRIPLES":
+            return held, 0
+        left_out = max(0, sum(e.triples for e in held) - window.count)
+        while held and left_out >= held[0].triples:
+            left_out -= held.pop(0).triples
+        return held, left_out
 
     # "A stream's time is the greater of (greatest timestamp - lateness) and the greatest heartbeat"; "with ] it closes
     # when time passes c, or on a heartbeat >= c"
@@ -93,7 +126,7 @@ class Model:
         if latest is None:
             return False
         now = latest - window.lateness
-        return now > time if window.bounds[1] == "]" else now >= time
+        return now > time if self.includes_end(window) else now >= time
 
     # "evaluated when each of its streams has come to t"; "its idle option lets time pass without it"
     def all_have_come(self, time: int) -> bool:
@@ -157,7 +190,8 @@ class Model:
         # "when it belongs to windows and none of them is still to be reported"
         later = [at for at in self.near(time) if self.after is None or at > self.after]
         return any(self.belongs(w, time) for w in mine) and not any(
-            any(self.is_due(at) and self.holds(w, time, at, False) for at in later)
+            not w.closes  # a window without an end is always still to be reported
+            or any(self.is_due(at) and self.holds(w, time, at, False) for at in later)
             or (self.arrivals and self.can_be_in(w, time, time if self.last is None else self.last))
             for w in mine
         )
@@ -185,8 +219,11 @@ class Model:
 
     def can_be_in(self, window: Window, time: int, last: int | None) -> bool:
         start = time if last is None else max(time, last)
+        if window.count:  # as many as it counts may be later
+            later = [e for e in self.elements if e.stream == window.stream and time < e.time <= start]
+            return (sum(e.triples for e in later) if window.kind == "TRIPLES" else len(later)) < window.count
         reach = window.range_ms + window.step_ms + 2
-        return any(self.holds(window, time, at, True) for at in range(start, time + reach))
+        return window.kind == "ALL" or any(self.holds(window, time, at, True) for at in range(start, time + reach))
 
     # "its windows hold what came before registration too"
     def comes_before(self, stream: int, elements: list[Element], heartbeat: int | None = None) -> None:
@@ -219,8 +256,8 @@ class Model:
         return (beat is not None and time < beat) or (latest is not None and time < latest - window.lateness)
 
     # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
-    # windows once per timestamp of a push, in time order"; "An arrival that can be in no window of the query causes no
-    # evaluation"
+    # windows once per timestamp of a push, in time order (timestamps of one push that come to the same t are one
+    # evaluation, over all of them)"; "An arrival that can be in no window of the query causes no evaluation"
     def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[Said]]:
         if elements and self.t0 is None:
             self.t0 = min(e.time for e in elements) // 1000 * 1000
@@ -231,18 +268,40 @@ class Model:
         late = [self.is_late(stream, e.time) for e in elements]
         out: list[Said] = []
         if self.arrivals:
-            for time in sorted(set(times)):
+            waiting, self.coming = sorted(set(times)), list(elements)
+            # "NOW and count windows per element, in document order"
+            if any(w.count and w.stream == stream for w in self.windows):
+                out += self._one_by_one(stream, elements)
+                waiting = []
+            while waiting:
                 # in order of time; with ] "elements of one timestamp stay together": the close comes behind them
-                out += self.due_up_to(time - any(w.bounds[1] == "]" for w in self.windows))
-                self.elements += [e for e in elements if e.time == time]
-                at = time if self.last is None else max(time, self.last)
-                if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows):
+                out += self.due_up_to(waiting[0] - any(map(self.includes_end, self.windows)))
+                at = waiting[0] if self.last is None else max(waiting[0], self.last)
+                same = [time for time in waiting if time <= at]
+                waiting = [time for time in waiting if time > at]
+                out += self.due_up_to(same[-1] - any(map(self.includes_end, self.windows)))
+                self.elements += [e for e in elements if e.time in same]
+                self.coming = [e for e in elements if e.time in waiting]
+                if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows for time in same):
                     self.last = at
                     self.evaluated.append((at, True))
                     out.append(self.said(at, True))
         else:
             self.elements += elements
         return late, out + self.due_up_to(None)
+
+    def _one_by_one(self, stream: int, elements: list[Element]) -> list[Said]:
+        out: list[Said] = []
+        for element in elements:
+            out += self.due_up_to(element.time - any(map(self.includes_end, self.windows)))
+            at = element.time if self.last is None else max(element.time, self.last)
+            self.elements.append(element)
+            self.coming.remove(element)
+            if any(w.stream == stream and self.can_be_in(w, element.time, at) for w in self.windows):
+                self.last = at
+                self.evaluated.append((at, True))
+                out.append(self.said(at, True))
+        return out
 
     def heartbeat(self, stream: int, time: int) -> list[Said]:
         self.idle.discard(stream)

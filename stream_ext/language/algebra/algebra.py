@@ -291,6 +291,21 @@ class Query:
         """The first window construct decides; the parser refuses to mix them."""
         return DIALECTS[self.windows[0].declared] if self.windows else self.dialect_without_windows
 
+    @property
+    def emits(self) -> R2S:
+        """What of its answers is emitted, as written or by its dialect."""
+        return self.r2s or (R2S.ISTREAM if self.dialect is Dialect.CQELS else R2S.RSTREAM)
+
+    @property
+    def is_cut_by_appearance(self) -> bool:
+        """Whether LIMIT and OFFSET cut the order of first appearance."""
+        return (self.limit is not None or self.offset > 0) and not self.shape.order_by
+
+    @property
+    def emits_new(self) -> bool:
+        """Whether it emits what would not be in the answer without what has arrived since the last evaluation."""
+        return self.dialect is Dialect.CQELS and self.emits is R2S.ISTREAM
+
 
 DIALECTS = {
     Declared.WINDOW: Dialect.RSPQL,

@@ -95,7 +95,7 @@ def policy_of(query: Query) -> Policy:
     periods = _periods(query)
     return Policy(
         dialect=query.dialect,
-        r2s=_setting(query.r2s, R2S.ISTREAM if query.dialect is Dialect.CQELS else R2S.RSTREAM),
+        r2s=_setting(query.r2s, query.emits),
         evaluated=_evaluated(query, periods),
         every_ms=periods,
         scope=_scope(query),

@@ -58,6 +58,11 @@ class Extent(StrEnum):
     TRIPLES = "TRIPLES"  # the last `count` triples
     ELEMENTS = "ELEMENTS"  # the last `count` elements
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is a length of time, which has two ends."""
+        return self in (Extent.RANGE, Extent.SPAN, Extent.HISTORY)
+
 
 class Trigger(StrEnum):
     WINDOW_CLOSE = "WINDOW_CLOSE"

@@ -13,6 +13,7 @@ from stream_ext.language.syntax.words import XSD
 from stream_ext.times import parse_time
 
 _UNIT_MS = {"MS": 1, "S": 1000, "M": 60_000, "MIN": 60_000, "H": 3_600_000, "D": 86_400_000}
+_NS_PER_MS = 1_000_000
 _DURATION_TYPES = frozenset({XSD + "duration", XSD + "dayTimeDuration"})
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _ISO = re.compile(
@@ -67,14 +68,19 @@ def _with_unit(cursor: Cursor) -> int:
     end = cursor.offset + len(cursor.raw)
     if len(cursor.raw) > 18:
         cursor.fail(f"a length of more than {LENGTH_MS_MAX} ms")
-    count = int(cursor.raw)
+    count, offset = int(cursor.raw), cursor.offset
     cursor.advance()
+    if cursor.kind == "word" and cursor.word() == "NS":
+        if count % _NS_PER_MS:
+            cursor.refuse("a length that is not a whole number of milliseconds", offset)
+        cursor.advance()
+        return count // _NS_PER_MS
     if cursor.kind == "word" and cursor.word() in _UNIT_MS:
         unit = _UNIT_MS[cursor.word()]
         cursor.advance()
         return count * unit
     if cursor.kind in ("word", "pname") and cursor.offset == end:
-        cursor.fail(f"'{cursor.raw}' is not a unit of time; the units are ms, s, m or min, h, d")
+        cursor.fail(f"'{cursor.raw}' is not a unit of time; the units are ns, ms, s, m or min, h, d")
     return count
 
 

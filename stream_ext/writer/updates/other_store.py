@@ -116,15 +116,15 @@ class OwnAside:
         id = 0 if graph is None else int(self.ids([graph.text])[0])
         if (graph is None or id) and len(self.snapshot.predicates(id)):
             named = "its default graph" if graph is None else graph.text.decode()
-            raise HeldElsewhere(f"our own store holds triples in {named}, and updates go to the source: {_OWN}")
+            raise HeldElsewhere(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
 
     def check_named_graphs(self) -> None:
         if len(self.snapshot.graphs()):
-            raise HeldElsewhere(f"our own store holds named graphs, and updates go to the source: {_OWN}")
+            raise HeldElsewhere(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
 
     def _held(self, quad: TermQuad) -> HeldElsewhere:
         return HeldElsewhere(
-            f"{shown(quad)} is to be deleted, and our own store holds it, while updates go to the source: {_OWN}"
+            f"{shown(quad)} is to be deleted, and Rillet's own store has it, while updates go to the source: {_OWN}"
         )
 
 

@@ -150,7 +150,7 @@ class _Operations:
         found = list(dict.fromkeys(map(_sendable, quads)))
         for quad in found:
             if (term := next((each for each in quad if each is not None and _is_bound_blank(each)), None)) is not None:
-                where = f"the source {MAIN}" if term.startswith(OF_SOURCE) else "our own store"
+                where = f"the source {MAIN}" if term.startswith(OF_SOURCE) else "Rillet's own store"
                 raise CannotUpdate(
                     f"a blank node of {where} would be inserted into the source, where it would be another node: give "
                     "it an IRI"

@@ -18,6 +18,10 @@ from stream_ext.service.service import Service
 from tests.endpoint.live import BASE, NEAR, SPARQL_QUERY, Live, live
 
 SSE = {"accept": "text/event-stream"}
+ARRIVALS = (
+    "PREFIX ex: <http://ex/> SELECT ?taxi ?zone ?city "
+    "WHERE { STREAM taxis [RANGE 1s] { ?taxi ex:in ?zone } ?zone ex:partOf ?city }"
+)
 BARE = NEAR.replace("REGISTER RSTREAM near AS\n", "")
 
 
@@ -72,7 +76,8 @@ def dropped(running: Live, monkeypatch: pytest.MonkeyPatch) -> threading.Semapho
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize(
-    "text", [BARE, BARE.replace("SELECT ?taxi ?zone ?city", "ASK"), BARE.replace("SELECT", "SELECT ISTREAM")]
+    "text",
+    [BARE, BARE.replace("SELECT ?taxi ?zone ?city", "ASK"), BARE.replace("SELECT", "SELECT ISTREAM"), ARRIVALS],
 )
 def test_it_says_what_the_registered_query_says(running: Live, text: str, method: str) -> None:
     running.http.put("/queries/near", content=text, headers=SPARQL_QUERY).raise_for_status()

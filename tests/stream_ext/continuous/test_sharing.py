@@ -122,6 +122,14 @@ def test_what_says_nothing_is_told_alike_whoever_else_is_there(tmp_path: Path) -
     play(60_537, tmp_path / "found by a soak")
 
 
+@pytest.mark.parametrize("block", range(4))
+def test_queries_at_arrivals_say_together_what_each_says_alone(block: int, tmp_path: Path) -> None:
+    shared = sum(
+        play(seed, tmp_path / str(seed), cqels=True) for seed in range(7000 + block * 10, 7000 + block * 10 + 10)
+    )
+    assert shared > 20, "these seeds share too little to prove anything"
+
+
 @pytest.mark.parametrize("block", range(2))
 def test_what_is_cut_is_cut_as_it_is_alone(block: int, tmp_path: Path) -> None:
     shared = sum(play(seed, tmp_path / str(seed), CUT) for seed in range(block * 10, block * 10 + 10))
@@ -163,23 +171,31 @@ def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_queries_at_arrivals_say_together_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:
+    for seed in range(80_000 + block * 50, 80_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed), cqels=True)
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("block", range(200))
 def test_many_queries_say_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:
     for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
         play(seed, tmp_path / str(seed))
 
 
-def play(seed: int, folder: Path, templates: Sequence[tuple[str, str, int]] = OF_TEMPLATES) -> int:
-    """How many parts came from shared networks."""
+def play(seed: int, folder: Path, templates: Sequence[tuple[str, str, int]] = OF_TEMPLATES, cqels: bool = False) -> int:
+    """How many parts came from shared networks. `cqels`: of queries in CQELS-QL, most of all."""
     store = hbase_store.open(f"lmdb:{folder}")
     try:
-        return _Play(seed, store, templates).run()
+        return _Play(seed, store, templates, cqels).run()
     finally:
         store.close()
 
 
 class _Play:
-    def __init__(self, seed: int, store: Store, templates: Sequence[tuple[str, str, int]]) -> None:
+    def __init__(self, seed: int, store: Store, templates: Sequence[tuple[str, str, int]], cqels: bool) -> None:
+        self.cqels = cqels
         self.seed, self.chance, self.store, self.templates = seed, random.Random(seed), store, templates
         self.scenes = [self._scene(), self._scene()]
         self.registry = Registry.over(store, filled(self.chance, self.scenes[0]))
@@ -201,6 +217,8 @@ class _Play:
         first = scene.windows[0]
         second = Window("w2", 2, first.range_ms, self.chance.choice((first.step_ms, 7)), first.t0_ms)
         scene.windows = [first, *([second] if count == 2 else [])]
+        if self.cqels and not scene.merged:
+            scene.cqels, scene.report = True, ()
         return scene
 
     def run(self) -> int:

@@ -53,7 +53,8 @@ class Watched:
         """Elements (?e, ?k) of this time, and what is said at the close behind them."""
         s, o = (np.array([row[i] for row in rows], np.uint64) for i in range(2))
         times, zeros = np.full(len(rows), time, np.int64), np.zeros(len(rows), np.uint64)
-        self.network.arrive(Arrival(time + 1, 0, 1, times, s, zeros + 1, o, zeros, times, time, None, False))
+        element = np.arange(len(rows), dtype=np.int32)
+        self.network.arrive(Arrival(time + 1, 0, 1, times, s, zeros + 1, o, zeros, times, element, time, None, False))
         changes = Unchanged() if time else None
         return self.network.step(Moment(time + 1, None, changes, vocabulary=self.words))  # type: ignore[arg-type]
 

@@ -56,8 +56,10 @@ def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> N
         "value": "the windows merged with the graphs of FROM",
         "origin": "written",
     }
-    assert explained["refused"]["name"] == "a TRIPLES (count) window"
-    assert "refused" not in explain(Question.read(TEXTS["runs"], BASE))
+    assert "refused" not in explained
+    bounded = TEXTS["csparql"].replace("TRIPLES 10", "TRIPLES 10 BOUNDS []")
+    refused = explain(Question.read(bounded, BASE))["refused"]
+    assert refused["name"] == "BOUNDS of a window that is no length of time"
 
 
 def test_the_word_explain_changes_nothing_of_the_explanation() -> None:

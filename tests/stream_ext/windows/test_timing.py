@@ -18,6 +18,7 @@ from stream_ext.windows.schedule import (
     Timing,
     initial_state,
 )
+from stream_ext.windows.scheduled_window import Count
 from tests.stream_ext.timing_model import Element, Model, Said, Window
 
 TRIGGERS = [
@@ -78,7 +79,18 @@ def random_windows(chance: random.Random) -> list[Window]:
     return windows
 
 
-def scheduled(window: Window, place: int) -> ScheduledWindow:
+def beside(chance: random.Random, windows: list[Window]) -> list[Window]:
+    """With one that causes no evaluation."""
+    kind = chance.choice(["ALL", "ELEMENTS", "TRIPLES"])
+    return [*windows, Window(chance.choice([1, 2]), 0, 0, 0, kind=kind, count=chance.choice([1, 2, 4]))]
+
+
+def scheduled(window: Window, place: int, includes_end: bool) -> ScheduledWindow:
+    if not window.closes:
+        bounds = Bounds.CLOSED if includes_end else Bounds.CLOSED_OPEN
+        count = None if window.kind == "ALL" else Count(window.count, window.kind == "ELEMENTS")
+        holds_all = window.kind == "ALL"
+        return ScheduledWindow(f"w{place}", window.stream, 0, 0, bounds=bounds, holds_all=holds_all, count=count)
     return ScheduledWindow(
         f"w{place}",
         window.stream,
@@ -131,7 +143,9 @@ class Engine:
             mine = [e for e in known if e.stream == window.stream]
             times = np.array([e.time for e in mine], np.int64)
             held = (seen.valid_from(times) <= time) & (seen.valid_until(times) >= time)
-            contents.append(frozenset(e.number for e, holds in zip(mine, held, strict=True) if holds))
+            found = sorted((e.time, e.number) for e, holds in zip(mine, held, strict=True) if holds)
+            most = 0 if window.count is None else window.count.most  # here each element is a triple
+            contents.append(frozenset(number for _, number in found[-most:]))
         return Said(time, by_arrival, tuple(contents))
 
 
@@ -148,9 +162,11 @@ class Play:
         triggers = chance.choice(TRIGGERS)
         if any(w.t0 is None for w in windows):
             triggers = {**triggers, "every": ()} if triggers["closes"] or "arrivals" in triggers else triggers
+        if "arrivals" not in triggers and chance.random() < 0.3:
+            windows = beside(chance, windows)
         self.model = Model(windows, **triggers)  # type: ignore[arg-type]  # a table of keyword arguments
         timing = Timing(
-            tuple(scheduled(window, place) for place, window in enumerate(windows)),
+            tuple(scheduled(each, place, self.model.includes_end(each)) for place, each in enumerate(windows)),
             self.model.closes,
             self.model.every,
             self.model.arrivals,

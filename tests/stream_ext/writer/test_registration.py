@@ -246,8 +246,8 @@ def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Servic
         service.register(f"INSERT DATA {{ {triple('a', 1)} }}")
     with pytest.raises(BadArgument, match="the text is empty"):
         service.register(" # nothing\n")
-    with pytest.raises(Unsupported, match="a NOW window"):
-        service.register(registration(window="NOW"))
+    with pytest.raises(Unsupported, match="BOUNDS of a window"):
+        service.register(registration(window="NOW BOUNDS []"))
     assert (service.head(), service.streams(), service.queries()) == (head, [], [])
 
 

@@ -66,6 +66,8 @@ class Moment:
     service_answers: ServiceAnswers | None = None  # shared by the networks of a query that has several
     sources: Sources = NO_SOURCES  # stores that are not ours, by their addresses
     requests_again: bool = True  # whether old remote answers are requested again
+    #: Windows leave out what has arrived since the last evaluation; but it displaces what it displaces.
+    without_new: bool = False
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:

@@ -112,7 +112,7 @@ def _check_none_inside(asked: Written, text: str) -> None:
             words = (
                 "SERVICE inside of SERVICE is not sent to a source, which would request it: write it beside the other"
             )
-            raise NotAllowed(words, text, *part.position) from None
+            raise NotAllowed(words, text, *part.position)
         waiting += parts_of(part)
 
 

@@ -181,7 +181,7 @@ class _Answer:
     def _lost(self, name: str) -> SourceFailed:
         return SourceFailed(
             f"the source {self._source.settings.name} has a blank node for ?{name}, whose label means something within "
-            "one answer only, and the query compares it with what another answer or our own store has: ask for it "
+            "one answer only, and the query compares it with what another answer or Rillet's own store has: ask for it "
             f"within one group that only the source has data for, or give the node an IRI"
         )
 

@@ -28,10 +28,14 @@ _CLEAN_LEAST = 4096
 
 
 def arrived(arrival: Arrival) -> Columns:
-    """The arrival and the place of each of its triples. Places are compared within a push and a time only: it is all
-    the same whether what comes is a whole push, or its elements of some times."""
-    number, count = (arrival.sn << _PUSH_BITS) + arrival.push, len(arrival.s)
-    return np.full(count, number, np.uint64), np.arange(1, count + 1, dtype=np.uint64)
+    """The arrival and the place of each of its triples."""
+    number = (arrival.sn << _PUSH_BITS) + arrival.push
+    return np.full(len(arrival.s), number, np.uint64), arrival.document_places
+
+
+def occurrences(arrival: Arrival) -> Columns:
+    """The occurrence of each of its triples."""
+    return times_as_ids(arrival.times), *arrived(arrival)
 
 
 class OccurrenceScan(WindowScan):
@@ -43,13 +47,15 @@ class OccurrenceScan(WindowScan):
         self._clean_at = _CLEAN_LEAST
 
     def step(self, moment: Moment) -> ZSet:
-        entering = self._due_at(moment.time)
+        entering = self._due_at(moment)
         if not any(len(part[1]) for part in entering):
             return empty(len(self.variables))
         times, untils = (np.concatenate([part[i] for part in entering]) for i in (1, 2))
         columns = [concatenate([part[0][i] for part in entering]) for i in range(self._width + 2)]
         bindings = tuple(map(moment.vocabulary.inward, columns[: self._width]))
-        occurrences = (_as_ids(times), columns[-2], columns[-1])
+        occurrences = (times_as_ids(times), columns[-2], columns[-1])
+        if self.window.bag:  # each arrival is a row of its own
+            return ZSet((*bindings, *occurrences), len(untils), None, untils)
         self._clean(moment.time)
         return self._change_of(bindings, occurrences, untils, moment.time)
 
@@ -80,7 +86,7 @@ class OccurrenceScan(WindowScan):
             self._clean_at = max(_CLEAN_LEAST, 2 * self._table.used)
 
 
-def _as_ids(times: Times) -> Ids:
+def times_as_ids(times: Times) -> Ids:
     return times.view(np.uint64) ^ _TIME_ZERO
 
 

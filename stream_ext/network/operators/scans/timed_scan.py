@@ -51,7 +51,7 @@ class TimedScan(WindowScan):
     def _change_of(self, columns: Columns, times: Times, which: Mask, sign: int, vocabulary: Vocabulary) -> ZSet:
         count, picked = int(which.sum()), times[which]
         weights = None if sign > 0 else np.full(count, sign, np.int64)
-        shown = (*(column[which] for column in columns), _as_terms(picked, vocabulary))
+        shown = (*(column[which] for column in columns), times_as_terms(picked, vocabulary))
         return ZSet(shown, count, weights, self.window.valid_until(picked))
 
 
@@ -69,7 +69,7 @@ def _latest(columns: Columns, times: Times, is_old: Mask) -> Mask:
     return found
 
 
-def _as_terms(times: Times, vocabulary: Vocabulary) -> Ids:
+def times_as_terms(times: Times, vocabulary: Vocabulary) -> Ids:
     distinct, places = np.unique(times, return_inverse=True)
     texts = [
         literal(datetime_text(ZonedSeconds(Fraction(time, 1000), 0)), datatype=_DATETIME) for time in distinct.tolist()

@@ -71,7 +71,7 @@ class WatchedScan(WindowScan):
 
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, parameters: tuple[str, ...], name: str) -> None:
         super().__init__(window, pattern, as_bag=True)
-        self._rows = WindowContent(self._width)
+        self._rows = None if window.bag else WindowContent(self._width)
         self._place, self._column = self.variables.index(name), parameters.index(name)
         self._watched = Marks()
         # All rows of the window as they came, with the greatest validity; a row that enters twice is one in a set.
@@ -87,11 +87,16 @@ class WatchedScan(WindowScan):
             self._came.append((columns, untils, int(untils.max())))
             parts.append(self._matching(self._watched, columns, untils))
         if new is None and parts:  # what enters is there; of what came before some may be over
-            return self._rows.step(*parts[0], moment.time)
+            return self._shown(*parts[0], moment.time)
         untils = np.concatenate([_NONE, *(untils for _, untils in parts)])
         columns = tuple(concatenate([part[0][i] for part in parts]) for i in range(self._width))
         there = untils >= moment.time
-        return self._rows.step(tuple(column[there] for column in columns), untils[there], moment.time)
+        return self._shown(tuple(column[there] for column in columns), untils[there], moment.time)
+
+    def _shown(self, columns: Columns, untils: Untils, time: int) -> ZSet:
+        return (
+            ZSet(columns, len(untils), None, untils) if self._rows is None else self._rows.step(columns, untils, time)
+        )
 
     def _new_parameters(self, change: ZSet) -> Marks:
         values, weights = change.column(self._column), change.weight_array()

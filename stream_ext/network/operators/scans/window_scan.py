@@ -1,8 +1,8 @@
 """Window scan: one triple pattern over the content of one window, as changes from evaluation to evaluation.
 
 Arrivals wait until the first evaluation whose instance contains them. A window is an RDF graph, a set: a triple that
-has arrived several times counts once, for as long as its latest arrival is in the window. Leaving the window is no
-event: each row has, from its entry on, the time until which it is valid."""
+has arrived several times counts once, for as long as its latest arrival is in the window; in CQELS-QL it is a bag of
+arrivals. Leaving the window is no event: each row has, from its entry on, the time until which it is valid."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ Entering = tuple[Columns, Times, Times]
 
 class WindowScan:
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
-        """`as_bag`: rows may occur several times; a later operator makes a set of them."""
+        """`as_bag`: rows may occur several times, as in a window that is a bag; or a later operator makes a set of
+        them."""
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting = WaitingElements()
+        self._new = WaitingElements()  # what has arrived since the last evaluation
 
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
@@ -49,7 +51,11 @@ class WindowScan:
             self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 
     def _wait(self, columns: Columns, times: Times) -> None:
-        self._waiting.add(times, columns)
+        self._new.add(times, columns)
+
+    def settle(self) -> None:
+        """What has arrived is not new any more (`Moment.without_new`)."""
+        self._waiting.take(self._new)
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
@@ -68,11 +74,14 @@ class WindowScan:
     def _due(self, moment: Moment) -> list[Entering]:
         """As `_due_at`; terms that the query created before the stream brought them have the ids of the query."""
         inward = moment.vocabulary.inward
-        due = self._due_at(moment.time)
+        due = self._due_at(moment)
         return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
 
-    def _due_at(self, time: int) -> list[Entering]:
-        """The rows that enter the instance at `time`; rows that can be in no instance any more are dropped."""
+    def _due_at(self, moment: Moment) -> list[Entering]:
+        """The rows that enter the instance; rows that can be in no instance any more are dropped."""
+        if not moment.without_new:
+            self.settle()
+        time = moment.time
         return [self._in_instance(rows, time) for rows in self._waiting.up_to(time - self.window.lead_ms)]
 
     def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:

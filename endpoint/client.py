@@ -141,6 +141,10 @@ class Client:
     def status(self) -> dict[str, Any]:
         return _object(self._send("GET", "/$/stats"))
 
+    def sources(self) -> list[dict[str, Any]]:
+        """The attached stores, and what is held of each."""
+        return list(self._send("GET", "/sources").json()["sources"])
+
     def loads(self) -> list[dict[str, Any]]:
         """The files that were loaded."""
         return list(self._send("GET", "/$/loads").json()["loads"])

@@ -6,6 +6,8 @@
     batch.insert(s, p, o, 0)
     store.at(store.commit(batch)).pairs(int(p))
 
+What one publish wrote is a *slab*; slabs are merged into sorted *runs*, which is called folding.
+
 Names are imported when they are first used, so that importing this package costs next to nothing."""
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def add(group: Group) -> None:
     _add(group, "--attach-changed", changed, iri, metavar="[NAME=]IRI")
     default = "what the default graph of an attached store is: own, union or empty; if not given, it is found out"
     _add(group, "--attach-default", default, OneOf("own", "union", "empty"), metavar="[NAME=]KIND")
-    to = "where updates go: source or ours; if not given, to the attached store if --attach-update says where"
+    to = "updates go to source (the attached store) or ours; default: source if --attach-update is given"
     add_setting(group, "--updates", to, type=OneOf("source", "ours"), metavar="STORE")
 
 

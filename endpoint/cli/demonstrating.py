@@ -116,6 +116,8 @@ class _Screen:
         _print(f"{len(queries) - len(refused)} queries are registered")
         for asked in refused:
             _print(f"not registered: {asked.question.name} in {asked.dialect}: {asked.refused}")
+        if not self._live:
+            _print("\t".join(_COLUMNS))
 
     def show(self, progress: PlayProgress) -> None:
         if self._live:

@@ -131,7 +131,9 @@ def add_store(parser: Parser | Group) -> None:
 
 def add_server(parser: Parser) -> None:
     add_setting(parser, "--server", "the server to talk to", DEFAULT_SERVER, type=server, metavar="URL")
-    add_setting(parser, "--token", "the server's token; for reading, its read token works too", metavar="TOKEN")
+    add_setting(
+        parser, "--token", "the token of the server; a command that only reads may have its read token", metavar="TOKEN"
+    )
 
 
 def server(text: str) -> str:

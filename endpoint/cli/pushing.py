@@ -344,11 +344,13 @@ def streams(arguments: argparse.Namespace) -> None:
         return
     columns = ["stream", "runs_by", "time", "late", "lateness", "timeless", "iri"]
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
-    for row, each in zip(rows, found, strict=True):
-        if each["made_by"] is not None:
-            row[1] = f"no elements yet; created by query {each['made_by']}"
+    heads = ["stream", "times from", *columns[2:]]
+    if any(each["made_by"] for each in found):  # perhaps a mistyped name: nothing was pushed to it yet
+        heads.insert(-1, "made by")
+        for row, each in zip(rows, found, strict=True):
+            row.insert(-1, f"query {each['made_by']}" if each["made_by"] else "")
     advice = "there are no streams; rillet query 'CREATE STREAM name' creates one"
-    print("\n".join(terminal.table(columns, rows)) if rows else advice)
+    print("\n".join(terminal.table(heads, rows)) if rows else advice)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -50,7 +50,11 @@ def add(commands: Commands) -> None:
     watch_.add_argument("--json", action="store_true", help="print each emission as one line of JSON")
     add_server(watch_)
     status_ = add_command(
-        commands, "status", status, "show the state of the server and of its registered queries", "  rillet status"
+        commands,
+        "status",
+        status,
+        "show the state of the server, attached stores and registered queries",
+        "  rillet status",
     )
     status_.add_argument("--json", action="store_true", help=_AS_JSON)
     add_server(status_)
@@ -180,19 +184,29 @@ def register(arguments: argparse.Namespace) -> None:
 
 def status(arguments: argparse.Namespace) -> None:
     with client_of(arguments) as client:
-        server = client.status()
+        server, sources = client.status(), client.sources()
         queries = [client.query_status(each["query"]) for each in client.queries()]
     if arguments.json:
-        print_json({"server": server, "queries": queries})
+        print_json({"server": server, "sources": sources, "queries": queries})
         return
     behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries have evaluated it"
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
     print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} subscribed")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
+    for source in sources:
+        print(_of_source(source))
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
     rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
     print("\n".join(terminal.table(columns, rows)) if rows else "no queries are registered")
+
+
+def _of_source(source: dict[str, Any]) -> str:
+    as_of = source["as_of"]
+    held = f"; {source['held']} quads of it are held, as of {terminal.moment(as_of['to'])}" if as_of else ""
+    error = "" if source["error"] is None else f": {source['error']}"
+    line = f"attached store {source['source']} at {source['url']} is {source['state']}{error}{held}"
+    return terminal.paint(line, "31") if error else line
 
 
 def pause(arguments: argparse.Namespace) -> None:

@@ -107,7 +107,13 @@ def page(room: Room) -> ResponseReturnValue:
     counts = room.statistics.counts()
     named = [(shown(term), parse_term(term), count) for term, count in counts.named.items()]
     return render_template(
-        "console/graphs.html", default=counts.default, named=named, graphs=counts.graphs, data=room.http_url("data")
+        "console/graphs.html",
+        default=counts.default,
+        named=named,
+        graphs=counts.graphs,
+        data=room.http_url("data"),
+        source=room.service.sources.main,
+        may_drop=room.service.updated_source is None,
     )
 
 
@@ -125,11 +131,14 @@ def upload(room: Room) -> ResponseReturnValue:
     form = Upload.read()
     try:
         room.check_may_write()
-        before = room.statistics.counts().triples
+        source, before = room.service.updated_source, room.statistics.counts().triples
         sn = form.write(room)
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return _form(form, form.graph, problem=problem), problem.status
+    if source is not None:
+        flash(f"The attached store {source.settings.url} contains the change.")
+        return redirect(url_for(".graphs"))
     after = room.statistics.counts().triples
     flash(f"Snapshot {sn} contains the change: the store had {number(before)} triples and now has {number(after)}.")
     return redirect(url_for(".graphs"))

@@ -31,6 +31,7 @@ def page(room: Room) -> ResponseReturnValue:
         most=max((count for _, count in most), default=1),
         version=__version__,
         sparql=room.http_url("sparql"),
+        sources=room.service.sources_status(),
     )
 
 

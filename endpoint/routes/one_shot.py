@@ -81,13 +81,14 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
     state = exchange.state
     offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
     with state.underway.listed("query", request.text, request.timeout_s, state.limits) as question:
-        equal = state.answer_cache.evaluation(request.key, state.head())
+        head = state.head()
+        equal = state.answer_cache.evaluation(request.key, head)
         begun = None if equal is not None else await _begin(exchange, request, offer, question)
         if begun is not None and (start := begun.quick_answer()) is not None:
             await _give(exchange, request, offer, start, question)
             return
         with watching(exchange, question):
-            if equal is not None and (found := await _of_equal(equal, question)) is not None:
+            if equal is not None and (found := await _of_equal(equal, head, question)) is not None:
                 sn, reply = found
                 await exchange.answer(200, reply.body, reply.media_type, [*reply.headers], snapshot=sn)
                 return
@@ -97,12 +98,13 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
                 await _give(exchange, request, offer, start, question, evaluation)
 
 
-async def _of_equal(equal: Evaluation, question: Question) -> tuple[int, Reply] | None:
-    """The reply of an equal request that is being evaluated; None: it has none to share."""
+async def _of_equal(equal: Evaluation, head: int, question: Question) -> tuple[int, Reply] | None:
+    """The reply of an equal request that is being evaluated; None: it has none to share, or one of a snapshot before
+    `head`, which was published while it began."""
     question.shared = equal.follow()
     found = await question.in_time(question.shared)
     question.check_wanted()
-    return found
+    return None if found is None or found[0] < head else found
 
 
 def _shared(exchange: Exchange, request: QueryRequest) -> AbstractContextManager[Evaluation | None]:

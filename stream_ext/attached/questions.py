@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from hbase_store.layout.terms import literal
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
+from stream_ext.language.printing.terms import portable
+from stream_ext.network.operators.remote.remote_question import sendable
 
 #: Subject, predicate, object and graph as texts; the default graph is empty.
 Quad = tuple[bytes, bytes, bytes, bytes]
@@ -31,7 +33,7 @@ def quads_of(patterns: Sequence[HeldPattern]) -> str:
 
 def quads_of_subjects(patterns: Sequence[HeldPattern], subjects: Sequence[bytes]) -> str | None:
     """Only quads of these subjects; None: no pattern matches any."""
-    values = f"VALUES ?s {{ {' '.join(subject.decode() for subject in subjects)} }} "
+    values = f"VALUES ?s {{ {' '.join(map(_written, subjects))} }} "
     parts = [
         f"{{ {'' if pattern.subject else values}{_matching(pattern)} }}"
         for pattern in patterns
@@ -44,16 +46,16 @@ def those_there(quads: Sequence[Quad]) -> str:
     """Which of some quads the source has."""
     parts = []
     for graph in sorted({quad[3] for quad in quads}):
-        rows = (b" ".join(quad[:3]).decode() for quad in quads if quad[3] == graph)
+        rows = (" ".join(map(_written, quad[:3])) for quad in quads if quad[3] == graph)
         values = "VALUES (?s ?p ?o) { " + " ".join(f"({row})" for row in rows) + " }"
-        named = f" BIND({graph.decode()} AS ?g)" if graph else ""
+        named = f" BIND({_written(graph)} AS ?g)" if graph else ""
         parts.append(f"{{ {values} {_in_graph(graph, '?s ?p ?o')}{named} }}")
     return f"SELECT ?s ?p ?o ?g WHERE {{ {' UNION '.join(parts)} }}"
 
 
 def changed_since(predicate: bytes, value: bytes) -> str:
     """The subjects that the predicate says have changed, with its values, from that value on."""
-    return f"SELECT DISTINCT ?s ?t WHERE {{ {_anywhere(predicate)} FILTER(?t >= {value.decode()}) }}"
+    return f"SELECT DISTINCT ?s ?t WHERE {{ {_anywhere(predicate)} FILTER(?t >= {_written(value)}) }}"
 
 
 def latest_change(predicate: bytes) -> str:
@@ -79,7 +81,7 @@ class Page:
         inner = _matching(self.pattern)
         if self.blank:
             return f"SELECT ?s ?p ?o ?g WHERE {{ {inner} FILTER(isBlank(?{self.key})) }}"
-        behind = "" if self.after is None else f" && STR(?{self.key}) > {literal(self.after).decode()}"
+        behind = "" if self.after is None else f" && STR(?{self.key}) > {_written(literal(self.after))}"
         test = f"FILTER(!isBlank(?{self.key}){behind})"
         return f"SELECT ?s ?p ?o ?g WHERE {{ {inner} {test} }} ORDER BY STR(?{self.key}) LIMIT {rows}"
 
@@ -106,7 +108,7 @@ def _matching(pattern: HeldPattern) -> str:
 def _bound(pattern: HeldPattern) -> Iterator[str]:
     for name, term in zip(VARIABLES, (*pattern.terms, pattern.graph), strict=True):
         if term and term != EVERY_GRAPH:
-            yield f"BIND({term.decode()} AS ?{name})"
+            yield f"BIND({_written(term)} AS ?{name})"
 
 
 def _in_graph(graph: bytes, triple: str) -> str:
@@ -114,8 +116,12 @@ def _in_graph(graph: bytes, triple: str) -> str:
         return triple
     if graph == EVERY_GRAPH:
         return f"GRAPH ?g {{ {triple} }}"
-    return f"GRAPH {graph.decode()} {{ {triple} }}"
+    return f"GRAPH {_written(graph)} {{ {triple} }}"
 
 
 def _position(name: str, term: bytes) -> str:
-    return term.decode() if term else f"?{name}"
+    return _written(term) if term else f"?{name}"
+
+
+def _written(term: bytes) -> str:
+    return portable(sendable(term)).decode()

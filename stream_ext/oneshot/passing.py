@@ -4,7 +4,7 @@ They are read and written again: terms get the form that ours have, blank nodes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 
 import numpy as np
@@ -14,6 +14,7 @@ from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, SubSelect
 from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of
+from stream_ext.network.operators.remote.row_kinds import RowKinds, row_kinds_of
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.plan.logic import Remote, Select
 from stream_ext.remote.fetching import CannotFetch
@@ -36,7 +37,9 @@ def question_alone(select: Select) -> Query | None:
 def passed_on(query: Query, source: Source, control: Control) -> Iterator[Decoded]:
     """The rows. What can fail at once fails here, and not when the first of them is read."""
     text, names = question_of(query)
-    rows = _rows(source, text, names, control)
+    kinds = row_kinds_of(query)
+    back = dict(zip(names, query.variables, strict=True))
+    rows = _rows(source, text, back, kinds, control)
     first = next(rows, None)
     return iter(()) if first is None else chain([first], rows)
 
@@ -56,11 +59,13 @@ def collected(rows: Iterator[Decoded], width: int, vocabulary: Vocabulary, contr
     return [np.concatenate(part) for part in parts], count
 
 
-def _rows(source: Source, text: str, names: Sequence[str], control: Control) -> Iterator[Decoded]:
+def _rows(source: Source, text: str, back: Mapping[str, str], kinds: RowKinds, control: Control) -> Iterator[Decoded]:
     labels = AnswerLabels(f"p{next(_numbers)}")
     try:
         for solutions in source.select(text, control):
-            yield _decoded(solutions, names, labels)
+            named = [{back[name]: text for name, text in row.items() if name in back} for row in solutions]
+            kinds.check(named, f"the source {source.settings.name} <{source.settings.url}>")
+            yield _decoded(named, tuple(back.values()), labels)
     except CannotFetch as error:
         raise SourceFailed(str(error)) from None
 

@@ -29,7 +29,8 @@ from stream_ext.language.algebra.algebra import (
 )
 from stream_ext.language.algebra.formulas import FunctionCall
 from stream_ext.language.algebra.terms import Constant, Position, Variable
-from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of
+from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of, sendable
+from stream_ext.network.operators.remote.row_kinds import RowKinds, row_kinds
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.logic import GraphScope
@@ -42,6 +43,8 @@ from stream_ext.values.vocabulary import Vocabulary
 _HERE = Position(1, 1)
 _S, _P, _O, _G = (Variable(name) for name in "spog")
 _RESOURCES, _DEPTH_MAX = 200, 16
+#: Of triples, however they are asked for.
+_TRIPLES = RowKinds(frozenset("spo"), frozenset("s"), frozenset("p"))
 _numbers = count()
 
 
@@ -94,9 +97,12 @@ def _known(
 
 def _asked(source: Source, pattern: Pattern, names: tuple[str, ...], control: Control) -> Iterator[list[Solution]]:
     text, sent = question_of(Query(Form.SELECT, pattern, names, False, 0, None, (), None))
+    kinds = row_kinds(pattern).among(names) | _TRIPLES
     try:
         for some in source.select(text, control):
-            yield [{name: row[there] for name, there in zip(names, sent, strict=True) if there in row} for row in some]
+            rows = [{name: row[there] for name, there in zip(names, sent, strict=True) if there in row} for row in some]
+            kinds.check(rows, f"the source {source.settings.name} <{source.settings.url}>")
+            yield rows
     except CannotFetch as error:
         raise SourceFailed(str(error)) from None
 
@@ -114,7 +120,10 @@ def description_of_source(
             f"the source {source.settings.name} has a blank node for a resource that is to be described, and cannot be "
             "asked for it by its label: describe what leads to it"
         )
-    iris = [text for text in texts if text.startswith(b"<")]
+    try:
+        iris = [sendable(text) for text in texts if text.startswith(b"<")]
+    except CannotFetch as error:
+        raise SourceFailed(str(error)) from None
     found: list[Solution] = []
     for start in range(0, len(iris), _RESOURCES):
         found += _described(source, attached, iris[start : start + _RESOURCES], scope, control)

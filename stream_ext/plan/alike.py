@@ -132,7 +132,7 @@ def _is_ordered(expression: Expression) -> bool:
     match expression:
         case Constant(text):
             term = parse_term(text)
-            return term.kind == "literal" and not term.language and (term.datatype or _XSD + "integer") in _ORDERED
+            return term.kind == "literal" and term.datatype in _ORDERED
         case Arithmetic() | Negate() | Aggregate():
             return True
         case FunctionCall(name):

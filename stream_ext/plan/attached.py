@@ -40,6 +40,7 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.formulas import (
     Exists,
     Expression,
+    FunctionCall,
     PathRepeat,
 )
 from stream_ext.language.algebra.replace_parts import rebuilt
@@ -67,9 +68,11 @@ from stream_ext.plan.shapes_sent import (
     has_zero_steps,
     is_connected,
     is_other_number,
+    is_small_integer,
     may_be_empty,
     needs_triple,
     predicates_of,
+    with_its_start,
     with_named_nodes,
     within,
 )
@@ -191,6 +194,8 @@ class Attached:
 
     def _sent(self, pattern: Pattern, scope: GraphScope) -> Pattern:
         """The pattern as the source is asked for it. Raises _Stays."""
+        if scope.graphs == () and scope.node is not None:
+            raise _Stays  # FROM NAMED does not name the graph
         inside = self._inside(pattern, scope)
         if scope.node is None:
             return inside
@@ -213,13 +218,15 @@ class Attached:
                 sent = None if condition is None else self._condition(condition, scope)
                 return LeftJoin(*inner, sent, position)
             case Minus(left, right, position):
+                if isinstance(scope.node, Variable):
+                    raise _Stays  # some engines take the name of the graph for a variable that both sides share
                 return Minus(self._inside(left, scope), self._inside(right, scope), position)
             case Filter(condition, inner):
                 return Filter(self._condition(condition, scope), self._inside(inner, scope))
             case Extend(inner, variable, expression, position):
                 return Extend(self._inside(inner, scope), variable, self._value(expression), position)
             case Values():
-                return pattern
+                return self._table(pattern)
             case Graph(node, inner, position):
                 return self._graph(node, inner, position)
             case SubSelect(query, position):
@@ -243,17 +250,30 @@ class Attached:
                 raise _Stays
         for path in pattern.paths:
             self._check_path(path, scope)
+        if scope.node is None and scope.graphs is None and not scope.everything:
+            return self._of_default(pattern)
+        self._check_empty_paths(pattern, scope)
         if scope.node is not None or not (pattern.patterns or pattern.paths):
             return pattern
-        if scope.graphs is None and not scope.everything:
-            if self.traits.default == "empty":
-                raise _Stays
-            return self._once(pattern) if self.traits.repeats else pattern
         if scope.graphs is not None and len(scope.graphs) == 1 and scope.graphs != (DEFAULT_GRAPH,):
             return Graph(scope.graphs[0], pattern)
         if pattern.paths:
             raise _Stays  # it may lead from one graph to another
         return _all_of(self.triples(triple, scope) for triple in pattern.patterns)
+
+    def _of_default(self, pattern: Bgp) -> Pattern:
+        """Some engines find a term from where it is in no step only if the graph has it, so it is written beside."""
+        if not (pattern.patterns or pattern.paths):
+            return pattern
+        if self.traits.default == "empty":
+            raise _Stays
+        beside = [(path, found) for path in pattern.paths if (found := with_its_start(path)) is not None]
+        rest = Bgp(pattern.patterns, tuple(path for path in pattern.paths if all(path is not p for p, _ in beside)))
+        self._check_empty_paths(rest, GraphScope())
+        sent: Pattern | None = None
+        if rest.patterns or rest.paths:
+            sent = self._once(rest) if self.traits.repeats else rest
+        return _all_of([*([sent] if sent is not None else []), *(found for _, found in beside)])
 
     def _once(self, pattern: Bgp) -> Pattern:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""
@@ -284,12 +304,25 @@ class Attached:
 
     def _never_matches(self, triple: TriplePattern) -> bool:
         """Whether the source cannot have such a term: it writes numbers, or languages, in another way."""
-        if not isinstance(triple.object, Constant):
-            return False
-        text = triple.object.text
+        return isinstance(triple.object, Constant) and self._is_written_otherwise(triple.object)
+
+    def _is_written_otherwise(self, constant: Constant) -> bool:
+        text = constant.text
         if self.traits.lowers_languages and (tag := text.rpartition(b'"')[2]).startswith(b"@") and tag != tag.lower():
             return True
+        if self.traits.widens_integers and is_small_integer(text):
+            return True
         return self.traits.canonical_numbers and is_other_number(text)
+
+    def _table(self, values: Values) -> Values:
+        """A term that it would write in another way joins with other terms there than here."""
+        for row in values.rows:
+            self._check_written(row)
+        return values
+
+    def _check_written(self, parts: Iterable[object]) -> None:
+        if any(isinstance(part, Constant) and self._is_written_otherwise(part) for part in parts):
+            raise _Stays
 
     # ---- paths
 
@@ -305,9 +338,22 @@ class Attached:
         if any(self.holds(_S, predicate, _O, scope) for predicate in predicates):
             raise _Stays
 
+    @staticmethod
+    def _check_empty_paths(pattern: Bgp, scope: GraphScope) -> None:
+        """From where it is a term leads to itself in no step, in each graph: under GRAPH, only where the graph has any
+        triple, and some engines want it to be a node of the graph."""
+        empty = [path for path in pattern.paths if may_be_empty(path.path)]
+        if empty and scope.graphs is not None and not needs_triple(pattern):
+            raise _Stays
+        if any(isinstance(end, Constant) for path in empty for end in (path.subject, path.object)):
+            raise _Stays
+
     # ---- expressions
 
     def _condition(self, condition: Expression, scope: GraphScope) -> Expression:
+        for part in walk(condition):
+            if isinstance(part, FunctionCall) and part.name == "SAMETERM":
+                self._check_written(part.arguments)
         sent: dict[int, Pattern] = {}
 
         def sendable(pattern: Pattern) -> bool:
@@ -328,6 +374,7 @@ class Attached:
     def _value(self, expression: Expression) -> Expression:
         if not is_value_alike(expression):
             raise _Stays
+        self._check_written([expression])
         return expression
 
     @staticmethod
@@ -349,6 +396,8 @@ class Attached:
             self._value(each.expression)
         for ordering in shape.order_by:
             self._value(ordering.expression)
+        if shape.values is not None:
+            self._table(shape.values)
         having = tuple(self._condition(each, scope) for each in shape.having)
         rest = Shape(
             reduced=False, expressions=shape.expressions, group_by=shape.group_by, having=having,

@@ -141,6 +141,9 @@ class Normaliser:
     ) -> None:
         self._dataset, self._check = where, check
         self._attached = None
+        # Inside of so many EXISTS, where each part is given the values of the solutions around it: what a source
+        # solves as a whole can only be joined with them.
+        self._questions = 0
         if attached is not None:
             self._attached = replace(attached, listed=where.listed, given=frozenset(graphs))
         self._leaves = 0
@@ -164,7 +167,7 @@ class Normaliser:
 
     def pattern(self, pattern: Pattern, place: Place) -> Logic:
         self._check()
-        if self._attached is not None and place.window is None and not place.merged:
+        if self._attached is not None and not self._questions and place.window is None and not place.merged:
             asked = self._attached.whole(pattern, place.graph, _binds)
             if asked is not None:
                 return asked
@@ -352,7 +355,9 @@ class Normaliser:
         def exists(part: Expression) -> Expression | None:
             if not isinstance(part, Exists):
                 return None
+            self._questions += 1
             question = Existence(self.fresh(), self._in_graph(self.pattern(part.pattern, place), place))
+            self._questions -= 1
             questions.append(question)
             answer = Variable(question.name)
             return Not(answer) if part.negated else answer

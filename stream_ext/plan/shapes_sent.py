@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from stream_ext.language.algebra.algebra import (
@@ -14,6 +16,7 @@ from stream_ext.language.algebra.algebra import (
     Join,
     LeftJoin,
     Minus,
+    PathPattern,
     Pattern,
     Query,
     SubSelect,
@@ -40,6 +43,12 @@ Binds = Callable[[Pattern], tuple[Names, Names]]
 
 #: Of what stands in no text.
 NOWHERE_IN_TEXT = Position(1, 1)
+_DERIVED = frozenset(
+    b"byte int long short unsignedByte unsignedInt unsignedLong unsignedShort nonNegativeInteger nonPositiveInteger "
+    b"positiveInteger negativeInteger".split()
+)
+#: With a plus, zeros before it, or zeros behind other digits of its fraction.
+_OTHER_NUMBER = re.compile(rb"\+.*|-?0[0-9].*|.*\.[0-9]+0|-0|.*\.")
 _TYPE = Constant(b"<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>")
 
 
@@ -133,14 +142,17 @@ def guess(triple: TriplePattern) -> float:
 
 
 def is_other_number(text: bytes) -> bool:
-    """Whether a number is not in canonical form."""
+    """Whether a number is certainly not in canonical form. Of 2.0 and 1e0 that depends on whom one asks."""
     lexical, found, datatype = text.rpartition(b'"^^<http://www.w3.org/2001/XMLSchema#')
-    if not found:
+    if not found or datatype not in (b"integer>", b"decimal>"):
         return False
-    digits = lexical[1:].lstrip(b"+-")
-    if datatype == b"integer>":
-        return lexical[1:2] == b"+" or (digits[:1] == b"0" and digits != b"0")
-    return datatype in (b"decimal>", b"double>", b"float>")
+    return _OTHER_NUMBER.fullmatch(lexical[1:]) is not None
+
+
+def is_small_integer(text: bytes) -> bool:
+    """Whether its datatype is derived from xsd:integer."""
+    _, found, datatype = text.rpartition(b'"^^<http://www.w3.org/2001/XMLSchema#')
+    return bool(found) and datatype[:-1] in _DERIVED
 
 
 def predicates_of(path: Path) -> list[Constant] | None:
@@ -172,6 +184,21 @@ def may_be_empty(path: Path) -> bool:
             return False
 
 
+def with_its_start(pattern: PathPattern) -> SubSelect | None:
+    """`:a :p* ?x` as `:a :p+ ?x` and :a itself; None: it is no such path."""
+    ends = (pattern.subject, pattern.object)
+    variable = next((end for end in ends if isinstance(end, Variable)), None)
+    start = next((end for end in ends if isinstance(end, Constant)), None)
+    if variable is None or start is None or not isinstance(pattern.path, PathRepeat) or not may_be_empty(pattern.path):
+        return None
+    inner, times = pattern.path.inner, pattern.path.times
+    if may_be_empty(inner):
+        return None
+    steps = inner if times is Repeat.ZERO_OR_ONE else PathRepeat(inner, Repeat.ONE_OR_MORE)
+    itself = Values((variable.name,), ((start,),), NOWHERE_IN_TEXT)
+    return distinct(Union((Bgp((), (replace(pattern, path=steps),)), itself), NOWHERE_IN_TEXT))
+
+
 def has_zero_steps(path: Path) -> bool:
     """Whether a part of it may be empty."""
     match path:
@@ -186,8 +213,10 @@ def has_zero_steps(path: Path) -> bool:
 
 
 def differs_by_engine(path: Path, repeated: bool = False) -> bool:
-    """Engines make a set of an alternative that is not repeated, or a bag."""
+    """Engines make a set of an alternative that is not repeated, or a bag. `!(p|^q)` is an alternative, too."""
     match path:
+        case PathNegated(forward, backward):
+            return bool(forward and backward) and not repeated
         case PathAlternative(parts):
             return not repeated or any(differs_by_engine(part, repeated) for part in parts)
         case PathRepeat(inner):

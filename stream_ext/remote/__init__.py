@@ -1,3 +1,3 @@
-"""Other machines: which URLs may be fetched, how, and how long an endpoint that failed is not queried.
+"""HTTP to other machines: which URLs may be fetched, how, and how long an endpoint that failed is not queried.
 
-Its verb is *fetch*. It imports rdf."""
+The query that SERVICE sends is written in `network/operators/remote`. Its verb is *fetch*. It imports rdf."""

@@ -27,7 +27,6 @@ from stream_ext.remote.sparql_http import Later, SparqlHttp, form_of
 if TYPE_CHECKING:
     import httpx
 
-_PIECE_BYTES = 1 << 16
 #: So much without a single solution is no answer.
 _NOTHING_BYTES = 64 << 20
 _TRIES, _WAIT_S, _WAIT_S_MAX = 3, 0.2, 5.0
@@ -170,7 +169,7 @@ class _AnswerBody:
         return " ".join(self._begins[:_WORDS_CHARACTERS].decode(errors="replace").split())
 
     def __iter__(self) -> Iterator[bytes]:
-        for piece in self._http.body(self._response, _PIECE_BYTES):
+        for piece in self._http.body(self._response):
             self._control.check()
             self._begins = self._begins or piece[:_WORDS_CHARACTERS]
             self.quiet_bytes += len(piece)

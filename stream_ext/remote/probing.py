@@ -32,6 +32,7 @@ def probed(select: Select, default: DefaultGraph | None = None) -> SourceTraits:
         default=default,
         repeats=default == "union" and not _found(lambda: _finds_once(select)),
         canonical_numbers=_found(lambda: _written(select, f'"01"^^<{_XSD}integer>') != f'"01"^^<{_XSD}integer>'),
+        widens_integers=_found(lambda: _written(select, f'"1"^^<{_XSD}int>') == f'"1"^^<{_XSD}integer>'),
         lowers_languages=_found(lambda: _written(select, '"a"@EN-gb') != '"a"@EN-gb'),
         sorts_by_text=_found(lambda: _sorts(select)),
         stable_blanks=_found(lambda: _has_stable_blanks(select)),

@@ -20,6 +20,8 @@ XML, TSV = "application/sparql-results+xml", "text/tab-separated-values"
 #: What a store may answer with, the best first. Some stores have no JSON.
 ACCEPTED = f"{RESULTS}, application/json;q=0.9, {XML};q=0.6, application/xml;q=0.5, {TSV};q=0.3"
 
+#: What is longer is read again when so much more has come.
+_AGAIN_CHARACTERS = 1 << 14
 _BINDINGS = re.compile(r'"bindings"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -52,12 +54,15 @@ def json_solutions(body: Body) -> Iterator[list[Solution]]:
 def _bindings(body: Body) -> Iterator[list[Any]]:
     """The bindings of SPARQL results in JSON, as they are."""
     decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
-    text, begun = "", False
+    text, begun, tried = "", False, 0
     for piece in body:
         text += texts.decode(piece)
+        if len(text) < tried + (_AGAIN_CHARACTERS if tried > _AGAIN_CHARACTERS else 1):
+            continue  # a long one that comes in small pieces is not read anew with each
         if not begun:
             if (start := _BINDINGS.search(text)) is None:
                 _check_size(text)
+                tried = len(text)
                 continue
             text, begun = text[start.end() :], True
         found: list[Any] = []
@@ -74,6 +79,7 @@ def _bindings(body: Body) -> Iterator[list[Any]]:
                 break  # the rest of it is still to come
             found.append(binding)
         text = text[at:]
+        tried = len(text)
         _check_size(text)
         yield found
     raise ValueError("they end too early")
@@ -89,7 +95,11 @@ def _check_rest(text: str, body: Body, texts: codecs.IncrementalDecoder) -> None
 
 
 def _check_size(text: str) -> None:
-    if len(text) > LINE_BYTES_MAX:
+    _check_length(len(text))
+
+
+def _check_length(length: int) -> None:
+    if length > LINE_BYTES_MAX:
         raise ValueError(f"one of more than {LINE_BYTES_MAX} characters")
 
 
@@ -103,10 +113,13 @@ def _term(given: Any) -> bytes:
     if not isinstance(given, dict) or not isinstance(value := given.get("value"), str):
         raise ValueError(f"{given!r:.100} is no term")
     match given.get("type"):
-        case "uri":
+        case "uri" if value:
             return iri(value)
         case "literal" | "typed-literal":
-            return literal(value, given.get("xml:lang"), given.get("datatype"))
+            language, datatype = given.get("xml:lang"), given.get("datatype")
+            if not isinstance(language, str | None) or not isinstance(datatype, str | None):
+                raise ValueError(f"{given!r:.100} is no literal")
+            return literal(value, language, datatype)
         case "bnode":
             return b"_:" + value.encode()
     raise ValueError(f"a term of type {given.get('type')!r:.100}")
@@ -194,14 +207,20 @@ class _XmlReader:
 def tsv_solutions(body: Body) -> Iterator[list[Solution]]:
     texts = codecs.getincrementaldecoder("utf-8")()
     names: list[str] | None = None
-    text = ""
+    text, pieces, size = "", list[str](), 0
     for piece in body:
-        *lines, text = (text + texts.decode(piece)).split("\n")
-        _check_size(text)
+        pieces.append(texts.decode(piece))
+        size += len(pieces[-1])
+        if "\n" not in pieces[-1]:
+            _check_length(size)
+            continue
+        *lines, text = "".join(pieces).split("\n")
+        pieces, size = [text], len(text)
+        _check_length(size)
         if names is None and lines:
             names, lines = [name.lstrip("?$") for name in lines[0].rstrip("\r").split("\t")], lines[1:]
         yield [_row(names or [], line.rstrip("\r")) for line in lines]
-    if text or names is None or texts.decode(b"", True):
+    if size or names is None or texts.decode(b"", True):
         raise ValueError("they end in the middle of a line")
 
 

@@ -26,16 +26,24 @@ class SourceTraits:
     """What a source is, as far as its answers depend on it.
 
     `default`: its default graph has triples of its own, is the union of its named graphs, or is always empty.
-    `repeats`: a pattern may find the same triple twice. `canonical_numbers`: `01` becomes `1`. `lowers_languages`:
-    `@EN` becomes `@en`. `sorts_by_text`: STR() compares by code points, so that answers can be cut into pages.
+    `repeats`: a pattern may find the same triple twice. `canonical_numbers`: `01` becomes `1`. `widens_integers`:
+    xsd:int and its like become xsd:integer. `lowers_languages`: `@EN` becomes `@en`. `sorts_by_text`: STR() compares by
+    code points, so that answers can be cut into pages.
     `stable_blanks`: a blank node has the same label in each answer."""
 
     default: DefaultGraph = "own"
     repeats: bool = False
     canonical_numbers: bool = False
+    widens_integers: bool = False
     lowers_languages: bool = False
     sorts_by_text: bool = False
     stable_blanks: bool = False
+
+    @property
+    def description(self) -> str:
+        """For the log, in words."""
+        graphs = {"own": "has triples of its own", "union": "is the union of the named graphs", "empty": "is empty"}
+        return "; ".join([f"its default graph {graphs[self.default]}", *self.differs])
 
     @property
     def differs(self) -> list[str]:
@@ -43,6 +51,8 @@ class SourceTraits:
         found = []
         if self.canonical_numbers:
             found.append('it writes numbers in canonical form: "01"^^xsd:integer is found as 1')
+        if self.widens_integers:
+            found.append("it writes xsd:int, and other types derived from xsd:integer, as xsd:integer")
         if self.lowers_languages:
             found.append("it changes the case of language tags")
         return found

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     import httpx
 
 _REDIRECTS_MAX = 5
-#: Of an error.
-_WORDS_BYTES = 1 << 16
+_PIECE_BYTES = 1 << 16
+#: Of what is said beside an answer: so much is read, for so long; and so much of an error is shown.
+_WORDS_BYTES, _WORDS_S, _WORDS_CHARACTERS = 1 << 16, 2.0, 300
 #: Of HTTP: the same request may be answered later.
 _LATER = (429, 502, 503, 504)
 _TOO_MUCH = (413, 500, 507)
@@ -75,7 +76,11 @@ class SparqlHttp:
     def update(self, text: str, silence_s: float | None = None) -> None:
         """Sends an update once; NoAnswer if it is not known whether it was done."""
         with self._posted({"update": text}, "*/*", silence_s) as response:
-            response.read()
+            begun, size = time.monotonic(), 0
+            for piece in self.body(response):  # so that the connection can be used again
+                size += len(piece)
+                if size > _WORDS_BYTES or time.monotonic() - begun > _WORDS_S:
+                    break  # it was done, whatever else is said
 
     @contextmanager
     def _posted(self, form: dict[str, str], accept: str, silence_s: float | None) -> Iterator[httpx.Response]:
@@ -87,6 +92,7 @@ class SparqlHttp:
             for _ in range(_REDIRECTS_MAX + 1):
                 with client.stream("POST", url, data=form, headers={"accept": accept}, timeout=timeout) as response:
                     if not response.is_redirect:
+                        self._check_packing(response)
                         if response.status_code != 200 and not ("update" in form and response.is_success):
                             raise self._refusal(response)
                         yield response
@@ -97,6 +103,12 @@ class SparqlHttp:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"{self.called} cannot be reached: {error or type(error).__name__}") from None
         raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirects")
+
+    def _check_packing(self, response: httpx.Response) -> None:
+        """What is packed several times over grows without bound when it is unpacked."""
+        packed = response.headers.get("content-encoding", "identity").strip().lower()
+        if packed not in ("gzip", "identity", ""):
+            raise CannotFetch(f"{self.called} answered what is packed by {packed[:100]!r}, and was asked for gzip")
 
     def _same_origin(self, url: str) -> str:
         try:
@@ -124,12 +136,14 @@ class SparqlHttp:
             f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
         )
 
-    def body(self, response: httpx.Response, piece_bytes: int) -> Iterator[bytes]:
-        """The body of an answer, unpacked, while it comes."""
+    def body(self, response: httpx.Response) -> Iterator[bytes]:
+        """The body of an answer, unpacked, while it comes: nothing waits until more has come."""
         import httpx
 
         try:
-            yield from response.iter_bytes(piece_bytes)
+            for piece in response.iter_bytes():
+                for start in range(0, len(piece), _PIECE_BYTES):
+                    yield piece[start : start + _PIECE_BYTES]
         except httpx.TransportError as error:
             raise Later(
                 f"{self.called} broke the connection while it answered: {error or type(error).__name__}"
@@ -185,15 +199,15 @@ def _beginning(response: httpx.Response) -> str:
     """The first words of an answer that was not meant to be read by programs."""
     import httpx
 
-    data = b""
+    data, begun = b"", time.monotonic()
     try:
-        for piece in response.iter_bytes(1 << 12):
+        for piece in response.iter_bytes():
             data += piece
-            if len(data) >= _WORDS_BYTES:
+            if len(data) >= _WORDS_CHARACTERS or time.monotonic() - begun > _WORDS_S:
                 break
     except httpx.HTTPError:
         pass  # it says something else than was asked anyway
-    return " ".join(data[:300].decode(errors="replace").split())
+    return " ".join(data[:_WORDS_CHARACTERS].decode(errors="replace").split())
 
 
 def _retry_after(text: str) -> float | None:

@@ -270,7 +270,7 @@ class SparqlSource:
         raise CutShort(words, received) if received < expected else CannotFetch(words)
 
     def _body(self, response: httpx.Response, quiet: _Quiet) -> Iterator[bytes]:
-        for piece in self._http.body(response, _PIECE_BYTES):
+        for piece in self._http.body(response):
             quiet.size += len(piece)
             if quiet.size > _NOTHING_BYTES:
                 words = f"sent {quiet.size:,} bytes without a triple, and its answer does not end"

@@ -1,4 +1,3 @@
-"""Runners: who steps the registered queries, here or on Spark; and what is done about one that kills its worker.
+"""Runners: where shards are stepped, in this process or on Spark; and what is done about a query that kills its worker.
 
-Its verb is *step*. It imports continuous queries, emissions and windows; it knows neither the writer nor the
-service."""
+It imports continuous queries, emissions and windows; it knows neither the writer nor the service."""

@@ -715,6 +715,11 @@ class Service:
             return lambda: None
         return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
 
+    @property
+    def updated_source(self) -> Source | None:
+        """The source that updates go to; None: they go to our own store."""
+        return None if self._source_writing is None else self._source_writing.source
+
     def sources_status(self) -> list[dict[str, Any]]:
         return [self._source_status(source) for source in self.sources]
 

@@ -44,5 +44,5 @@ class SourceWatch:
                 told = True
                 self._closing.wait(_AGAIN_S)
                 continue
-            log.info("the source %s answers: %s", name, traits)
+            log.info("the source %s answers: %s", name, traits.description)
             return

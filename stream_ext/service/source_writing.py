@@ -45,6 +45,10 @@ class SourceWriting:
         self._store, self._source, self._written = store, source, written
         self._turn = threading.Lock()
 
+    @property
+    def source(self) -> Source:
+        return self._source
+
     def update(self, update: Update, text: str, asking: Asking, derived: DerivedGraphs) -> Updated:
         with self._turn:
             self._send(request_to_source(update, text, self._store, asking, derived))

@@ -1,3 +1,5 @@
-"""Upkeep: late elements, retention, alarms, and the lag of queries.
+"""Upkeep: what is done from time to time. Late elements are counted and listed, what was retained long enough is
+deleted, alarms of timers are raised, the lag of queries is measured.
 
-It imports the writer, the catalog, emissions and windows. It does not import runners, nor they it."""
+Which elements are late is a rule of `windows`. It imports the writer, the catalog, emissions and windows. It does not
+import runners, nor they it."""

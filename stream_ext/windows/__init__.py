@@ -1,3 +1,4 @@
-"""Windows: when a query is evaluated, over what, and what comes too late. Pure functions of the pushes.
+"""Windows: at which times a query is evaluated, over which elements, and which elements are too late for it.
 
-It imports the language's windows only: no clock, no process, no store but arrivals."""
+Pure functions of the pushes; `upkeep` counts and lists what is late. It imports the windows of the language, and of the
+store only how arrivals are read: no clock, no process."""

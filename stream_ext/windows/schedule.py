@@ -281,7 +281,7 @@ ReadLast = Callable[[ScheduledWindow, int | None], LastTimes]
 
 
 @dataclass(slots=True)
-class _CountProgress:
+class _CountedArrivals:
     """A counted window: how much of what it counts has ever come, also at the registration and at the last
     evaluation."""
 
@@ -334,14 +334,14 @@ class Schedule:
 
     def _counted_windows(
         self, state: QueryState, positions: Mapping[int, StreamTime], last: ReadLast | None
-    ) -> list[_CountProgress]:
+    ) -> list[_CountedArrivals]:
         found, counts = [], iter(state.counts)
         for window in self.timing.windows:
             if (count := window.count) is not None:
                 lasts = LastTimes(count, state.last) if last is None else last(window, state.last)
                 total = total_of(count, positions.get(window.stream)) if count.step else 0
                 base, evaluated = next(counts, (0, 0)) if count.step else (0, 0)
-                found.append(_CountProgress(window, count, lasts, total, base, evaluated))
+                found.append(_CountedArrivals(window, count, lasts, total, base, evaluated))
         return found
 
     def _openings_of(self, at: StreamTime) -> Openings:

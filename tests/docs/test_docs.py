@@ -27,18 +27,12 @@ from stream_ext import parse
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
 from tests.docs.pages import ROOT, Block, Page, pages
-from tests.sources.scripted import scripted
+from tests.sources.scripted import Scripted, scripted
 
 BASE = "http://ex/"
 SHOWN = re.compile(r"(localhost|127\.0\.0\.1):8000")
-#: Where the documentation has a triple store of others, and what is in it.
-SOURCE = "http://127.0.0.1:3030/ds/sparql"
-IN_SOURCE = """\
-<http://example.org/> <http://purl.org/dc/terms/title> "People" .
-<http://example.org/anna> <http://xmlns.com/foaf/0.1/name> "Anna" <http://example.org/people> .
-<http://example.org/anna> <http://xmlns.com/foaf/0.1/knows> _:b <http://example.org/people> .
-_:b <http://xmlns.com/foaf/0.1/name> "Ben" <http://example.org/people> .
-"""
+#: Where the documentation has a triple store of others; the pages fill it.
+SOURCE = re.compile(r"http://127\.0\.0\.1:3030/ds/(sparql|update)")
 
 
 @pytest.fixture
@@ -62,10 +56,9 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def source() -> Iterator[str]:
+def source() -> Iterator[Scripted]:
     with scripted() as running:
-        running.add(IN_SOURCE)
-        yield running.url
+        yield running
 
 
 def of(language: str) -> list[Page]:
@@ -109,7 +102,7 @@ PROGRAMS = {"rillet": f"{sys.executable} -m endpoint", "python": sys.executable}
 
 
 @pytest.mark.parametrize("page", TUTORIAL, ids=lambda page: page.name)
-def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, source: str, tmp_path: Path) -> None:
+def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, source: Scripted, tmp_path: Path) -> None:
     for n in range(9):  # whoever comes back to a tutorial does not begin at snapshot 0
         change = {"update": f"INSERT DATA {{ <urn:x:a> <urn:x:p> {n} }}"}
         httpx.post(f"http://{address}/update", data=change).raise_for_status()
@@ -118,7 +111,7 @@ def test_the_tutorial_goes_as_it_is_written(page: Page, address: str, source: st
         port = free_port()  # the page starts a server itself
         address, blocks = f"localhost:{port}", [on_port(block, port) for block in blocks]
     try:
-        follow(page, blocks, address, source, tmp_path)
+        follow(page, blocks, address, source.url, tmp_path)
     finally:
         if (tmp_path / "pid.txt").exists():
             with suppress(ProcessLookupError):
@@ -138,9 +131,9 @@ def follow(page: Page, blocks: Sequence[Block], address: str, source: str, tmp_p
     printed = ""
     for block in blocks:
         if block.language == "sh":
-            printed = run(page, block, at(block.code, address).replace(SOURCE, source), tmp_path, address)
+            printed = run(page, block, SOURCE.sub(source, at(block.code, address)), tmp_path, address)
         elif block.language == "text":
-            for line in at(block.code, address).replace(SOURCE, source).splitlines():
+            for line in SOURCE.sub(source, at(block.code, address)).splitlines():
                 assert line in printed, f"{page.name}, line {block.line}: {line!r} is not in\n{printed}"
 
 

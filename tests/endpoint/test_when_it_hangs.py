@@ -126,15 +126,15 @@ def test_operations_answer_at_once_whatever_hangs(server: Live, gate: Gate) -> N
 def test_nobody_waits_for_a_small_query_but_who_asks_it(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     query, asked = server.service.query, []
 
-    def after_a_ping(*arguments: Any) -> Any:
+    def after_a_ping(*arguments: Any, **named: Any) -> Any:
         asked.append(arguments[0])
         assert httpx.get(server.url + "/$/ping", timeout=20).text == "pong\n"
-        return query(*arguments)
+        return query(*arguments, **named)
 
     monkeypatch.setattr(server.service, "query", after_a_ping)
     small = "ASK { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }"
     assert server.http.get("/sparql", params={"query": small}).json()["boolean"] is True
-    assert asked == [small]
+    assert [each.text for each in asked] == [small]
 
 
 def test_operations_answer_at_once_while_a_hundred_clients_ask_a_store_that_is_slow(
@@ -144,9 +144,9 @@ def test_operations_answer_at_once_while_a_hundred_clients_ask_a_store_that_is_s
     with live(tmp_path / "store") as running:
         query = running.service.query
 
-        def slowly(*arguments: Any) -> Any:
+        def slowly(*arguments: Any, **named: Any) -> Any:
             threading.Event().wait(0.025)
-            return query(*arguments)
+            return query(*arguments, **named)
 
         together = threading.Barrier(100)
 

@@ -121,6 +121,19 @@ def test_a_graph_is_read_from_both_each_triple_once(server: Live, source: Script
     assert server.http.get("/data", params={"graph": "http://ex/g", "snapshot": "1"}).status_code == 400
 
 
+def test_a_cut_within_each_graph_is_made_here(server: Live, source: Scripted) -> None:
+    source.add("".join(f"<http://ex/a> <http://ex/in> <http://ex/{n}> <http://ex/g{n % 2}> .\n" for n in range(4)))
+    query = "SELECT ?g ?s FROM NAMED <http://ex/g1> { GRAPH ?g { { SELECT ?s { ?s <http://ex/in> ?o } LIMIT 1 } } }"
+    assert rows(server, query) == [{"g": "http://ex/g1", "s": "http://ex/a"}]
+
+
+def test_a_filter_inside_of_exists_sees_what_is_around_it(server: Live) -> None:
+    server.update("INSERT DATA { <http://ex/p1> <http://ex/wants> <http://ex/c1>, <http://ex/c2> }")
+    inner = "?p <http://ex/livesIn> ?z FILTER(?z = ?c)"
+    query = f"SELECT ?c {{ ?p <http://ex/wants> ?c FILTER EXISTS {{ {inner} }} }}"
+    assert rows(server, query) == [{"c": "http://ex/c1"}]
+
+
 def test_a_resource_is_described_by_both(server: Live, source: Scripted) -> None:
     source.add(
         '<http://ex/a> <http://ex/at> _:x .\n_:x <http://ex/street> _:y .\n_:y <http://ex/no> "1" .\n'

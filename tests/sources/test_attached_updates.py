@@ -76,7 +76,7 @@ def test_updates_go_to_a_source_that_takes_them(writing: Live, source: Scripted)
     assert len(source.store) == 4
     failing = update(writing, "DELETE { ?s :p ?o } WHERE { ?s :p ?o }")
     assert failing.status_code == 400
-    assert "our own store holds it" in failing.text
+    assert "Rillet's own store has it" in failing.text
     assert len(source.updates) == 1
     templates = "DELETE { ?s :p ?o } INSERT { ?s :had ?o . GRAPH :n { ?s :of [ :is ?o ] } }"
     assert update(writing, f"{templates} WHERE {{ ?s :p ?o FILTER(?s != :own) }}").status_code == 204
@@ -90,10 +90,10 @@ def test_updates_go_to_a_source_that_takes_them(writing: Live, source: Scripted)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("CLEAR DEFAULT", "our own store holds triples"),
-        ("CLEAR ALL", "our own store holds triples"),
-        ("DROP NAMED", "our own store holds named graphs"),
-        ('DELETE DATA { :own :p "ours" }', "our own store holds it"),
+        ("CLEAR DEFAULT", "Rillet's own store has triples"),
+        ("CLEAR ALL", "Rillet's own store has triples"),
+        ("DROP NAMED", "Rillet's own store has named graphs"),
+        ('DELETE DATA { :own :p "ours" }', "Rillet's own store has it"),
         ("INSERT DATA { :x :y 1 } ; DELETE WHERE { :x :y ?o }", "send it as a request of its own"),
         ("COPY :g TO :n", "COPY is not sent"),
     ],

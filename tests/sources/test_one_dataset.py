@@ -131,6 +131,7 @@ class Filled(Protocol):
 class Oxigraph:
     def __init__(self, source: Scripted) -> None:
         self._source, self.url, self.texts = source, source.url, source.texts
+        self.store = source.store
 
     def fill(self, quads: str, union: bool) -> bool:
         self._source.store.clear()
@@ -208,6 +209,13 @@ def test_answers_equal_those_of_one_store(block: int, source: Oxigraph, tmp_path
     for seed in range(block * 5, block * 5 + 5):
         ended += play(seed, tmp_path / str(seed), source)
     assert ended["asked"] > 8, "these seeds ask the source too seldom to prove anything"
+
+
+@pytest.mark.parametrize("seed", [1425, 1838])
+def test_they_still_do_where_they_once_did_not(seed: int, source: Oxigraph, tmp_path: Path) -> None:
+    """1425: a constant that is a decimal number, where the source has the value of a number only. 1838: OPTIONAL inside
+    of EXISTS, which is given the values around it."""
+    assert play(seed, tmp_path / str(seed), source)["asked"] > 0
 
 
 @pytest.mark.soak

@@ -67,7 +67,7 @@ class Expressions(ABC):
 
     def constant(self, constant: Constant) -> str:
         if self.constants is None:
-            return terms.constant(constant)
+            return terms.constant(Constant(terms.portable(constant.text)) if self.plain else constant)
         self.constants.append(constant.text)
         return f"${len(self.constants)}"
 
@@ -152,7 +152,7 @@ class Expressions(ABC):
     def _operand(self, expression: Expression) -> str:
         """What stands behind a sign; a number keeps its quotes there, or the sign would become its own."""
         if isinstance(expression, Constant) and self.constants is None:
-            return expression.text.decode()
+            return (terms.portable(expression.text) if self.plain else expression.text).decode()
         return self.expression(expression, _PRIMARY)
 
     # ---- paths

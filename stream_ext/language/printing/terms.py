@@ -12,6 +12,8 @@ _XSD: Final = r'"\^\^<http://www\.w3\.org/2001/XMLSchema#'
 _BARE: Final = re.compile(
     f'"(?:([+-]?[0-9]+){_XSD}integer>|([+-]?[0-9]*\\.[0-9]+){_XSD}decimal>|(true|false){_XSD}boolean>)'
 )
+_ESCAPE: Final = re.compile(rb"\\\\[uU]|\\.", re.DOTALL)
+_APART: Final = {rb"\\u": rb"\\\U00000075", rb"\\U": rb"\\\U00000055"}
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
@@ -30,6 +32,14 @@ def constant(node: Constant) -> str:
     text = node.text.decode()
     bare = _BARE.fullmatch(text) if text.endswith(">") and text.startswith('"') else None
     return text if bare is None else bare[bare.lastindex or 0]
+
+
+def portable(text: bytes) -> bytes:
+    """A term such that engines read it alike that replace escapes of code points before all else, also those behind an
+    escaped backslash: of a literal, no u follows a backslash."""
+    if b"\\\\u" not in text and b"\\\\U" not in text:
+        return text
+    return _ESCAPE.sub(lambda found: _APART.get(found[0], found[0]), text)
 
 
 def node(each: TemplateNode, patterns: Labels, templates: Labels) -> str:

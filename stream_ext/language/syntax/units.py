@@ -86,6 +86,9 @@ def _register(cursor: Cursor) -> Register:
 def _named(cursor: Cursor, what: str) -> Named:
     if cursor.kind in ("iri", "pname"):
         return Named(cursor.iri(), None)
+    is_named = cursor.peek_word() == "AS" or (cursor.word() != "AS" and cursor.peek_word() in FORMS)
+    if cursor.kind == "word" and cursor.word() in NO_NAMES and is_named:
+        cursor.fail(f"{what}: {cursor.raw} is a word of the language and cannot be a bare name; write another name")
     if cursor.kind != "word" or cursor.word() in NO_NAMES:
         cursor.expected(f"{what}: a bare name, an IRI or a prefixed name")
     return Named(None, cursor.bare_name())

@@ -18,6 +18,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Bgp, Form, Graph, Join, Pattern, Query, TriplePattern, Union, Values
 from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.language.printing import to_sparql
+from stream_ext.network.operators.remote.remote_question import sendable
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.source import Source
 from stream_ext.remote.sparql_client import Solution
@@ -59,7 +60,7 @@ class SourceAside:
                 if any(term is not None and term.startswith(b"_:q") for term in quad):
                     raise self._held(quad, "a blank node of it")
             asked = [quad for quad in batch if not any(term is not None and term.startswith(b"_:") for term in quad)]
-            if asked and (found := self._first(_one_of(asked))) is not None:
+            if asked and (found := self._first(_one_of_sendable(asked))) is not None:
                 raise self._held((found["s"], found["p"], found["o"], found.get("g")))
 
     def check_graph(self, graph: Constant | None) -> None:
@@ -115,15 +116,15 @@ class OwnAside:
         id = 0 if graph is None else int(self.ids([graph.text])[0])
         if (graph is None or id) and len(self.snapshot.predicates(id)):
             named = "its default graph" if graph is None else graph.text.decode()
-            raise HeldElsewhere(f"our own store holds triples in {named}, and updates go to the source: {_OWN}")
+            raise HeldElsewhere(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
 
     def check_named_graphs(self) -> None:
         if len(self.snapshot.graphs()):
-            raise HeldElsewhere(f"our own store holds named graphs, and updates go to the source: {_OWN}")
+            raise HeldElsewhere(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
 
     def _held(self, quad: TermQuad) -> HeldElsewhere:
         return HeldElsewhere(
-            f"{shown(quad)} is to be deleted, and our own store holds it, while updates go to the source: {_OWN}"
+            f"{shown(quad)} is to be deleted, and Rillet's own store has it, while updates go to the source: {_OWN}"
         )
 
 
@@ -134,6 +135,13 @@ def shown(quad: TermQuad) -> str:
     s, p, o, g = quad
     triple = b" ".join((s, p, o)).decode()
     return triple if g is None else f"{triple} in {g.decode()}"
+
+
+def _one_of_sendable(quads: Sequence[TermQuad]) -> Pattern:
+    try:
+        return _one_of(quads)
+    except CannotFetch as error:
+        raise SourceFailed(str(error)) from None
 
 
 def _one_of(quads: Sequence[TermQuad]) -> Pattern:
@@ -148,4 +156,4 @@ def _one_of(quads: Sequence[TermQuad]) -> Pattern:
 
 
 def _table(names: tuple[str, ...], rows: Sequence[Sequence[bytes | None]]) -> Values:
-    return Values(names, tuple(tuple(Constant(term or b"") for term in row) for row in rows), _HERE)
+    return Values(names, tuple(tuple(Constant(sendable(term or b"")) for term in row) for row in rows), _HERE)

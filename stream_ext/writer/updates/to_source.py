@@ -30,9 +30,13 @@ from stream_ext.language.algebra.algebra import (
     Whole,
 )
 from stream_ext.language.algebra.terms import BlankLabel, Constant, TemplateNode, Variable
+from stream_ext.language.printing.terms import portable
+from stream_ext.network.operators.remote.remote_question import sendable
+from stream_ext.network.operators.remote.service import check_services
 from stream_ext.network.operators.remote.source_join import OF_SOURCE
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
+from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.source import MAIN
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.updates.data import term_quad
@@ -75,6 +79,8 @@ class _Operations:
         self._quads: list[TermQuad] = []
 
     def request(self) -> SourceRequest:
+        patterns = [operation.pattern for operation in self._operations if isinstance(operation, Modify)]
+        check_services(patterns, self._asking.allowed_urls, self._text, self._asking.sources)
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with placed_operation(number, len(self._operations), operation, self._text):
@@ -129,7 +135,7 @@ class _Operations:
         self._append(f"CLEAR SILENT {target.value}")
 
     def _delete(self, quads: Iterable[TermQuad]) -> None:
-        found = list(dict.fromkeys(quads))
+        found = list(dict.fromkeys(map(_sendable, quads)))
         self._aside.check_quads(found)
         for quad in found:
             if any(term is not None and term.startswith(OF_SOURCE) for term in quad):
@@ -141,10 +147,10 @@ class _Operations:
         self._append_data("DELETE DATA", [quad for quad in found if not _has_blank(quad)])
 
     def _insert(self, quads: Iterable[TermQuad]) -> None:
-        found = list(dict.fromkeys(quads))
+        found = list(dict.fromkeys(map(_sendable, quads)))
         for quad in found:
             if (term := next((each for each in quad if each is not None and _is_bound_blank(each)), None)) is not None:
-                where = f"the source {MAIN}" if term.startswith(OF_SOURCE) else "our own store"
+                where = f"the source {MAIN}" if term.startswith(OF_SOURCE) else "Rillet's own store"
                 raise CannotUpdate(
                     f"a blank node of {where} would be inserted into the source, where it would be another node: give "
                     "it an IRI"
@@ -173,9 +179,18 @@ def data_operation(verb: str, quads: Iterable[TermQuad]) -> str:
     """INSERT DATA or DELETE DATA of some quads."""
     lines = []
     for graph, some in groupby(sorted(quads, key=lambda quad: quad[3] or b""), key=lambda quad: quad[3]):
-        triples = [b" ".join(quad[:3]).decode() + " ." for quad in some]
+        triples = [b" ".join(map(portable, quad[:3])).decode() + " ." for quad in some]
         lines += triples if graph is None else [f"GRAPH {graph.decode()} {{", *triples, "}"]
     return "\n".join([f"{verb} {{", *lines, "}"])
+
+
+def _sendable(quad: TermQuad) -> TermQuad:
+    try:
+        for term in quad:
+            sendable(term or b"")
+    except CannotFetch as error:
+        raise CannotUpdate(str(error)) from None
+    return quad
 
 
 def quads_of(document: Parsed, graph: bytes | None, number: int) -> Iterator[TermQuad]:

@@ -367,6 +367,15 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
     assert told["old"] == ["elements", "-1995", "(1969-12-31T23:59:58Z)", "0", "2000", "ms", "all"]
 
 
+def test_a_stream_that_a_query_made_is_listed_with_its_query(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    near.register(NEAR.replace("STREAM near", "STREAM far").replace("taxis", "txis")).raise_for_status()
+    assert rillet("streams", "--server", near.url) == 0
+    head, _, *rows = capsys.readouterr().out.splitlines()
+    assert re.split(" {2,}", head)[1:] == ["times from", "time", "late", "lateness", "timeless", "made by", "iri"]
+    made = {row.split()[0]: re.findall("query [a-z]+", row) for row in rows}
+    assert made == {"taxis": ["query near"], "txis": ["query far"]}
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

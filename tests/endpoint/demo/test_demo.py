@@ -280,6 +280,7 @@ def test_the_command_starts_a_server_plays_and_removes_it(
     assert lines[0].startswith("LSBench")
     assert "/console/" in lines[1]
     assert lines[2] == "7 queries are registered"
+    assert lines[3].split("\t") == ["query", "dialect", "emissions", "rows", "lag", "last row", "asks for"]
     assert lines[-1].startswith("ended: ")
     assert any(line.startswith("L3\tRSP-QL\t") for line in lines)
     assert not list(tmp_path.glob("rillet-demo-*"))

@@ -97,6 +97,7 @@ REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
         "POST": {"params": {"action": "pause"}},
         "DELETE": {},
     },
+    "/sources/{source}/refresh": {"POST": {}},
     "/$/queries/{query}": {"DELETE": {}},
     "/$/loads": {"POST": {"content": TAXI_IN_ZONE, "headers": NT}},
 }
@@ -116,7 +117,12 @@ class Write(NamedTuple):
     request: dict[str, Any]
 
     def send(self, server: Live, headers: dict[str, str]) -> httpx.Response:
-        path = self.path.replace("{stream}", "spare").replace("{query}", "near").replace("{path...}", "g")
+        path = (
+            self.path.replace("{stream}", "spare")
+            .replace("{query}", "near")
+            .replace("{path...}", "g")
+            .replace("{source}", "main")
+        )
         request = {**self.request, "headers": {**self.request.get("headers", {}), **headers}}
         return server.http.request(self.method, path, **request)
 
@@ -439,7 +445,12 @@ STAYS_OPEN = {"/$/ping", "/$/assets/{asset}"}
 
 def reads() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for route in ROUTES:
-        path = route.path.replace("{stream}", "taxis").replace("{query}", "near").replace("{path...}", "g")
+        path = (
+            route.path.replace("{stream}", "taxis")
+            .replace("{query}", "near")
+            .replace("{path...}", "g")
+            .replace("{source}", "main")
+        )
         for method in route.methods:
             if method == "GET" or (method, route.path) in READING:
                 yield method, path.replace("{asset}", "docs.js"), {}

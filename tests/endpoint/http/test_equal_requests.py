@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
 import pytest
 
+from endpoint.http.answer_cache import Evaluation, Reply
+from endpoint.routes import one_shot
 from stream_ext.errors import QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from tests.endpoint.live import Live, live
@@ -31,7 +34,7 @@ class Held:
         self._query = running.service.query
         monkeypatch.setattr(running.service, "query", self)
 
-    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control) -> Any:
+    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, streams: bool = False) -> Any:
         answer = self._query(text, snapshot, at, dataset, control)
         self.controls.append(control)
         while not self.let_go.wait(0.005):
@@ -102,6 +105,30 @@ def test_an_answer_that_is_another_each_time_is_not_shared(ask: Asking, held: He
     asked = ask("SELECT (UUID() AS ?id) {}", CLIENTS)
     held.let_go.set()
     assert len(texts_of(asked)) == len(held.controls) == CLIENTS
+
+
+class Waiting:
+    """The question of a request, as far as it waits for an equal one."""
+
+    shared: Any = None
+
+    async def in_time(self, awaited: Any) -> Any:
+        return await awaited
+
+    def check_wanted(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("sn", "is_shared"), [(6, False), (7, True), (8, True)])
+def test_what_began_before_a_snapshot_is_no_answer_to_what_is_asked_after_it(sn: int, is_shared: bool) -> None:
+    """A snapshot may be published between the reading of an evaluation and its being known to equal requests."""
+
+    async def asked() -> Any:
+        evaluation, question = Evaluation(), Waiting()
+        asyncio.get_running_loop().call_soon(lambda: evaluation.share((sn, Reply(b"x", b"t"))))
+        return await one_shot._of_equal(evaluation, 7, cast(Any, question))
+
+    assert (asyncio.run(asked()) is not None) == is_shared
 
 
 def test_what_is_asked_after_an_update_sees_it(ask: Asking, held: Held) -> None:

@@ -33,7 +33,7 @@ class Endless:
         self.error: Exception | None = None
         self._looks = looks
 
-    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control) -> Any:
+    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, streams: bool = False) -> Any:
         self.began.set()
         try:
             while not self.let_go.wait(0.005):
@@ -217,9 +217,9 @@ def test_what_is_asked_again_is_not_evaluated_again_until_the_snapshot_changes(
     evaluated: list[str] = []
     query = running.service.query
 
-    def counted(text: str, *rest: Any) -> Any:
+    def counted(text: str, *rest: Any, **named: Any) -> Any:
         evaluated.append(text)
-        return query(text, *rest)
+        return query(text, *rest, **named)
 
     monkeypatch.setattr(running.service, "query", counted)
 

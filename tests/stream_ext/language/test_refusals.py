@@ -117,6 +117,9 @@ def test_what_is_not_built_is_refused_by_name(text: str, name: str, column: int)
         ("CREATE STREAM s (lateness = '5s')", 1, 17, "WITH before the options"),
         ("CREATE STREAM s WITH (lateness = 5s)", 1, 35, "a duration is a string: '5s'"),
         ("REGISTER QUERY AS ASK { }", 1, 16, "the name of the query"),
+        ("REGISTER RSTREAM SELECT * { }", 1, 18, "expected the name of the query"),
+        ("REGISTER RSTREAM named AS ASK { }", 1, 18, "named is a word of the language and cannot be a bare name"),
+        ("REGISTER RSTREAM range ASK { }", 1, 18, "range is a word of the language and cannot be a bare name"),
         ("REGISTER q AS ASK { }", 1, 10, "QUERY, STREAM, RSTREAM, ISTREAM or DSTREAM"),
         (
             "REGISTER RSTREAM q AS ASK ISTREAM FROM NAMED WINDOW <w> ON s [RANGE 1s] { }",

@@ -21,6 +21,8 @@ from stream_ext.remote.sparql_client import Solution
 #: The greatest number of values, or of their bytes, in one request.
 BATCH_ROWS, BATCH_BYTES = 500, 1 << 16
 
+#: Of the number of a row.
+_DIGITS = 9
 _INTEGER = "^^<http://www.w3.org/2001/XMLSchema#integer>"
 
 Texts = list[bytes | None]
@@ -67,21 +69,53 @@ class RemoteQuestion:
         return " ".join(to_sparql(rename_query(query, lambda name: self._names.get(name, name))).split())
 
     def _table(self, values: Sequence[Texts]) -> Values:
-        rows = (
-            (*(None if text is None else Constant(text) for text in row), Constant(f'"{i}"{_INTEGER}'.encode()))
-            for i, row in enumerate(values)
-        )
+        rows = []
+        for i, row in enumerate(values):
+            sent = [None if text is None else Constant(sendable(text)) for text in row]
+            rows.append((*sent, Constant(f'"{i}"{_INTEGER}'.encode())))
         return Values((*self._shared, self._row), tuple(rows), self._call.position)
 
-    def place(self, solution: Solution, count: int, url: str) -> int:
-        """Removes the number from a solution and returns it; restores the names of the variables."""
-        written = solution.pop(self._row, b'"0"').partition(b'"^^')[0].strip(b'"')
-        if not written.isdigit() or int(written) >= count:
-            raise CannotFetch(f"<{url}> answered with values that were not in the request")
+    def place(self, solution: Solution, count: int, called: str) -> int:
+        """Removes the number of its values from a solution, and returns it; restores the names of the variables.
+        CannotFetch for a number that was not sent; `called`: who answered."""
+        place = 0
+        if self._shared:
+            written = solution.pop(self._row, b"").partition(b'"^^')[0].strip(b'"')
+            if not written.isdigit() or len(written) > _DIGITS or int(written) >= count:
+                raise CannotFetch(f"{called} answered with values that were not in the request")
+            place = int(written)
+        self.restore(solution)
+        return place
+
+    def restore(self, solution: Solution) -> None:
+        """Restores the names of the variables; what was not asked for is left out."""
         renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
         solution.clear()
         solution.update(renamed)
-        return int(written)
+
+
+def sendable(text: bytes) -> bytes:
+    """A term as a part of a question. CannotFetch for what is no IRI: SPARQL reads its escapes before all else, so
+    that an escaped > would end it, and what follows would be a part of the question."""
+    end = text.rfind(b'"^^<')
+    resource = text if text.startswith(b"<") else text[end + 3 :] if end > 0 and text.endswith(b">") else b""
+    if b"\\" in resource:
+        raise CannotFetch(
+            f"{resource.decode()[:300]} is to be a part of a question, and has characters that no IRI has"
+        )
+    return text
+
+
+def is_same_value(sent: bytes, received: bytes, called: str) -> bool:
+    """Whether a solution has the value that was sent. Stores write literals as they like, and then it is another term;
+    CannotFetch for other resources."""
+    if sent == received:
+        return True
+    if not (sent.startswith(b'"') and received.startswith(b'"')):
+        words = f"{sent.decode()[:200]} and answered with {received.decode()[:200]}"
+        raise CannotFetch(f"{called} was asked about {words}")
+    (one, _, tag), (other, _, its_tag) = sent.rpartition(b'"@'), received.rpartition(b'"@')
+    return bool(one) and one == other and tag.lower() == its_tag.lower()
 
 
 def question_of(query: Query) -> tuple[str, list[str]]:

@@ -32,6 +32,7 @@ from stream_ext.network.operators.remote.remote_question import (
     ServiceCall,
     Texts,
     batches,
+    is_same_value,
 )
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
@@ -83,12 +84,15 @@ def placed(text: str) -> Iterator[None]:
 
 
 def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, sources: Sources = NO_SOURCES) -> None:
-    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be.
+    """NotAllowed for a service that may not be requested, whether or not the query would do it. Sources may always be,
+    but not asked to request others: what a source can reach, its clients here may not.
 
-    SERVICE inside of SERVICE is not checked: the remote endpoint evaluates it."""
+    SERVICE inside of SERVICE of other endpoints is not checked: the remote endpoint evaluates it."""
     waiting = list(roots)
     while waiting:
         part = waiting.pop()
+        if isinstance(part, Written) and asks_source([part], sources):
+            _check_none_inside(part, text)
         if not isinstance(part, Written):
             waiting += parts_of(part)
         elif isinstance(part.service, Constant) and not part.silent:
@@ -98,6 +102,18 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, 
                 allowed_urls.check_service(parse_term(part.service.text).value)
             except OutOfBounds as error:
                 raise NotAllowed(str(error), text, *part.position) from None
+
+
+def _check_none_inside(asked: Written, text: str) -> None:
+    waiting = list(parts_of(asked))
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Written):
+            words = (
+                "SERVICE inside of SERVICE is not sent to a source, which would request it: write it beside the other"
+            )
+            raise NotAllowed(words, text, *part.position)
+        waiting += parts_of(part)
 
 
 def asks_source(roots: Iterable[Part], sources: Sources) -> bool:
@@ -310,11 +326,10 @@ class ServiceOperator:
         for batch, (start, stop) in enumerate(batches(values)):
             labels = AnswerLabels(f"{number}.{batch}")
             for solution in remotes.ask(url, question.text(values[start:stop])):
-                place = question.place(solution, stop - start, url)
+                place = question.place(solution, stop - start, f"<{url}>")
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self.shared, keys[start + place][1:], values[start + place], strict=True)
-                # Blank nodes were not sent, so a value that the endpoint binds there is another one.
-                if not any(id and text is None and name in solution for name, id, text in fixed):
+                if is_compatible(fixed, solution, f"<{url}>"):
                     found[start + place].append(solution)
         return found
 
@@ -330,6 +345,16 @@ class ServiceOperator:
 def _asker(sources: Sources, address: str) -> Callable[[str, Control, int], tuple[list[Solution], int]] | None:
     source = sources.at(address)
     return None if source is None else partial(gather, source)
+
+
+def is_compatible(fixed: Iterable[tuple[str, int, bytes | None]], solution: Solution, called: str) -> bool:
+    """Whether a solution has the values that its row has: names, ids (0: unbound) and texts (None: not sent)."""
+    for name, id, text in fixed:
+        received = solution.get(name)
+        # Blank nodes were not sent, so a value that the endpoint binds there is another one.
+        if id and received is not None and (text is None or not is_same_value(text, received, called)):
+            return False
+    return True
 
 
 def _start(place: range) -> int:

@@ -31,7 +31,8 @@ from stream_ext.network.operators.remote.remote_question import (
     Texts,
     batches,
 )
-from stream_ext.network.operators.remote.service import ServiceOperator
+from stream_ext.network.operators.remote.row_kinds import row_kinds
+from stream_ext.network.operators.remote.service import ServiceOperator, is_compatible
 from stream_ext.plan.logic import GraphNames, GraphScope, PatternScan, SourceGroup
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.gathering import bytes_of, gather, gather_each
@@ -77,6 +78,8 @@ class _Answer:
         self._operator, self._moment, self._source = operator, moment, source
         self._shared, self._group = operator.shared, operator.group
         self._question = RemoteQuestion(call, self._shared)
+        self._kinds = row_kinds(call.inner).among(call.names)
+        self._called = f"the source {source.settings.name} <{source.settings.url}>"
         self._bytes_max = moment.allowed_urls.bytes_max
         self._number = next(_numbers)
         self._blank_answers = 0  # answers with a blank node in a variable by which rows are told apart
@@ -104,12 +107,12 @@ class _Answer:
         each = gather_each(self._source, texts, self._moment.control, self._bytes_max)
         for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):
             self._moment.control.spend(size)
-            placed = [self._question.place(solution, stop - start, self._source.settings.url) for solution in solutions]
+            placed = [self._question.place(solution, stop - start, self._called) for solution in solutions]
+            self._kinds.check(solutions, self._called)
             kept = self._own(solutions, self._labels(f"{batch}"))
             for place, solution, is_new in zip(placed, kept, self._are_new(kept), strict=True):
-                if is_new and _is_compatible(
-                    self._shared, keys[places[start + place]], wanted[start + place], solution
-                ):
+                fixed = zip(self._shared, keys[places[start + place]][1:], wanted[start + place], strict=True)
+                if is_new and is_compatible(fixed, solution, self._called):
                     found[places[start + place]].append(solution)
         return found
 
@@ -127,8 +130,7 @@ class _Answer:
         if len(solutions) > _WHOLE_ROWS:
             return None
         self._moment.control.spend(size)
-        for solution in solutions:
-            self._question.place(solution, 1, self._source.settings.url)
+        self._restored(solutions)
         kept = self._own(solutions, self._labels("whole"))
         by_values: dict[tuple[bytes | None, ...], list[Solution]] = defaultdict(list)
         for solution, is_new in zip(kept, self._are_new(kept), strict=True):
@@ -142,13 +144,17 @@ class _Answer:
         labels = self._labels("first")
         for some in self._source.select(text, self._moment.control):
             self._moment.control.spend(bytes_of(some))
-            for solution in some:
-                self._question.place(solution, 1, self._source.settings.url)
+            self._restored(some)
             kept = self._own(some, labels, not found)
             found += [solution for solution, is_new in zip(kept, self._are_new(kept), strict=True) if is_new]
             if len(found) >= enough:
                 break
         return found[:enough]
+
+    def _restored(self, solutions: Sequence[Solution]) -> None:
+        for solution in solutions:
+            self._question.restore(solution)
+        self._kinds.check(solutions, self._called)
 
     # ---- blank nodes
 
@@ -175,7 +181,7 @@ class _Answer:
     def _lost(self, name: str) -> SourceFailed:
         return SourceFailed(
             f"the source {self._source.settings.name} has a blank node for ?{name}, whose label means something within "
-            "one answer only, and the query compares it with what another answer or our own store has: ask for it "
+            "one answer only, and the query compares it with what another answer or Rillet's own store has: ask for it "
             f"within one group that only the source has data for, or give the node an IRI"
         )
 
@@ -216,9 +222,3 @@ class _Answer:
     def _id(self, text: bytes) -> int:
         vocabulary = self._moment.vocabulary
         return int(vocabulary.outward(vocabulary.encode([text]))[0])
-
-
-def _is_compatible(shared: tuple[str, ...], key: Key, values: Texts, solution: Solution) -> bool:
-    """Blank nodes were not sent, so a value that the source binds there is another one."""
-    fixed = zip(shared, key[1:], values, strict=True)
-    return not any(id and text is None and name in solution for name, id, text in fixed)

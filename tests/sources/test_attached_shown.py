@@ -1,0 +1,79 @@
+"""An attached store as people see it: in `rillet status`, in the console, in the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+
+from endpoint.cli.command_line import main
+from stream_ext.remote.endpoint_source import SparqlEndpointSource
+from stream_ext.remote.source import SourceSettings
+from tests.endpoint.console.html import get, post, said
+from tests.endpoint.live import NT, Live, live
+from tests.sources.scripted import Scripted, scripted
+
+NAMES = "".join(f'<http://ex/p{n}> <http://ex/name> "name {n}" .\n' for n in range(50))
+
+
+@pytest.fixture
+def source() -> Iterator[Scripted]:
+    with scripted() as running:
+        running.add(NAMES)
+        yield running
+
+
+@pytest.fixture
+def server(source: Scripted, tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path / "store", sources=[SparqlEndpointSource(SourceSettings("main", source.url), 10.0)]) as running:
+        yield running
+
+
+OVER_NAMES = """PREFIX ex: <http://ex/>
+REGISTER RSTREAM named_taxis AS SELECT ?name FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE 1s STEP 1s]
+WHERE { WINDOW ex:w { ?taxi ex:driver ?person } ?person ex:name ?name }"""
+
+
+def test_the_status_names_the_store_and_what_is_held_of_it(
+    server: Live, source: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.register(OVER_NAMES).raise_for_status()
+    assert main(["status", "--server", server.url]) == 0
+    assert f"attached store main at {source.url} is ready; 50 quads of it are held, as of 20" in capsys.readouterr().out
+    assert main(["status", "--json", "--server", server.url]) == 0
+    assert [each["source"] for each in json.loads(capsys.readouterr().out)["sources"]] == ["main"]
+
+
+def test_the_console_says_what_it_counts_and_shows_the_store(server: Live, source: Scripted) -> None:
+    server.register(OVER_NAMES).raise_for_status()
+    overview = get(server, "/")
+    assert overview.facts()["Attached store main"] == f"ready; 50 quads of it are held {source.url}"
+    assert "not in attached stores" in " ".join(each.shown for each in overview.all("p"))
+    graphs = " ".join(each.shown for each in get(server, "/graphs").all("p"))
+    assert source.url in graphs
+    assert "There are no named graphs in it" in graphs
+
+
+def test_the_log_says_in_words_what_a_store_is(server: Live) -> None:
+    found = server.service.sources.main
+    assert found is not None
+    assert found.traits.description.startswith("its default graph has triples of its own")
+
+
+def test_an_upload_is_said_to_be_where_it_went(source: Scripted, tmp_path: Path) -> None:
+    settings = SourceSettings("main", source.url, update_url=source.url)
+    triple = ox.Quad(ox.NamedNode("http://ex/a"), ox.NamedNode("http://ex/p"), ox.NamedNode("http://ex/b"))
+    with live(tmp_path / "written", sources=[SparqlEndpointSource(settings, 10.0)]) as server:
+        shown = post(
+            server, "/upload", text=f"{triple.subject} {triple.predicate} {triple.object} .", type="text/turtle"
+        )
+        assert triple in source.store
+        assert said(shown) == f"The attached store {source.url} contains the change."
+        loaded = "<http://ex/c> <http://ex/p> <http://ex/d> ."
+        server.http.post("/$/loads", content=loaded, headers=NT).raise_for_status()
+        graphs = get(server, "/graphs")
+        assert graphs.cells()[0][:2] == ["default graph", "1"]
+        assert graphs.all("details") == [], "what would be refused is not offered"

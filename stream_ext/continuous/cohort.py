@@ -200,7 +200,7 @@ class Cohort:
         position after them: `emitted`, or (None) that after all evaluations."""
         found = [*self.steps.take_parts()]
         state = emitted or self.position(sn, at)
-        if self.behind is None or self.behind.within != state.within:
+        if self.behind is None or _place(self.behind) != _place(state):
             self.behind = msgspec.structs.replace(state, ended=False)
             found.append(self.silent(sn, 0 if state.within is None else state.within.k, self.behind))
         return found
@@ -258,6 +258,11 @@ class Cohort:
         if self._gaps:
             emitted = queries if self.run.plan.reports else queries[np.unique(whose)]
             self._gaps.difference_update(emitted.tolist())
+
+
+def _place(state: QueryState) -> tuple[object, ...]:
+    """How far a cohort has come in a snapshot. Closes without an evaluation change `after` alone."""
+    return state.within, state.after, state.last
 
 
 def _own_state(member: Member, state: QueryState, gaps: Set[int]) -> QueryState:

@@ -223,6 +223,11 @@ def test_a_past_is_replayed_in_pieces_as_it_is_at_once(block: int, tmp_path: Pat
     assert cut > 50
 
 
+def test_closes_that_emit_nothing_bring_queries_on_that_begin_anew_again_and_again(tmp_path: Path) -> None:
+    """Each turn is one close over an empty window, and most of them are followed by a restart."""
+    assert play_shared(100_309, tmp_path / "store") > 100
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
 def test_thousands_of_queries_say_in_pieces_what_they_say_at_once(block: int, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.layout.terms import iri
 from hbase_store.opening import WallClock
 from stream_ext.rdf import careful_rows
-from stream_ext.windows.arrivals import history
+from stream_ext.windows.arrivals import Reach, history
 from tests.hbase_store.counting import Counting
 
 PREDICATES = 5
@@ -168,7 +168,7 @@ def test_a_window_is_rebuilt_by_some_hundred_snapshots_a_trip(tmp_path: Path) ->
     for first in (990, 1):
         fresh = Store(kv, "stream", WallClock(), folding=False)
         with kv.counted():
-            arrivals = list(history(fresh, 4, 1000, first))
+            arrivals = list(history(fresh, 4, 1000, Reach(first)))
         assert [arrival.sn for arrival in arrivals] == list(range(first, 1001))
         assert kv.total <= 20
     inner.close()

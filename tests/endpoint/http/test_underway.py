@@ -140,7 +140,8 @@ def test_a_running_update_is_listed_and_can_be_cancelled_before_it_is_published(
         listed = running.http.get("/$/queries").json()["queries"]
     assert (listed[0]["update"], listed[0]["state"]) == (text, "running")
     assert running.http.delete(f"/$/queries/{listed[0]['id']}").status_code == 204
-    assert running.http.get("/$/queries").json()["queries"][0]["state"] == "cancelled"
+    # One that did not wait for the writer yet has ended.
+    assert {each["state"] for each in running.http.get("/$/queries").json()["queries"]} <= {"cancelled"}
     held.let_go.set()
     answer = asked.result(10)
     assert (answer.status_code, "the update was cancelled" in answer.text) == (503, True)

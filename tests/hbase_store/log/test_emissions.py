@@ -181,7 +181,7 @@ def test_a_missing_piece_is_named(shared: Shared) -> None:
     log.commit([EmissionRow(1, 1, b"x" * (5 << 20))], {}, Sn(1))
     (first, _), _ = shared.scan("emission", b"", None)
     shared.delete("emission", [first], time=1)
-    with pytest.raises(Corrupt, match="1 pieces of 2"):
+    with pytest.raises(Corrupt, match="1 of its 2 pieces"):
         list(log.read(1))
 
 

@@ -63,7 +63,7 @@ class _Pair:
 
 class _Moving(_Play):
     def __init__(self, seed: int, store: Store) -> None:
-        super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)])
+        super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)], cqels=False)
         self.pair, self.moves, self.homes, self.at_home = _Pair(store), 0, Homes(), set[int]()
         self.pair.build({}, int(store.head()))
         self.alone = AloneShard(store)

@@ -22,7 +22,7 @@ from stream_ext.catalog.sources import MAIN_NUMBER, SourceRecord, decoded
 from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:
     from stream_ext.catalog.registered import Registered

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from hbase_store import Store
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import Due, Within, arrives_by_element
+from stream_ext.windows.query_state import Within
+from stream_ext.windows.schedule import Due
+from stream_ext.windows.timing import arrives_by_element
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run

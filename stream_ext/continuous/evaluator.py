@@ -27,7 +27,9 @@ from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
+from stream_ext.windows.query_state import LastEvaluation, Within
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000

@@ -42,7 +42,7 @@ from stream_ext.plan.normalise import template_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 

@@ -31,7 +31,9 @@ from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import QueryState, ScheduledWindow, t0_of
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import t0_of
 
 
 def answer_once(

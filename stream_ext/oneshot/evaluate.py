@@ -44,7 +44,8 @@ from stream_ext.values.vocabulary import Vocabulary, stored_blank
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import ScheduledWindow, arrives_by_element
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import arrives_by_element
 
 #: Smaller answers are not charged before they are built.
 _MANY = 8192

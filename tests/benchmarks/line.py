@@ -143,7 +143,7 @@ def window_join(batches: int) -> Figures:
     from stream_ext.network.operators.core.moment import Moment
     from stream_ext.plan.pipeline import logic_of
     from stream_ext.windows.arrivals import Arrival
-    from stream_ext.windows.schedule import ScheduledWindow
+    from stream_ext.windows.scheduled_window import ScheduledWindow
 
     rows, keys, span = 5_000, 100_000, 10
     text = """PREFIX : <http://ex/> SELECT ISTREAM ?k ?a ?b

@@ -31,7 +31,7 @@ from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.benchmarks import bare
 from tests.benchmarks.standing_peers import PEERS, Peer, Step, batch_ms, present
 

@@ -29,7 +29,7 @@ from stream_ext.rows.kernels import order as order_kernels
 from stream_ext.rows.kernels import ring as ring_kernels
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, repeated
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.stream_ext import model
 from tests.stream_ext.low_capacities import low_capacities
 from tests.stream_ext.model import Entry, Row

@@ -24,7 +24,7 @@ from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import GraphNames, GraphScope, Logic, Names, PathSource, PatternScan, Remote
 from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.places import NOWHERE
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class IdPatterns:

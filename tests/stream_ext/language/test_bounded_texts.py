@@ -27,7 +27,7 @@ from stream_ext.plan.join_order import ranked
 from stream_ext.plan.logic import Logic, Names, traits_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rdf.reading import deadline
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.writer.registration import read_registration
 from tests.stream_ext.opened import opened
 

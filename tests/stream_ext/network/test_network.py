@@ -20,7 +20,7 @@ from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 _SPAN = 3
 _FROM = f"FROM NAMED WINDOW :w ON STREAM :s [RANGE {_SPAN}ms STEP 1ms]"

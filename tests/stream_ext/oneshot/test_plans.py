@@ -20,7 +20,7 @@ from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.stream_ext.generated import EX, PROLOGUE
 from tests.stream_ext.oneshot.test_differential import made
 from tests.stream_ext.oneshot.test_specification import Text

@@ -35,7 +35,7 @@ from stream_ext.errors import BadArgument, RilletError, SourceAway
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.source import Source
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 
 log = logging.getLogger("rillet.sources")
 

@@ -38,9 +38,11 @@ from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
 from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
+from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Accepted, Idle
-from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
+from stream_ext.writer.injector import Injector, PublishedBatch
+from stream_ext.writer.refusal import resumes_after
 
 log = logging.getLogger("rillet.queries")
 
@@ -224,7 +226,7 @@ class Engine:
         self.merge.fail(error)
 
     def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error):
+        if resumes_after(error):
             self._injector.halt(error)  # both begin anew, together
         self._on_fault(error)
 

@@ -37,7 +37,9 @@ from stream_ext.service.status import at_once, service_status
 from stream_ext.service.streams import Streams
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.catalog_changes import drop_query
-from stream_ext.writer.injector import Injector, PublishingPace, goes_on_after
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.refusal import resumes_after
+from stream_ext.writer.write_queue import PublishingPace
 
 __all__ = ["READER", "Limits", "PushReceipt", "Service", "Wait"]
 
@@ -188,7 +190,7 @@ class Service:
             self._subscriptions.end_all(error)
 
     def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error) and not self._closed:
+        if resumes_after(error) and not self._closed:
             self._standby.lost(error)
         else:
             self.give_up(error)

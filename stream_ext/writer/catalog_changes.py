@@ -12,7 +12,7 @@ from stream_ext.catalog.options import CHANGEABLE, StreamOptions, parse_options
 from stream_ext.catalog.registered import Registered
 from stream_ext.errors import NameInUse
 from stream_ext.windows.schedule import initial_state
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 
 
 def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:

@@ -36,8 +36,8 @@ from stream_ext.plan.refuse import runnable
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables
 from stream_ext.windows.schedule import initial_state
+from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.elements import check_terms
-from stream_ext.writer.injector import HeadView, Intent
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from stream_ext.language.algebra.algebra import Update
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.updates import change_of, request, solving
 from tests.stream_ext.opened import BASE, EX, opened, push, triple
 from tests.stream_ext.writer.test_updates import HEAD, Writer, _texts, quads, texts_of, update

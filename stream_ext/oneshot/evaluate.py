@@ -30,8 +30,9 @@ from stream_ext.oneshot.passing import collected, passed_on, question_alone
 from stream_ext.oneshot.question import Question
 from stream_ext.oneshot.source_graphs import description_of_source
 from stream_ext.plan.attached import Attached
+from stream_ext.plan.features import asks_source
 from stream_ext.plan.lift import lift_select
-from stream_ext.plan.logic import Select, asks_source
+from stream_ext.plan.logic import Select
 from stream_ext.plan.normalise import normalise_pattern, template_of
 from stream_ext.plan.pipeline import OF_SOURCES, logic_of, passed
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph

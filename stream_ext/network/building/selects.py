@@ -20,17 +20,8 @@ from stream_ext.network.operators.groups.no_rows import NoRows
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
 from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.columns_read import count_rows, read_of
-from stream_ext.plan.logic import (
-    NO_NAMES,
-    Aggregation,
-    Conjunction,
-    Grouping,
-    Names,
-    PatternScan,
-    Select,
-    makes_terms,
-    ranked_places,
-)
+from stream_ext.plan.features import makes_terms, ranked_places
+from stream_ext.plan.logic import NO_NAMES, Aggregation, Conjunction, Grouping, Names, PatternScan, Select
 from stream_ext.plan.pushdown import takes
 
 

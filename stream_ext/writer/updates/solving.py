@@ -25,7 +25,8 @@ from stream_ext.oneshot.evaluate import (
     solve_with_graphs,
     where,
 )
-from stream_ext.plan.logic import GraphScope, Select, asks_source, predicates_read
+from stream_ext.plan.features import asks_source, predicates_read
+from stream_ext.plan.logic import GraphScope, Select
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
-    from hbase_store.log.emissions import EmissionLog, EmissionRow
+    from hbase_store.log.emission_rows import EmissionRow
+    from hbase_store.log.emissions import EmissionLog
     from hbase_store.store import Store
     from hbase_store.store import open_store as open
     from hbase_store.writing.batch import Batch

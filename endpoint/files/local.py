@@ -10,7 +10,8 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, Gone
-from stream_ext.language.algebra.algebra import Admin, Query, Register, Update
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.statements import Admin, Update
 from stream_ext.language.syntax import DEFAULT_BASE, parse
 from stream_ext.network.network import Network, NetworkInputs, Traced
 from stream_ext.network.stages import Line, lines_of

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
 from stream_ext.language.algebra.terms import Constant, Node, Variable
-from stream_ext.network.operators.paths.walking import id_path, may_be_empty, predicates_of
+from stream_ext.network.operators.paths.id_path import id_path, may_be_empty, predicates_of
 from stream_ext.plan.logic import (
     DEFAULT_GRAPH,
     GraphNames,

@@ -15,7 +15,8 @@ from stream_ext.catalog.timing import timing_of
 from stream_ext.emissions.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Admin, Form, Query, Register
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.algebra.statements import Admin
 from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stream_ext.language.algebra.algebra import (
-    Admin,
     Bgp,
-    Explain,
     Extend,
     Filter,
     Form,
@@ -33,12 +31,11 @@ from stream_ext.language.algebra.algebra import (
     ServicePattern,
     SubSelect,
     Union,
-    Unit,
-    Update,
     Values,
 )
 from stream_ext.language.algebra.formulas import Expression
 from stream_ext.language.algebra.policy import FirstClose, Policy, Setting, WindowPolicy, policy_of
+from stream_ext.language.algebra.statements import Admin, Explain, Unit, Update
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.printing import terms
 from stream_ext.language.printing.balance import chain

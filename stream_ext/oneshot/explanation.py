@@ -10,7 +10,9 @@ from stream_ext.catalog.catalog import names_of
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, SourceFailed
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
+from stream_ext.language.algebra.statements import (
     Admin,
     DeleteData,
     DeleteWhere,
@@ -20,13 +22,10 @@ from stream_ext.language.algebra.algebra import (
     Manage,
     Modify,
     Operation,
-    Query,
-    Register,
     Transfer,
     Unit,
     Update,
 )
-from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
 from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.remote.source_join import SourceJoin

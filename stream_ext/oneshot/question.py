@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from hbase_store import Snapshot
 from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import Query, Unit
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.syntax import parse
 from stream_ext.network.network import Encode, Network, NetworkInputs
 from stream_ext.plan.advice import warnings_of

@@ -12,7 +12,8 @@ from stream_ext.attached.patterns import needs_of
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Admin, Query, Update
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Admin, Update
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in

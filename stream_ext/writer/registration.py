@@ -27,7 +27,8 @@ from stream_ext.catalog.registered import Registered, RegisteredText
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import Form, Query, Register, Update, WindowClause
+from stream_ext.language.algebra.algebra import Form, Query, Register, WindowClause
+from stream_ext.language.algebra.statements import Update
 from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
 from stream_ext.oneshot.question import Question

@@ -29,10 +29,11 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.paths import walking as paths
+from stream_ext.network.operators.paths.id_path import Link, Repeated, id_path
 from stream_ext.network.operators.paths.path_edges import SortedEdges, WindowEdges
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
-from stream_ext.network.operators.paths.walking import ROUNDS, Link, Repeated, connected, id_path
+from stream_ext.network.operators.paths.walking import ROUNDS, connected
 from stream_ext.rows.kernels import path as path_kernels
 from stream_ext.rows.zset import FOREVER
 from stream_ext.values.vocabulary import Vocabulary

@@ -9,8 +9,8 @@ from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.core.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.network.operators.joins.graph_join import GraphJoin
 from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.paths.id_path import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.paths.path_join import PathJoin
-from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.remote.remote_question import ServiceCall
 from stream_ext.network.operators.remote.service import ServiceOperator
 from stream_ext.network.operators.remote.source_join import SourceJoin

@@ -12,7 +12,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
     InsertData,

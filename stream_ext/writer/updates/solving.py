@@ -14,7 +14,8 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from hbase_store.errors import SnapshotGone
-from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
+from stream_ext.language.algebra.algebra import Pattern, QuadPattern
+from stream_ext.language.algebra.statements import Modify
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.oneshot.evaluate import (
     Asking,

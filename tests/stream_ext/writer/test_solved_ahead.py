@@ -13,7 +13,7 @@ import pytest
 
 from stream_ext.errors import QueryCancelled
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Update
+from stream_ext.language.algebra.statements import Update
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service

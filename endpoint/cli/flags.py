@@ -57,7 +57,8 @@ class Command(Parser):
     _within = False  # argparse's parse_known_intermixed_args calls this method again
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._within or "--" in (args or ()):
+        # argparse cannot parse what has actions (`rillet source list`) this way; these parse their own flags.
+        if self._within or self._subparsers is not None or "--" in (args or ()):
             return super().parse_known_args(args, namespace)
         self._within = True
         try:

@@ -55,7 +55,7 @@ def test_sources_are_listed_and_refreshed_on_the_command_line(
     columns, *_, row = (line.split() for line in capsys.readouterr().out.splitlines())
     assert columns == ["source", "state", "held", "as", "of", "url"]
     assert (row[:3], row[-1]) == (["main", "ready", "50"], source.url)
-    source.add("<http://ex/p99> <http://ex/name> \"Zoe\" .")
+    source.add('<http://ex/p99> <http://ex/name> "Zoe" .')
     assert main(["source", "refresh", "--server", server.url]) == 0
     assert capsys.readouterr().out.startswith("what is held of main is as new as snapshot ")
     assert main(["source", "list", "--json", "--server", server.url]) == 0

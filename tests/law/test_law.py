@@ -177,7 +177,7 @@ def test_a_join_of_many_follows_what_is_found_from_batch_to_batch() -> None:
     orders = []
     for step in range(200):
         bs, cs = (50, 1) if step < 100 else (1, 50)
-        parts = [
+        parts: list[list[tuple[int, ...]]] = [
             [(x,) for x in (1, 2, 3)],
             [(1 if bs > 1 else 9, b + 1) for b in range(bs)],
             [(1 if cs > 1 else 9, c + 1) for c in range(cs)],

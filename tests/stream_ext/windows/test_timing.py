@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from stream_ext.windows.scheduled_window import Count, ScheduledWindow
 from stream_ext.windows.timing import Timing
 from tests.stream_ext.timing_model import Element, Model, Said, Window
 
-TRIGGERS = [
+TRIGGERS: list[dict[str, Any]] = [
     {"closes": True},
     {"closes": True},
     {"closes": False, "every": (6,)},

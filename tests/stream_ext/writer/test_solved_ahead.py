@@ -35,7 +35,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
 def at_its_turn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A line for each pattern that the writer solves itself."""
     found: list[str] = []
-    solutions: Callable[..., Any] = request.solutions
+    solutions: Callable[..., Any] = vars(request)["solutions"]
 
     def noted(asked: solving.PatternRequest, working: Any) -> Any:
         found.append(type(asked.pattern).__name__)

@@ -45,8 +45,7 @@ from stream_ext.language.algebra.statements import (
     Whole,
 )
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
-from stream_ext.language.algebra.walk import walk
-from stream_ext.plan.normalise import template_of
+from stream_ext.language.algebra.walk import template_of, walk
 
 _NOWHERE = Position(1, 1)
 Bound = Mapping[str, Constant]

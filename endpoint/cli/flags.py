@@ -180,7 +180,7 @@ def size(text: str) -> int:
 
 def iri(text: str) -> str:
     """The type of a flag for an absolute IRI."""
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if not is_iri(text):
         raise argparse.ArgumentTypeError(
@@ -191,7 +191,7 @@ def iri(text: str) -> str:
 
 def base_iri(text: str) -> str:
     """The type of a flag for an IRI that relative IRIs are resolved against."""
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if not is_iri(text) or not re.match(r"https?://[^/?#]|urn:[^:]+:", text, re.IGNORECASE):
         wanted = "an absolute IRI that begins with http://, https:// or urn:"

@@ -104,7 +104,7 @@ def rate(text: str) -> tuple[float, bool]:
 
 
 def _time_from(text: str) -> str:
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if text not in ("data", "arrival") and not is_iri(text):
         raise argparse.ArgumentTypeError(f"{text!r}: write data, arrival, or the IRI of a predicate")

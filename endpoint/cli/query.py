@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
 def query(arguments: argparse.Namespace) -> None:
     from stream_ext.language.algebra.algebra import Form, Query
     from stream_ext.language.algebra.statements import Explain
-    from stream_ext.plan.advice import warnings_of
+    from stream_ext.oneshot.advice import warnings_of
 
     text = text_of(arguments)
     unit = _read(text)

@@ -16,12 +16,12 @@ from urllib.parse import quote
 import msgspec
 
 from hbase_store import Store
-from stream_ext.catalog.options import StreamOptions, is_iri
+from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.persistent_map import Layered
 from stream_ext.catalog.sources import MAIN_NUMBER, SourceRecord, decoded
 from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
-from stream_ext.names import meant
+from stream_ext.names import is_iri, meant
 from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
+from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.building.builder import Builder
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.estimate import Estimates
@@ -38,7 +39,6 @@ from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
 from stream_ext.plan.logic import Select
 from stream_ext.plan.named_terms import constants_of
-from stream_ext.plan.normalise import template_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival

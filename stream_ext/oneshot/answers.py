@@ -21,11 +21,11 @@ from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.costly import is_costly
-from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources

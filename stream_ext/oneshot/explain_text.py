@@ -41,7 +41,7 @@ from stream_ext.language.printing import terms
 from stream_ext.language.printing.balance import chain
 from stream_ext.language.printing.units import Units
 from stream_ext.language.printing.windows import extent, report, stream
-from stream_ext.plan.advice import warnings_of
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.plan.refuse import first_refusal
 
 _INDENT = "  "

@@ -31,9 +31,9 @@ from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.remote.source import MAIN

@@ -18,8 +18,8 @@ from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.syntax import parse
 from stream_ext.network.network import Encode, Network, NetworkInputs
-from stream_ext.plan.advice import warnings_of
-from stream_ext.plan.dataset import DatasetOverride
+from stream_ext.oneshot.advice import warnings_of
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import calls_others, runnable
 

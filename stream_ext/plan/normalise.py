@@ -37,7 +37,6 @@ from stream_ext.language.algebra.algebra import (
     PathPattern,
     PathSequence,
     Pattern,
-    QuadPattern,
     Query,
     ServicePattern,
     SubSelect,
@@ -48,7 +47,7 @@ from stream_ext.language.algebra.formulas import Not, Path, PathNegated, PathRep
 from stream_ext.language.algebra.rename import rename_query
 from stream_ext.language.algebra.replace_parts import replaced
 from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, Variable, has_name
-from stream_ext.language.algebra.walk import names_bound, split_and, variables_of, walk
+from stream_ext.language.algebra.walk import names_bound, split_and, template_of, variables_of
 from stream_ext.language.algebra.windows import Dialect, WindowClause
 from stream_ext.plan.attached import Attached
 from stream_ext.plan.groups import conjunction_of, differs_by_graph, reads_only
@@ -421,14 +420,6 @@ class Normaliser:
         if any(isinstance(node, BlankLabel) for node in used):
             return tuple(sorted(sees))  # a blank node is another one for each solution
         return tuple(dict.fromkeys(node.name for node in used if isinstance(node, Variable)))
-
-
-def template_of(query: Query) -> tuple[QuadPattern, ...]:
-    """CONSTRUCT WHERE makes what it matches."""
-    if query.shape.template is not None:
-        return query.shape.template
-    triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
-    return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)
 
 
 def _is_grouped(query: Query) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
+from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.subscriptions import Subscriptions
@@ -41,7 +42,18 @@ from stream_ext.writer.injector import Injector
 from stream_ext.writer.refusal import resumes_after
 from stream_ext.writer.write_queue import PublishingPace
 
-__all__ = ["READER", "Limits", "PushReceipt", "Service", "Wait"]
+#: What users of the service name: its parameters and its results, too.
+__all__ = [
+    "READER",
+    "Budget",
+    "Limits",
+    "PushReceipt",
+    "Retain",
+    "Service",
+    "SparkSettings",
+    "StreamDefinition",
+    "Wait",
+]
 
 #: What waits while the store does not answer a read.
 READER = "readers of the store"

@@ -31,8 +31,8 @@ from stream_ext.language.algebra.algebra import Form, Query, Register, WindowCla
 from stream_ext.language.algebra.statements import Update
 from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables

@@ -15,6 +15,7 @@ from stream_ext.language.algebra.algebra import (
     LeftJoin,
     Minus,
     Pattern,
+    QuadPattern,
     Query,
     ServicePattern,
     SubSelect,
@@ -142,3 +143,11 @@ def split_and(condition: Expression) -> list[Expression]:
 
 def variables_of(expression: Expression) -> frozenset[str]:
     return frozenset(part.name for part in walk(expression) if isinstance(part, Variable))
+
+
+def template_of(query: Query) -> tuple[QuadPattern, ...]:
+    """CONSTRUCT WHERE makes what it matches."""
+    if query.shape.template is not None:
+        return query.shape.template
+    triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
+    return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)

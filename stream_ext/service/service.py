@@ -26,7 +26,7 @@ from stream_ext.attached.holding import Holding
 from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.catalog.registered import Registered, RegisteredText, reading_of
+from stream_ext.catalog.registered import Registered, RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -59,6 +59,7 @@ from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN, Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.asking import AskedWithKeys
 from stream_ext.service.engine import Engine
 from stream_ext.service.source_status import found_source, status_of
 from stream_ext.service.source_watch import SourceWatch
@@ -555,8 +556,8 @@ class Service:
         found = explain(question) | operators_of(self.store, question, check, self.sources)
         query = query_in(question)
         if self._holding is not None and query is not None and "refused" not in found:
-            needs = needs_of(RegisteredText.of(query, check))
-            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(needs)]
+            text = RegisteredText.of(query, check)
+            found["sources"] = [{"source": MAIN, **each} for each in self._holding.explained(text)]
         return found
 
     # ---- graphs as wholes: None is the default graph -----------------------------------------------------------
@@ -660,8 +661,7 @@ class Service:
     # ---- registered queries ------------------------------------------------------------------------------------
 
     def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
-        registration = self._read_registration(asked, name)
-        release = self._reserved(registration)
+        registration, release = self._reserved(self._read_registration(asked, name))
         try:
             return _registered(self._injector.change(registration))
         finally:
@@ -671,8 +671,7 @@ class Service:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
-            registration = self._read_registration(text, None)
-            release = self._reserved(registration)
+            registration, release = self._reserved(self._read_registration(text, None))
             waiting.append(self._injector.change(registration))
             waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
@@ -682,8 +681,7 @@ class Service:
 
     def register_live(self, asked: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
-        registration = self._read_registration(asked, name)
-        release = self._reserved(registration)
+        registration, release = self._reserved(self._read_registration(asked, name))
         try:
             self._injector.change(replace(registration, live=True)).result()
         finally:
@@ -709,11 +707,20 @@ class Service:
             self._holding = Holding(self.sources.main, self.store, self.clock, catalog, injector.own_change)
             self._holding.start()
 
-    def _reserved(self, registration: Registration) -> Callable[[], None]:
-        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+    def _reserved(self, registration: Registration) -> tuple[Registration, Callable[[], None]]:
+        """Waits until what the query needs of the source is held; the registration says what is asked instead. Call
+        what it returns when the query is registered."""
         if self._holding is None:
-            return lambda: None
-        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
+            return registration, lambda: None
+        reserved = self._holding.reserve(needs_of(registration.read))
+        if reserved.asked:
+            registration = replace(
+                registration,
+                asked=tuple(sorted(reserved.asked)),
+                check=AskedWithKeys(self.store, self.sources, reserved.asked).check,
+                home="inline" if self.has_spark else registration.home,  # nobody else has the sources
+            )
+        return registration, reserved.release
 
     @property
     def updated_source(self) -> Source | None:
@@ -804,6 +811,10 @@ class Service:
             raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
+        if runner == "spark" and self.query_definition(name).asked:
+            raise BadArgument(
+                f"query {name!r} asks the source {MAIN}, which only the server's process can: it stays there"
+            )
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._injector.change(move_query(name, home, self._engine.merge.left)).result())
         self._engine.await_evaluated(sn, self.limits.evaluated_s, for_all=False)

@@ -77,7 +77,7 @@ def id_pattern(source: PatternScan, resolve: Resolve, held: bool = False) -> IdP
             binding[position] = node.name
         else:
             fixed[position] = id_of(node, resolve)
-    graph = id_graph(source.graph, resolve, held and source.window is None)
+    graph = id_graph(source.graph, resolve, held and source.window is None and not source.own)
     if graph.each is not None:
         binding[G] = graph.each
     return IdPattern(fixed, binding, graph)

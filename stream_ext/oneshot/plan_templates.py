@@ -33,6 +33,7 @@ from stream_ext.network.network import Encode, Network, NetworkInputs
 from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
+from stream_ext.plan.normalise import template_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import calls_others, runnable
 
@@ -158,8 +159,8 @@ def plan_template(
         with_markers = _query_of(text, base, places)
     except RilletError:
         return None
-    if _MARKERS.search(repr(with_markers.shape).encode()):
-        return None  # in CONSTRUCT WHERE the pattern is the template, too
+    if with_markers.form is Form.CONSTRUCT and _MARKERS.search(repr(template_of(with_markers)).encode()):
+        return None  # after CONSTRUCT WHERE the pattern is the template, too
     select = logic_of(with_markers)
     prefixes = prefixes_of(text, base)
     texts = {place: canonical(outline.constants[place], prefixes) for place in places}

@@ -35,7 +35,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
 
     `of_query` is the number of the query whose emissions are its elements; None: it gets pushes.
-    `made_by` is the name of the query whose registration created it, until a client creates it or pushes to it: the
+    `created_by` is the name of the query whose registration created it, until a client creates it or pushes to it: the
     name may have been a slip."""
 
     number: int
@@ -44,7 +44,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     options: StreamOptions
     runs_by: Literal["clock", "elements"] | None = None
     of_query: int | None = None
-    made_by: str | None = None
+    created_by: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):
@@ -231,7 +231,7 @@ class Catalog:
 
     def stream_names(self) -> list[str]:
         """The names of streams that were not created by a registration alone."""
-        return [stream.name for stream in self.streams.values() if stream.made_by is None]
+        return [stream.name for stream in self.streams.values() if stream.created_by is None]
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:

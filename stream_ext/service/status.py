@@ -51,7 +51,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     return {
         "runs_by": stream.runs_by,
         "query": None if of_query is None else of_query.name,
-        "made_by": stream.made_by,
+        "created_by": stream.created_by,
         "time": None if position is None else position.time,
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),

@@ -152,7 +152,7 @@ class Registration:
                 f"the output of a CONSTRUCT is a stream with the query's name, but stream {there.name!r} "
                 "already exists with elements of its own; drop it first, or use another name"
             )
-        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", made_by=None)
+        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", created_by=None)
         found.take(CatalogStep("stream", stream.number, stream))
         return stream.number
 
@@ -249,7 +249,7 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
             near = meant(names.name, found.catalog.stream_names(), most=3)
             number = view.new_number("stream")
             options = StreamOptions(time=window.time_predicate)
-            stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
+            stream = StreamDefinition(number, names.name, names.iri, options, created_by=query)
             found.take(CatalogStep("stream", number, stream))
             near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(

@@ -401,7 +401,7 @@ def test_a_stream_that_a_query_made_is_listed_with_its_query(near: Live, capsys:
     near.register(NEAR.replace("STREAM near", "STREAM far").replace("taxis", "txis")).raise_for_status()
     assert rillet("streams", "--server", near.url) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()
-    assert re.split(" {2,}", head)[1:] == ["times from", "time", "late", "lateness", "timeless", "made by", "iri"]
+    assert re.split(" {2,}", head)[1:] == ["times from", "time", "late", "lateness", "timeless", "created by", "iri"]
     made = {row.split()[0]: re.findall("query [a-z]+", row) for row in rows}
     assert made == {"taxis": ["query near"], "txis": ["query far"]}
 

@@ -17,7 +17,8 @@ from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of

@@ -20,7 +20,8 @@ from stream_ext.language.algebra.algebra import Form, Pattern, Query
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.network.network import Encode, Network, NetworkInputs, Traced
+from stream_ext.network.inputs import Encode, NetworkInputs
+from stream_ext.network.network import Network, Traced
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment

@@ -27,7 +27,8 @@ from stream_ext.language.algebra.statements import (
     Update,
 )
 from stream_ext.language.algebra.windows import WindowClause
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from hbase_store import Store
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.network.network import Network, NetworkInputs, Traced
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network, Traced
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.evaluate import trace

@@ -29,7 +29,8 @@ from stream_ext.language.algebra.walk import query_parts, template_of, walk
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.outline import Outline, canonical, marked, prefixes_of
 from stream_ext.network.estimate import Estimates
-from stream_ext.network.network import Encode, Network, NetworkInputs
+from stream_ext.network.inputs import Encode, NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of

@@ -73,8 +73,8 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._sources = sources
-        self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
+        self._base, self._pace, self._budget, self._sources = base, pace, budget, sources
+        self._allowed_urls = allowed_urls
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(
             injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
@@ -85,7 +85,6 @@ class Engine:
         self._handed = Handed()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
-        # What is done with merged emissions.
         self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
@@ -94,7 +93,6 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
         )
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        # What steps the queries, and what is done with queries that make no progress.
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
@@ -220,7 +218,7 @@ class Engine:
             self.spark.merged()
 
     def stopped(self, error: BaseException) -> None:
-        """A server that cannot write any more does not run the queries either: another process may do it."""
+        """A server that cannot write any more does not run queries either: another process may do it."""
         self.merge.fail(error)
 
     def _failed(self, error: BaseException) -> None:
@@ -393,7 +391,7 @@ class Engine:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
         self.quarantine.close()
-        # First the inline runner: when Spark is closed, it would begin to build.
+        # The inline runner first: when Spark is closed, it would begin to build.
         self.inline.close()
         if self.spark is not None:
             self.spark.close()

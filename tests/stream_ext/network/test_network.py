@@ -13,7 +13,8 @@ import pytest
 from hbase_store.layout.terms import integer_id
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.plan.pipeline import logic_of

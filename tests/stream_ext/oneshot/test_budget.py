@@ -15,8 +15,9 @@ from stream_ext.catalog.registered import query_of
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 from stream_ext.evaluation_budget import Control
+from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.plan.pipeline import logic_of

@@ -14,7 +14,7 @@ import threading
 from typing import Protocol
 
 from hbase_store import Store
-from hbase_store.errors import DiskFull, Fenced, StoreError, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, DiskFull, Fenced, StoreError, StoreUnavailable
 from stream_ext.clock import Clock
 from stream_ext.waits import Kind, Waits
 
@@ -121,7 +121,7 @@ class Standby:
             with self._changed:  # now, because the new epoch may be lost at once
                 self._error, self._has_ended, begins = None, False, True
             self._writing.begin()
-        except (WriterElsewhere, StoreUnavailable, Fenced) as why:
+        except (AnotherWriter, StoreUnavailable, Fenced) as why:
             self._waits.begin(_kind_of(why), str(why))
             if begins:
                 with self._changed:

@@ -50,8 +50,8 @@ def main() -> None:
         print(f"  {runs}", file=sys.stderr, flush=True)
     if arguments.json is not None:
         medians = {name: {side: median(runs) for side, runs in each.items()} for name, each in found.items()}
-        kept = {"bench": "by_turns", "unit": "CPU seconds", "medians": medians, "runs": found}
-        arguments.json.write_text(json.dumps(kept, indent=2) + "\n")
+        retained = {"bench": "by_turns", "unit": "CPU seconds", "medians": medians, "runs": found}
+        arguments.json.write_text(json.dumps(retained, indent=2) + "\n")
 
 
 if __name__ == "__main__":

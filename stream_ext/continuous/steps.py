@@ -81,6 +81,13 @@ class Steps:
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
 
+    def add_silent(self, first: tuple[Due, int], last: tuple[Due, int], count: int, result: Result) -> None:
+        """So many consecutive evaluations that emit nothing: the first and the last of them, each with its push."""
+        for (due, push), more in ((first, 1), (last, count - 1)):
+            if more:
+                k = self._next_k(more) + more - 1
+                self._add_pending(_Pending(one(due.time), push, k, due.arrived), more, result)
+
     def parts(self) -> list[Part]:
         """All parts that are left; there are no more evaluations."""
         self._emit()

@@ -53,6 +53,13 @@ from stream_ext.network.operators.rowwise.sources import TableOperator as TableS
 from stream_ext.network.operators.rowwise.sources import UnitRow
 from stream_ext.network.operators.rowwise.union import UnionOperator
 from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
+from stream_ext.network.operators.scans.numbered_scan import (
+    CAME,
+    GONE,
+    NumberedCountedScan,
+    NumberedScan,
+    NumberedWatchedScan,
+)
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan
 from stream_ext.network.operators.scans.timed_scan import TimedScan
 from stream_ext.network.operators.scans.watched_scan import WatchedScan
@@ -94,6 +101,7 @@ from stream_ext.plan.pushdown import takes
 from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.plan.shape import shape_of
 from stream_ext.windows.counted_window import CountedWindow
+from stream_ext.windows.displacing import Displacing
 from stream_ext.windows.schedule import ScheduledWindow
 
 #: Solutions with more columns than `_WIDE` are not passed from stage to stage for each part: the other parts are
@@ -117,18 +125,23 @@ class Builder:
         orders: Orders,
         check: Check = Control.FREE.check,
         held: bool = False,
+        numbered: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
-        during the building. `held`: patterns over the store read held edges, too."""
+        during the building. `held`: patterns over the store read held edges, too. `numbered`: many evaluations at
+        arrivals are one step, and rows have hidden columns with the numbers of theirs (`plan.together` says for which
+        queries)."""
         self.plan = Plan()
-        self._held = held
+        self._held, self._numbered = held, numbered
         self._check = check
         self._orders = orders
         self._places: Mapping[Select, str] = {}
         self._sliced: Counter[str] = Counter()
         self._windows = windows
         for name, window in windows.items():
-            if window.count is not None:
+            if window.count is not None and numbered:
+                self.plan.displacing[name] = Displacing(window.stream, window.count, window.lead_ms)
+            elif window.count is not None:
                 self.plan.counted[name] = CountedWindow(window.stream, window.count, window.lead_ms)
         self._resolve = resolve
         self._patterns: dict[PatternScan, IdPattern] = {}
@@ -168,7 +181,7 @@ class Builder:
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         """The solutions of the wire, joined with those of the node: built once, however often it occurs in the
         query."""
-        if varies(node):
+        if varies(node) or self._numbered:
             return self._built_anew(node, wire, ground)
         key = (node, wire.stage, ground.wire.stage, ground.carried)
         if key not in self._built:
@@ -275,6 +288,8 @@ class Builder:
         window, shown = self._windows[node.window], f"{_shown(node)} in {node.window}"
         parameters = () if self._parameters is None else self._parameters.variables
         watched = next((v for v in pattern.variables if v in parameters), None)
+        if self._numbered:
+            return self._joined(wire, self._numbered_scan(node, pattern, parameters, watched, shown))
         if window.count is not None:
             return self._joined(wire, self._counted(node, node.window, pattern, shown))
         if node.time is not None:
@@ -288,6 +303,24 @@ class Builder:
         self.plan.scans.append(scan)
         inputs = (self._parameters,) if isinstance(scan, WatchedScan) and self._parameters is not None else ()
         return self._joined(wire, self._add(scan, inputs, node.certain, shown, node))
+
+    def _numbered_scan(
+        self, node: PatternScan, pattern: IdPattern, parameters: tuple[str, ...], watched: str | None, label: str
+    ) -> Wire:
+        assert node.window is not None, "it is over a window"
+        window, number = self._windows[node.window], len(self.plan.scans)
+        came, inputs = f"{CAME}{number}", tuple[Wire, ...]()
+        if node.window in self.plan.displacing:
+            displacing = self.plan.displacing[node.window]
+            scan: NumberedScan | NumberedWatchedScan | NumberedCountedScan = NumberedCountedScan(
+                window, pattern, displacing, came, f"{GONE}{number}"
+            )
+        elif watched is not None and self._parameters is not None:
+            scan, inputs = NumberedWatchedScan(window, pattern, parameters, watched, came), (self._parameters,)
+        else:
+            scan = NumberedScan(window, pattern, came)
+        self.plan.scans.append(scan)
+        return self._add(scan, inputs, node.certain.union(scan.variables), label, node)
 
     def _counted(self, node: PatternScan, name: str, pattern: IdPattern, shown: str) -> Wire:
         window, counted = self._windows[name], self.plan.counted[name]
@@ -463,16 +496,18 @@ class Builder:
         # What differs in the names of its variables only is built once; parameters are no such names.
         parameters = NO_NAMES if self._parameters is None else frozenset(self._parameters.variables)
         shapes = [(item, ()) if item.variables & parameters else shape_of(item) for item in many]
-        built: dict[Logic, tuple[Wire, tuple[str, ...]]] = {}
+        # Each numbered part has hidden columns of its own.
+        keys = [(shape, place * self._numbered) for place, (shape, _) in enumerate(shapes)]
+        built: dict[tuple[Logic, int], tuple[Wire, tuple[str, ...]]] = {}
         parts, resources = [], NO_NAMES
-        for item, (shape, names) in zip(many, shapes, strict=True):
-            if shape not in built:
-                built[shape] = self._extended(item, ground.wire, ground), names
-            part, named = built[shape]
+        for item, key, (_, names) in zip(many, keys, shapes, strict=True):
+            if key not in built:
+                built[key] = self._extended(item, ground.wire, ground), names
+            part, named = built[key]
             called = dict(zip(named, names, strict=True))
             parts.append(tuple(called.get(v, v) for v in part.variables))
             resources |= {called.get(v, v) for v in part.resources}
-        operator = ManyJoin(parts, [list(built).index(shape) for shape, _ in shapes])
+        operator = ManyJoin(parts, [list(built).index(key) for key in keys])
         wires = tuple(part for part, _ in built.values())
         joined = self._add(operator, wires, frozenset(operator.variables), "join of many")
         return replace(joined, resources=resources), tuple(item for item in items if item not in many)
@@ -676,7 +711,7 @@ class Builder:
             wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._tested(node.having, wire, ground)
         wire = self._assigned(node.after, wire, ground)
-        names = (*retained, *(name for name in node.names if name not in retained))
+        names = (*retained, *(name for name in node.names if name not in retained), *_hidden(wire.variables))
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._project(wire, names + ordering)
         distinct_at_end = node.distinct and bool(ordering)
@@ -747,6 +782,11 @@ class Builder:
         names = frozenset(operator.variables)
         resources = resources_of(operator, inputs, node) & names
         return Wire(stage, operator.variables, certain & names, estimate, resources)
+
+
+def _hidden(variables: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns with the numbers of evaluations."""
+    return tuple(name for name in variables if name.startswith((CAME, GONE)))
 
 
 def _only_once(whole: Conjunction) -> Names:

@@ -33,6 +33,7 @@ from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
@@ -43,6 +44,7 @@ from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import Times
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
@@ -79,9 +81,11 @@ class NetworkInputs:
     windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
     check: Check = Control.FREE.check
 
-    def builder(self, select: Select, orders: Orders, held: bool) -> tuple[Builder, list[bytes]]:
+    def builder(
+        self, select: Select, orders: Orders, held: bool, numbered: bool = False
+    ) -> tuple[Builder, list[bytes]]:
         """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
-        edges, too, as those of registered queries do."""
+        edges, too, as those of registered queries do. `numbered`: see `Builder`."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
@@ -92,6 +96,7 @@ class NetworkInputs:
             orders,
             self.check,
             held,
+            numbered,
         )
         return found, [text for text, id in ids.items() if not id]
 
@@ -116,7 +121,7 @@ class Network:
     ) -> None:
         """Use `of_query`, `registered` or `shared`. `unknown`: constants that the store does not know."""
         self.stages: Sequence[Stage] = plan.stages
-        self.scans, self.counted = plan.scans, plan.counted
+        self.scans, self.counted, self.displacing = plan.scans, plan.counted, plan.displacing
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
         self._orders, self._last = orders, last.stage
@@ -182,6 +187,16 @@ class Network:
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
 
+    @classmethod
+    def numbered(cls, select: Select, inputs: NetworkInputs, relation: Parameters | None = None) -> Network:
+        """For one query, or for all queries of a template (`select` is that of the template, and they are rows of the
+        `relation`): many evaluations at arrivals are one step. It is stepped by `changed`; the rows have hidden columns
+        behind their own."""
+        builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
+        wire, cut = builder.query(select) if relation is None else builder.shared(select, relation)
+        answer = ResultState(Cut((), ()), R2S.RSTREAM)  # nothing is retained of what was emitted
+        return cls(builder.plan, wire, cut, answer, Orders(), unknown)
+
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         numbers = {
@@ -193,6 +208,8 @@ class Network:
             if scan.window.stream != arrival.stream:
                 continue
             self._added += _ROW * len(arrival.s)
+            if isinstance(scan, NumberedCountedScan):
+                raise TypeError("elements for numbered evaluations arrive with their numbers")
             if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
@@ -200,6 +217,37 @@ class Network:
                 triples = (arrival.s, arrival.p, arrival.o, arrival.g)
                 extra = occurrences(arrival) if scan.has_occurrences else ()
                 scan.arrive(triples, arrival.times, numbers[scan.window.name], extra)
+
+    def arrive_with(self, arrival: Arrival, came: Times) -> None:
+        """As `arrive`, for numbered evaluations: `came` has for each element the number that its rows get."""
+        numbers = {
+            name: displacing.arrive(arrival.element_times, arrival.times, arrival.element, came)
+            for name, displacing in self.displacing.items()
+            if displacing.stream == arrival.stream
+        }
+        triples, of_triples = (arrival.s, arrival.p, arrival.o, arrival.g), (came[arrival.element].view(np.uint64),)
+        for scan in self.scans:
+            if scan.window.stream != arrival.stream:
+                continue
+            self._added += _ROW * len(arrival.s)
+            if isinstance(scan, WindowScan):
+                scan.arrive(*triples, arrival.times, of_triples)
+            else:
+                scan.arrive(triples, arrival.times, numbers[scan.window.name], ())
+
+    def changed(self, moment: Moment) -> ZSet:
+        """The rows of numbered evaluations (`Moment.evaluations`), with their hidden columns."""
+        assert moment.evaluations is not None, "its evaluations are numbered"
+        if moment.changes is not None:
+            moment.vocabulary.renew()
+        for displacing in self.displacing.values():
+            displacing.displace(moment.evaluations)
+        return _with_room(moment.control, self._changed(moment))
+
+    @property
+    def answer_variables(self) -> tuple[str, ...]:
+        """The columns of its rows, before they are ordered and cut."""
+        return self.stages[self._last].operator.variables
 
     def settle(self) -> None:
         """What has arrived is not new any more (`Moment.without_new`)."""

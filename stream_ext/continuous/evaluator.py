@@ -18,6 +18,7 @@ from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
@@ -157,8 +158,8 @@ class Evaluator:
             windows = _arriving(timing)
             inputs = NetworkInputs(snapshot, self._store.ids, {w.name: w for w in windows}, self._control.check)
             select = plan.template.select if plan.is_shared else plan.select
-            network = Network.numbered(select, inputs, self._relation if plan.is_shared else None)
-            self.numbered = self.at_arrivals = NumberedNetwork(network, windows)
+            numbered = NumberedRowsNetwork.over(select, inputs, self._relation if plan.is_shared else None)
+            self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows)
             return
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
         network, r2s = self._stepped[0].network, plan.query.emits

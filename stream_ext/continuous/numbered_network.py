@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_ext.network.network import Network
+from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.rows.zset import Columns, Weights, ZSet, in_order, sum_equal_rows
@@ -43,7 +43,7 @@ class Arrived(NamedTuple):
 
 
 class NumberedNetwork:
-    def __init__(self, network: Network, windows: Sequence[ScheduledWindow]) -> None:
+    def __init__(self, network: NumberedRowsNetwork, windows: Sequence[ScheduledWindow]) -> None:
         self.network = network
         self.store_sn: int | None = None  # of the last evaluation
         self._windows = windows

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.build import Builder
+from stream_ext.network.building.builder import Builder
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.measuring import bytes_of
@@ -44,7 +44,6 @@ from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import ScheduledWindow
-from stream_ext.windows.scheduled_window import Times
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 
@@ -52,7 +51,7 @@ Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
 _MANY = 8192
 #: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
 #: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
-_ROW, _COLUMN, _LOOKS = 64, 16, 16
+ROW_BYTES, _COLUMN, _LOOKS = 64, 16, 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
@@ -187,16 +186,6 @@ class Network:
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
 
-    @classmethod
-    def numbered(cls, select: Select, inputs: NetworkInputs, relation: Parameters | None = None) -> Network:
-        """For one query, or for all queries of a template (`select` is that of the template, and they are rows of the
-        `relation`): many evaluations at arrivals are one step. It is stepped by `changed`; the rows have hidden columns
-        behind their own."""
-        builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
-        wire, cut = builder.query(select) if relation is None else builder.shared(select, relation)
-        answer = ResultState(Cut((), ()), R2S.RSTREAM)  # nothing is retained of what was emitted
-        return cls(builder.plan, wire, cut, answer, Orders(), unknown)
-
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         numbers = {
@@ -207,7 +196,7 @@ class Network:
         for scan in self.scans:
             if scan.window.stream != arrival.stream:
                 continue
-            self._added += _ROW * len(arrival.s)
+            self._added += ROW_BYTES * len(arrival.s)
             if isinstance(scan, NumberedCountedScan):
                 raise TypeError("elements for numbered evaluations arrive with their numbers")
             if isinstance(scan, WindowScan):
@@ -217,32 +206,6 @@ class Network:
                 triples = (arrival.s, arrival.p, arrival.o, arrival.g)
                 extra = occurrences(arrival) if scan.has_occurrences else ()
                 scan.arrive(triples, arrival.times, numbers[scan.window.name], extra)
-
-    def arrive_with(self, arrival: Arrival, came: Times) -> None:
-        """As `arrive`, for numbered evaluations: `came` has for each element the number that its rows get."""
-        numbers = {
-            name: displacing.arrive(arrival.element_times, arrival.times, arrival.element, came)
-            for name, displacing in self.displacing.items()
-            if displacing.stream == arrival.stream
-        }
-        triples, of_triples = (arrival.s, arrival.p, arrival.o, arrival.g), (came[arrival.element].view(np.uint64),)
-        for scan in self.scans:
-            if scan.window.stream != arrival.stream:
-                continue
-            self._added += _ROW * len(arrival.s)
-            if isinstance(scan, WindowScan):
-                scan.arrive(*triples, arrival.times, of_triples)
-            else:
-                scan.arrive(triples, arrival.times, numbers[scan.window.name], ())
-
-    def changed(self, moment: Moment) -> ZSet:
-        """The rows of numbered evaluations (`Moment.evaluations`), with their hidden columns."""
-        assert moment.evaluations is not None, "its evaluations are numbered"
-        if moment.changes is not None:
-            moment.vocabulary.renew()
-        for displacing in self.displacing.values():
-            displacing.displace(moment.evaluations)
-        return _with_room(moment.control, self._changed(moment))
 
     @property
     def answer_variables(self) -> tuple[str, ...]:
@@ -270,7 +233,7 @@ class Network:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""
         if moment.changes is not None:
             moment.vocabulary.renew()
-        return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
+        return self.answer.step(moment, with_room(moment.control, self._changed(moment)))
 
     def emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how the input was cut into steps."""
@@ -284,7 +247,7 @@ class Network:
             change = self._changed(moment)
         else:
             change = self._piece_by_piece(moment, self._driver, enough)
-        return self.answer.once(moment, _with_room(moment.control, change))
+        return self.answer.once(moment, with_room(moment.control, change))
 
     def expected(self, enough: int | None = None) -> float:
         """The number of rows that the operators are expected to produce together; `enough` as for `once`."""
@@ -303,7 +266,7 @@ class Network:
             inputs = [changes[i] for i in stage.inputs]
             if many:
                 for each in inputs:
-                    _with_room(control, each)
+                    with_room(control, each)
             change = stage.operator.step(moment, *inputs)
             alive[len(changes)] = change
             changes.append(change)
@@ -311,7 +274,7 @@ class Network:
                 changes[i] = None
                 del alive[i]
             if is_registered:
-                self._added += change.count * (change.width * _COLUMN + _ROW)
+                self._added += change.count * (change.width * _COLUMN + ROW_BYTES)
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
@@ -377,7 +340,7 @@ def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
     return done
 
 
-def _with_room(control: Control, change: ZSet) -> ZSet:
+def with_room(control: Control, change: ZSet) -> ZSet:
     """The change, if the budget allows its readers to copy it: columns that share an array may be copied."""
     if change.count > _MANY:
         control.room(change.count, change.width + _CELLS_WITH_ROW)

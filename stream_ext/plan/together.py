@@ -11,10 +11,10 @@ from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.policy import Empty, EvaluationTrigger, policy_of
 from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.language.algebra.walk import has_services
-from stream_ext.plan.logic import Alternatives, Assign, Conjunction, Logic, PatternScan, Select, Table, Test
+from stream_ext.plan.logic import Alternatives, Assign, Conjunction, Logic, PatternScan, Select, Table, Test, children
 
-#: Wider rows are joined in another way, which looks at all rows so far.
-_COLUMNS_MAX = 128
+#: Wider rows are joined in another way, which looks at all rows so far; each triple pattern adds up to two columns.
+_VARIABLES_MAX = _PATTERNS_MAX = 64
 
 
 def why_one_by_one(query: Query, select: Select) -> str | None:
@@ -34,9 +34,11 @@ def why_one_by_one(query: Query, select: Select) -> str | None:
         return query.form.value
     if any(window.count_step for window in query.windows):
         return "the STEP of a count window"
-    if len(select.inner.variables) > _COLUMNS_MAX:
-        return f"more than {_COLUMNS_MAX} variables"
-    return _of_select(select)
+    if len(select.inner.variables) > _VARIABLES_MAX:
+        return f"more than {_VARIABLES_MAX} variables"
+    why = _of_select(select)
+    many = why is None and _patterns(select.inner) > _PATTERNS_MAX
+    return f"more than {_PATTERNS_MAX} triple patterns" if many else why
 
 
 def _of_select(select: Select) -> str | None:
@@ -66,6 +68,10 @@ def _of(node: Logic) -> str | None:
             return "a sub-SELECT"
         case _:
             return _NAMES.get(type(node).__name__, type(node).__name__)
+
+
+def _patterns(node: Logic) -> int:
+    return isinstance(node, PatternScan) + sum(map(_patterns, children(node)))
 
 
 _NAMES = {

@@ -22,7 +22,7 @@ RUN_EMITTED_SINGLY_MAX = 1000
 AFTER_ALL = 1 << 62
 
 
-class PartBuilder(Protocol):
+class MakesParts(Protocol):
     """Builds the parts of a query, or of queries. `repeats`: each result is the whole answer (RSTREAM)."""
 
     repeats: bool
@@ -46,7 +46,7 @@ class _Pending:
 
 
 class Steps:
-    def __init__(self, query: PartBuilder, sn: int, count: int = 0) -> None:
+    def __init__(self, query: MakesParts, sn: int, count: int = 0) -> None:
         """`count`: the number of evaluations of this snapshot that were emitted before."""
         self._query = query
         self._sn = sn

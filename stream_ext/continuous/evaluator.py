@@ -18,7 +18,8 @@ from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
@@ -35,8 +36,9 @@ from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.query_state import LastEvaluation, Within
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000

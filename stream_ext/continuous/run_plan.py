@@ -22,7 +22,8 @@ from stream_ext.language.algebra.walk import has_services
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.plan.together import why_one_by_one
-from stream_ext.windows.schedule import QueryState, Timing
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.timing import Timing
 
 #: Equal for queries that may share a network: the template, and the names of its streams.
 Key = tuple[QueryTemplate, tuple[str, ...]]

@@ -21,6 +21,7 @@ import numpy as np
 
 from hbase_store import Loading, Sn, Store
 from hbase_store import open as open_store
+from hbase_store.errors import WriterElsewhere
 from hbase_store.layout.terms import iri
 from stream_ext.attached.holding import Holding
 from stream_ext.attached.patterns import needs_of
@@ -32,7 +33,17 @@ from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.emission import Emission
 from stream_ext.emissions.subscriptions import Subscription, Subscriptions
-from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, Overload, QueryTooLarge, TooLarge
+from stream_ext.errors import (
+    BadArgument,
+    DeadlineExceeded,
+    Gone,
+    NotFound,
+    NotWriter,
+    Overload,
+    QueryTooLarge,
+    RilletError,
+    TooLarge,
+)
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Admin, Query, Update
 from stream_ext.language.algebra.terms import Constant
@@ -162,8 +173,10 @@ class Service:
         budget: Budget = USUAL,
         sources: Sources = NO_SOURCES,
         updates: UpdatesTo | None = None,
+        reads: WriterElsewhere | None = None,
+        forwards: bool = False,
     ) -> None:
-        """Use `Service.open`."""
+        """Use `Service.open`. `reads`: another process is the writer."""
         self.sources, self._watch = sources, SourceWatch(sources)
         self._source_writing = source_writing(store, sources, updates, self._source_written)
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
@@ -175,8 +188,17 @@ class Service:
         self._closing = threading.Lock()
         self._closed = False
         self._subscriptions: Subscriptions | None = None
-        self._standby = Standby(store, self.clock, self.waits, self)
-        self.begin()
+        self._standby = Standby(store, self.clock, self.waits, self, reads, forwards)
+        self._role = threading.RLock()  # of changes between writing and reading, and of following
+        self._reads, self._forwards = False, forwards
+        self._ended_by: BaseException = reads or _not_writer(store.url)
+        self._injector: Injector
+        self._engine: Engine
+        if reads is None:
+            self.begin()
+        else:
+            store.resign()
+            self._begin_reading(reads)
         self._standby.start()
         self._watch.start()
 
@@ -184,12 +206,11 @@ class Service:
 
     def begin(self) -> None:
         """Starts an injector and an engine from the present state of the store."""
+        if self._forwards:
+            self.store.share_base(self.base)
         injector = Injector(self.store, self.clock, self._pace, self.waits)
         self.clock.go_on_from(_last_time(injector))
-        engine = Engine(
-            self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
-        )  # fmt: skip
+        engine = self._new_engine(injector, self._spark, self._failed)
         try:
             engine.start()
         except BaseException as error:
@@ -197,7 +218,18 @@ class Service:
             engine.close()
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
-        self._injector, self._engine = injector, engine
+        with self._role:
+            before, self._reads = self._engine if self._reads else None, False
+            self._injector, self._engine = injector, engine
+        if before is not None:
+            before.stopped(NotWriter("this server is the writer now; send the request again", 1))
+        try:
+            self._go_on_writing(injector, engine, is_first)
+        except BaseException as error:
+            self.end(error)
+            raise
+
+    def _go_on_writing(self, injector: Injector, engine: Engine, is_first: bool) -> None:
         injector.start(engine)
         self._hold_main(injector)
         # The listeners of live queries were connected to a process that has ended.
@@ -206,6 +238,14 @@ class Service:
             if is_first:
                 dropped.result()
 
+    def _new_engine(
+        self, injector: Injector, spark: SparkSettings | None, on_fault: Callable[[BaseException], None]
+    ) -> Engine:
+        return Engine(
+            self.store, self.base, self.clock, injector, spark, self._retain, self.allowed_urls, self.waits,
+            self._budget, self.limits.catch_up_ms, self._subscriptions, on_fault, sources=self.sources,
+        )  # fmt: skip
+
     def end(self, error: BaseException) -> None:
         self._injector.halt(error)
         if self._holding is not None:
@@ -213,9 +253,53 @@ class Service:
         self._engine.stopped(error)
         self._injector.close()
         self._engine.close()
+        self._ended_by = error
 
-    def follow(self) -> None:
-        self._injector.follow()
+    def follow(self) -> bool:
+        with self._role:
+            if not self._reads:
+                self._begin_reading(self._ended_by)
+                return True
+            head = self._injector.head
+            self._injector.follow()
+            self._engine.follow()
+            return self._injector.head != head
+
+    def _begin_reading(self, error: BaseException) -> None:
+        """An injector and an engine that write and evaluate nothing: what others publish is read through them."""
+        injector = Injector(self.store, self.clock, self._pace, self.waits)
+        injector.halt(error)
+        engine = self._new_engine(injector, None, lambda error: None)
+        engine.read()
+        self._subscriptions = engine.subscriptions
+        self._injector, self._engine, self._reads = injector, engine, True
+
+    @property
+    def role(self) -> Literal["writer", "reader"]:
+        """Of this server: there is one writer of a store, and any number of readers."""
+        return "writer" if self._standby.writes else "reader"
+
+    @property
+    def writer_address(self) -> str | None:
+        """Where the writer answers, if that is another server; None: it is this one, or it is not known now."""
+        holder = self._standby.holder
+        return None if holder is None or self._standby.writes else holder.address
+
+    def look_for_writer(self) -> None:
+        """The writer does not answer: if its lease is over, this process takes it at once."""
+        self._standby.hurry()
+
+    def catch_up(self, snapshot: int, commit: int = 0) -> bool:
+        """At a reader: returns when this snapshot, and the emissions of this commit, can be read here. False: they
+        cannot be read, although the store has been read just now."""
+        if self.role == "reader":
+            self.follow()
+        return self.head() >= snapshot and self.store.emissions.commits >= commit
+
+    @property
+    def commits(self) -> int:
+        """The number of the last commit of emissions that can be read here."""
+        return self.store.emissions.commits
 
     def give_up(self, error: BaseException) -> None:
         if self._subscriptions is not None:
@@ -245,8 +329,12 @@ class Service:
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
         updates: UpdatesTo | None = None,
+        shared: bool = False,
+        own_base: bool = True,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        """Takes the writer's lease, and continues after the last writer. `shared`: if another process has the lease,
+        this one reads, and the caller forwards writes to it (otherwise this raises WriterElsewhere); unless `own_base`
+        it has the base of the writer then. `sources` are closed with the service; what
         registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
         not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
@@ -254,12 +342,32 @@ class Service:
         limits = limits or Limits()
         store = open_store(url, clock=clock, durability=durability)
         try:
-            store.take_lease(address)
-            store.emissions.take_over()
+            reads = None
+            try:
+                store.take_lease(address)
+                store.emissions.take_over()
+            except WriterElsewhere as error:
+                if not shared:
+                    raise
+                reads, base = error, base if own_base else store.base() or base
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
             retain, attached = retain or Retain(), Sources(sources, base)
-            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
+            return cls(
+                store,
+                base,
+                clock,
+                pace,
+                limits,
+                settings,
+                retain,
+                allowed_urls,
+                budget,
+                attached,
+                updates,
+                reads,
+                shared,
+            )
         except BaseException:
             store.close()
             raise
@@ -534,6 +642,9 @@ class Service:
     def _retained(self, snapshot: int | None) -> int:
         head = self.head()
         sn = head if snapshot is None else snapshot
+        if sn > head and self._reads:
+            self.follow()
+            head = self.head()
         if not 0 <= sn <= head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
         return sn
@@ -876,11 +987,19 @@ class Service:
         return query_status(self.query_definition(name), self._injector, self._engine)
 
     def status(self) -> dict[str, Any]:
-        return service_status(self.store.url, self._injector, self._engine)
+        return service_status(self.store.url, self._injector, self._engine) | self._role_status()
+
+    def _role_status(self) -> dict[str, Any]:
+        """The role of this server; of a reader also the writer, if it is known."""
+        if self.role == "writer":
+            return {"role": "writer", "holder": None}
+        holder = self._standby.holder
+        shown = None if holder is None else {"address": holder.address or None, "pid": holder.pid}
+        return {"role": "reader", "holder": shown, "why": "another process writes, and evaluates the queries"}
 
     def status_at_once(self) -> dict[str, Any]:
         """The part of `status` that waits for nothing, whatever hangs."""
-        return at_once(self.store.url, self._injector, self._engine)
+        return at_once(self.store.url, self._injector, self._engine) | self._role_status()
 
     def spark_epochs(self) -> int:
         """The number of Spark epochs that have begun; 0 without Spark."""
@@ -911,6 +1030,8 @@ class Service:
                 return
             self._closed = True
             self._standby.close()
+            if self._reads:
+                self.give_up(RilletError("the service is being closed"))
             self._watch.close()
             if self._holding is not None:
                 self._holding.close()
@@ -930,6 +1051,10 @@ class Service:
     def _check_text(self, text: str) -> None:
         if len(text) > self.limits.text_characters:
             raise TooLarge(f"a text of {len(text)} characters exceeds the limit of {self.limits.text_characters}")
+
+
+def _not_writer(url: str) -> NotWriter:
+    return NotWriter(f"this server does not write to {url} yet; send the request again later", 1)
 
 
 def _called(release: Callable[[], None], done: Future[Any]) -> None:

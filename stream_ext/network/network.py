@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.build import Builder
+from stream_ext.network.building.builder import Builder
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.measuring import bytes_of

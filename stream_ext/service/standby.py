@@ -206,7 +206,7 @@ class Standby:
             self._holder = None
             for kind in _KINDS:
                 self._waits.end(kind)
-            log.warning("this server writes again", extra={"fields": {"head": int(self._store.head())}})
+            log.warning("this server is the writer now", extra={"fields": {"head": int(self._store.head())}})
 
     def _see_why(self, why: StoreError) -> None:
         """Shows why this process does not write now."""

@@ -146,7 +146,7 @@ class Exchange:
         return caller_of(self._scope, self.headers)
 
     def check_host(self) -> None:
-        """First of all: finds out who sends the request, and refuses it if this server does not answer its host name."""
+        """First of all: finds out who sends the request; refuses it if this server does not answer its host name."""
         header, seal = self.headers.get(SEALED), self.state.seal
         if header is not None and seal is not None:
             target = self.path + (b"?" + self.query_string if self.query_string else b"")

@@ -162,6 +162,8 @@ class Role:
         injector.halt(error)
         engine = self._new_engine(injector, None, lambda error: None)
         engine.read()
+        if not self._settings.forwards:
+            engine.stopped(error)  # who waits here for an evaluation waits in vain
         self._subscriptions = engine.subscriptions
         opened.injector, opened.engine, self._is_following = injector, engine, True
 

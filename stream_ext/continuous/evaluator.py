@@ -8,20 +8,26 @@ another one at its present position."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hbase_store import Snapshot, Store
 from stream_ext.continuous.results import Result, repeated_within, result_of
 from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
+from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
 from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.remote.service import Unanswered
+from stream_ext.oneshot.asked import asked_plan, holds_always, holds_at_any
+from stream_ext.oneshot.own_quads import OwnQuads
+from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
+from stream_ext.remote.source import MAIN
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
@@ -77,7 +83,18 @@ def _arriving(timing: Timing) -> tuple[ScheduledWindow, ...]:
 
 
 class Evaluator:
-    def __init__(self, plan: RunPlan, store: Store, backoff: Backoff, control: Control, state_bytes: int) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        store: Store,
+        backoff: Backoff,
+        control: Control,
+        state_bytes: int,
+        stepped: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`stepped`: the snapshot that the run is stepped in, or was last."""
+        self._stepped = stepped
+        self._exclusive: tuple[PatternScan, ...] = ()  # the patterns that only the source is asked for
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
         if plan.is_over_store:
@@ -122,13 +139,11 @@ class Evaluator:
         """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
         self._orders = Orders(at.ranked)
         self._control.begin(0)
-        plan, snapshot = self._plan, self._store.at(at.sn)
+        plan, snapshot, select = self._plan, self._store.at(at.sn), self._select(at.sn)
 
         def make(windows: Mapping[str, ScheduledWindow]) -> Network:
             inputs = NetworkInputs(snapshot, self._store.permanent_ids, windows, self._control.check)
-            return Network.registered(
-                plan.query, plan.select, plan.number, inputs, self._orders, returns=plan.is_of_time
-            )
+            return Network.registered(plan.query, select, plan.number, inputs, self._orders, returns=plan.is_of_time)
 
         self.at_closes = TriggeredNetwork(make, ())
         if (last := at.last) is not None:
@@ -136,7 +151,7 @@ class Evaluator:
             self.at_closes.evaluate(moment)
 
     def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
-        plan, snapshot = self._plan, self._store.at(sn)
+        plan, snapshot, select = self._plan, self._store.at(sn), self._select(sn)
         single = not (timing.arrivals and timing.has_beats)
         orders = self._orders = Orders(ranked)  # both networks see the same answers
         self._control.begin(0)
@@ -146,13 +161,44 @@ class Evaluator:
             if plan.is_shared:
                 return Network.shared(plan.template, self._relation, inputs)
             returns = plan.query.emits_new and plan.query.is_cut_by_appearance
-            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, not single, returns)
+            return Network.registered(plan.query, select, plan.number, inputs, orders, not single, returns)
 
         self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
         network, r2s = self._networks[0].network, plan.query.emits
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
+
+    def _select(self, sn: int) -> Select:
+        """The plan. Where a source is asked, and each result is the whole answer, what our own store has nothing for at
+        first is asked in groups, until it has. A plan that is compared with its answer before stays as it is."""
+        plan, sources = self._plan, self._backoff.sources
+        if not plan.asked:
+            return plan.select
+        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped())})]
+        holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
+        try:
+            found = asked_plan(plan.select, plan.asked, sources.main, holds)
+        except SourceFailed as error:
+            url = MAIN if sources.main is None else sources.main.settings.url
+            raise Unanswered(str(error), None, False, (url,)) from None
+        self._exclusive = found.exclusive
+        return found.select
+
+    def _id_of(self, text: bytes) -> int:
+        return int(self._store.ids([text])[0])
+
+    def is_planned_for(self, sn: int) -> bool:
+        """Whether our own store still has nothing of what only the source is asked for."""
+        if not self._exclusive:
+            return True
+        own = OwnQuads(self._store.at(sn), self._id_of)
+        return not any(own.holds(each.subject, each.predicate, each.object, each.graph) for each in self._exclusive)
+
+    @property
+    def asked_as_of(self) -> tuple[int, int] | None:
+        """Of which time the answers of the source are that it was asked for."""
+        return self._backoff.of_main.as_of if self._plan.asked else None
 
     def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
+from endpoint.console.assets import has_libraries
 from tests.endpoint.live import Live, live
 from tests.parts.browser import browser as real_browser
+from tests.parts.missing import missing
 
 DATA = """INSERT DATA {
   <http://ex/z1> <http://ex/partOf> <http://ex/c1> ; <http://ex/rooms> 12 .
@@ -30,6 +32,8 @@ EDITOR = "SPARQL query or update"
 
 def editor(page: Page, label: str = EDITOR) -> Locator:
     """The editor, once the page has made it of the field of the form."""
+    if not has_libraries():
+        missing("EDITOR", "python -m endpoint.console.web")
     page.locator("body[data-ready]").wait_for()
     return page.get_by_label(label, exact=True)
 

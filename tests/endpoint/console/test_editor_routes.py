@@ -11,10 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from endpoint.console.assets import assets
+from endpoint.console.assets import assets, has_libraries
 from endpoint.console.examples import EXAMPLES
 from tests.endpoint.console.html import get
 from tests.endpoint.live import NEAR, Live, live
+from tests.parts.missing import missing
 from tests.parts.waiting import until
 
 
@@ -157,8 +158,8 @@ def test_the_scripts_are_small_and_sent_packed_once(server: Live) -> None:
 
 
 def test_the_licences_of_the_libraries_are_with_them() -> None:
-    if "libraries/codemirror.js" not in assets():
-        pytest.skip("the libraries were not made: python -m endpoint.console.web")
+    if not has_libraries():
+        missing("EDITOR", "python -m endpoint.console.web")
     text = assets()["libraries/LICENSES.txt"].body.decode()
     for name in ("@codemirror/view", "@lezer/highlight", "uplot"):
         assert name in text

@@ -36,9 +36,11 @@ class NetworkInputs:
     check: Check = Control.FREE.check
     counted_as: Mapping[int, int] = field(default_factory=dict)
 
-    def builder(self, select: Select, orders: Orders, held: bool) -> tuple[Builder, list[bytes]]:
+    def builder(
+        self, select: Select, orders: Orders, held: bool, numbered: bool = False
+    ) -> tuple[Builder, list[bytes]]:
         """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
-        edges, too, as those of registered queries do."""
+        edges, too, as those of registered queries do. `numbered`: see `Builder`."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
@@ -49,6 +51,7 @@ class NetworkInputs:
             orders,
             self.check,
             held,
+            numbered,
         )
         return found, [text for text, id in ids.items() if not id]
 

@@ -119,18 +119,7 @@ def oneshot() -> float:
 def http_requests() -> float:
     """CPU seconds of a server: small questions, pushes and updates over HTTP."""
     with tempfile.TemporaryDirectory(prefix="rillet-turns-") as folder:
-        command = [
-            sys.executable,
-            "-m",
-            "endpoint",
-            "serve",
-            "--engine",
-            "inline",
-            "--port",
-            "0",
-            "--log-level",
-            "info",
-        ]
+        command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0"]
         command += ["--store", f"lmdb:{folder}/store"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
             try:

@@ -57,7 +57,8 @@ class PlannedQuery:
         at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
         within = None if state.within is None else (state.within.push, state.within.arrived_at)
         began = state.began if last is None and self.timing.arrivals else None
-        return self.timing, at, state.after, state.last, state.behind_at, within, began, tuple(state.counts)
+        after = state.after if self.timing.has_beats else None  # that of closes
+        return self.timing, at, after, state.last, state.behind_at, within, began, tuple(state.counts)
 
     @property
     def joining(self) -> Joining:

@@ -24,9 +24,10 @@ from hbase_store import Store, StreamPosition
 from stream_ext.continuous.cohort import Cohort, Stand
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
-from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator, StartPoint
+from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run_plan import Joining, Key, RunPlan
+from stream_ext.continuous.start_point import StartPoint
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
@@ -57,7 +58,9 @@ class Run:
         self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
 
     def _new_evaluator(self) -> Evaluator:
-        return Evaluator(self.plan, self._store, self._backoff, self._control, self._state_bytes)
+        return Evaluator(
+            self.plan, self._store, self._backoff, self._control, self._state_bytes, lambda: self._sn
+        )  # fmt: skip
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -234,10 +237,30 @@ class Run:
             cohort.begin(sn)
         if self._position is not None:
             self._position.begin(self.cohorts[0], sn)
+            self._position.begin_turn(self.cohorts[0])
+        if self.plan.asked and self.evaluator.is_built and not self.evaluator.is_planned_for(sn):
+            self._plan_anew(sn)
         return self.go_on(turn)
+
+    def _plan_anew(self, sn: int) -> None:
+        """Our own store has got something that only a source was asked for: both are from now on. The windows and the
+        last answer are those of the snapshot before."""
+        evaluator = self._new_evaluator()
+        self._build_if_known(evaluator, sn - 1, self.ranked())
+        self.evaluator = evaluator
 
     def go_on(self, turn: Turn) -> Sequence[Part]:
         """Continues the snapshot that the run is underway in."""
+        return self._with_times(self._gone_on(turn))
+
+    def _with_times(self, parts: Sequence[Part]) -> Sequence[Part]:
+        """The parts say of which time the answers are that a source gave."""
+        if self.plan.asked:
+            for part in parts:
+                part.asked_as_of, part.all_asked = self.evaluator.asked_as_of, self.plan.all_asked
+        return parts
+
+    def _gone_on(self, turn: Turn) -> Sequence[Part]:
         assert self._going is not None, "it is underway"
         sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
         if self.plan.is_shared:
@@ -321,14 +344,15 @@ class Run:
         """Of a query alone: the parts of the turn that has just raised, up to the evaluation that raised."""
         if self.plan.is_shared:
             return []
-        return [*self._emitted, *(part for cohort in self.cohorts for part in cohort.steps.parts())]
+        parts = (part for cohort in self.cohorts for part in cohort.steps.parts())
+        return self._with_times([*self._emitted, *parts])
 
     def state_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
         """The parts of a turn that has ended without an answer of a remote endpoint, and the state after them; None:
         the state is the one before the turn. Evaluations that are to be emitted together are not cut, but repeated."""
         (cohort,) = self.cohorts
         state = None if self._position is None else self._position.emitted
-        return [*self._emitted, *cohort.steps.take_parts()], state
+        return self._with_times([*self._emitted, *cohort.steps.take_parts()]), state
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body
+from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked
 from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Progress, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.errors import DeadlineExceeded
@@ -574,7 +574,7 @@ class Merge:
             )
             body = body_of(
                 part, query.name, number, query.r2s, query.variables, self._decode, query.constructs,
-                self._sources(part.sn),
+                with_asked(part, self._sources(part.sn)),
             )  # fmt: skip
             yield EmissionRow(part.query, number, encode_body(body))
         elif part.evaluated:
@@ -586,7 +586,7 @@ class Merge:
         """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
         if not part.evaluated or not (part.emits or len(part.whose)):
             return
-        body = SharedBody.of(part, self._decode, self._sources(part.sn))
+        body = SharedBody.of(part, self._decode, with_asked(part, self._sources(part.sn)))
         if part.emits:
             yield EmissionRow(group.number, group.records, encode_body(body))
             return

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from stream_ext.network.operators.answers.ranking import Orders, own_order
 from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
@@ -37,7 +39,7 @@ from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
-from stream_ext.plan.logic import Select
+from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import template_of
 from stream_ext.plan.templates import QueryTemplate
@@ -46,6 +48,7 @@ from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import ScheduledWindow
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
+PatternOf = Callable[[PatternScan], IdPattern]
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
 _MANY = 8192
@@ -73,12 +76,14 @@ class Traced:
 @dataclass(frozen=True, slots=True)
 class NetworkInputs:
     """What a network is built over. `windows`: by their names; `snapshot`: its counts order the joins. `check` is
-    called again and again during the planning, and may raise."""
+    called again and again during the planning, and may raise. `counted_as`: ids that stand for any other, and those
+    whose counts order the joins."""
 
     snapshot: Snapshot
     encode: Encode
     windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
     check: Check = Control.FREE.check
+    counted_as: Mapping[int, int] = field(default_factory=dict)
 
     def builder(
         self, select: Select, orders: Orders, held: bool, numbered: bool = False
@@ -91,13 +96,24 @@ class NetworkInputs:
         found = Builder(
             self.windows,
             ids.__getitem__,
-            lambda pattern_of: Estimates(self.snapshot, pattern_of),
+            lambda pattern_of: Estimates(self.snapshot, self._counted(pattern_of)),
             orders,
             self.check,
             held,
             numbered,
         )
         return found, [text for text, id in ids.items() if not id]
+
+    def _counted(self, pattern_of: PatternOf) -> PatternOf:
+        if not self.counted_as:
+            return pattern_of
+
+        def counted(source: PatternScan) -> IdPattern:
+            pattern = pattern_of(source)
+            ids = {position: self.counted_as[id] for position, id in pattern.fixed.items() if id in self.counted_as}
+            return pattern.with_fixed(ids) if ids else pattern
+
+        return counted
 
 
 def salt_of(number: int) -> bytes:
@@ -185,6 +201,19 @@ class Network:
         wire, cut = builder.shared(template.select, relation)
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
+
+    def with_patterns(self, patterns: Sequence[tuple[int, IdPattern]], unknown: Sequence[bytes]) -> Network:
+        """The same network with other constants in the patterns of these stages, which join with the store. Both are
+        for queries that are evaluated once. `unknown`: those that the store does not know."""
+        other = copy(self)
+        stages = list(self.stages)
+        for number, pattern in patterns:
+            stage = stages[number]
+            assert isinstance(stage.operator, StoreJoin), "a constant is in a pattern of the store"
+            stages[number] = replace(stage, operator=stage.operator.with_pattern(pattern))
+        other.stages, other.unknown = stages, unknown
+        other._steps = [(stage, done) for stage, (_, done) in zip(stages, self._steps, strict=True)]
+        return other
 
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""

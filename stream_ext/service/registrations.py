@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.catalog.registered import query_of
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import asks_source, check_services
@@ -31,8 +32,7 @@ class Registrations:
         self._opened, self._sources = opened, sources
 
     def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
-        registration = self._read_registration(asked, name)
-        release = self._sources.reserved(registration)
+        registration, release = self._sources.reserved(self._read_registration(asked, name))
         try:
             return _registered(self._opened.injector.change(registration))
         finally:
@@ -42,8 +42,7 @@ class Registrations:
         """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
         waiting: deque[Future[Any]] = deque()
         for text in texts:
-            registration = self._read_registration(text, None)
-            release = self._sources.reserved(registration)
+            registration, release = self._sources.reserved(self._read_registration(text, None))
             waiting.append(self._opened.injector.change(registration))
             waiting[-1].add_done_callback(partial(_called, release))
             while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
@@ -53,8 +52,7 @@ class Registrations:
 
     def register_live(self, asked: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
-        registration = self._read_registration(asked, name)
-        release = self._sources.reserved(registration)
+        registration, release = self._sources.reserved(self._read_registration(asked, name))
         try:
             self._opened.change(replace(registration, live=True))
         finally:
@@ -107,6 +105,12 @@ class Registrations:
             raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
         if runner == "spark" and not self._opened.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
+        definition = self.query_definition(name)
+        asks = bool(definition.asked) or asks_source(
+            query_parts(query_of(definition.text, definition.base)), self._opened.sources
+        )
+        if runner == "spark" and asks:
+            raise BadArgument(f"query {definition.name!r} asks an attached store, which only the server's process can")
         home: Literal["inline"] | None = "inline" if runner == "inline" else None
         sn = int(self._opened.change(move_query(name, home, self._opened.engine.merge.left)))
         self._opened.engine.await_evaluated(sn, self._opened.limits.evaluated_s, for_all=False)

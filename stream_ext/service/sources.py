@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stream_ext.attached.holding import Holding
-from stream_ext.attached.patterns import Need, needs_of
+from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
-from stream_ext.catalog.registered import reading_of
+from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import NotFound
 from stream_ext.remote.source import MAIN, Source
+from stream_ext.service.asking import AskedWithKeys
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.source_status import found_source, status_of
 from stream_ext.service.source_watch import SourceWatch
@@ -54,15 +56,24 @@ class AttachedSources:
     def is_holding(self) -> bool:
         return self._holding is not None
 
-    def explained(self, needs: frozenset[Need]) -> list[dict[str, Any]]:
-        """What a query with these needs would hold of the source main."""
-        return [] if self._holding is None else [{"source": MAIN, **each} for each in self._holding.explained(needs)]
+    def explained(self, text: RegisteredText) -> list[dict[str, Any]]:
+        """What a query would hold of the source main, and what it would ask."""
+        return [] if self._holding is None else [{"source": MAIN, **each} for each in self._holding.explained(text)]
 
-    def reserved(self, registration: Registration) -> Callable[[], None]:
-        """Waits until what the query needs of the source is held; call what it returns when the query is registered."""
+    def reserved(self, registration: Registration) -> tuple[Registration, Callable[[], None]]:
+        """Waits until what the query needs of the source is held; the registration says what is asked instead. Call
+        what it returns when the query is registered."""
         if self._holding is None:
-            return lambda: None
-        return self._holding.reserve(needs_of(reading_of(registration.text, registration.base)))
+            return registration, lambda: None
+        reserved = self._holding.reserve(needs_of(registration.read))
+        if reserved.asked:
+            registration = replace(
+                registration,
+                asked=tuple(sorted(reserved.asked)),
+                check=AskedWithKeys(self._opened.store, self._opened.sources, reserved.asked).check,
+                home="inline" if self._opened.has_spark else registration.home,  # nobody else has the sources
+            )
+        return registration, reserved.release
 
     @property
     def updated_source(self) -> Source | None:

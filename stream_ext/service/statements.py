@@ -8,7 +8,6 @@ from itertools import chain
 from os import urandom
 from typing import Any
 
-from stream_ext.attached.patterns import needs_of
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.evaluation_budget import Control
@@ -135,7 +134,7 @@ class Statements:
         found = explain(question) | operators_of(self._opened.store, question, check, self._opened.sources)
         query = query_in(question)
         if self._sources.is_holding and query is not None and "refused" not in found:
-            found["sources"] = self._sources.explained(needs_of(RegisteredText.of(query, check)))
+            found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found
 
     def _asking(self, control: Control) -> Asking:

@@ -47,7 +47,7 @@ def merged_due(schedule: Schedule, merged: Merged) -> MergedDue | None:
     """What all pushes of a snapshot make due. None: that is to be found push by push, because some element is older
     than one before it."""
     times, last = merged.times, schedule.last
-    if not schedule.timing.is_settled or not merged.is_in_order:
+    if not schedule.timing.has_origin or not merged.is_in_order:
         return None
     if not len(times):
         return MergedDue(times, times, times, times)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
-from hbase_store.errors import AnotherWriter
+from hbase_store.errors import WriterElsewhere
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -74,7 +74,7 @@ class Service:
         budget: Budget = USUAL,
         sources: Sources = NO_SOURCES,
         updates: UpdatesTo | None = None,
-        reads: AnotherWriter | None = None,
+        reads: WriterElsewhere | None = None,
         forwards: bool = False,
     ) -> None:
         """Use `Service.open`. `reads`: another process is the writer."""
@@ -208,7 +208,7 @@ class Service:
             try:
                 store.take_lease(address)
                 store.emissions.take_over()
-            except AnotherWriter as error:
+            except WriterElsewhere as error:
                 if not shared:
                     raise
                 reads, base = error, base if own_base else store.base() or base

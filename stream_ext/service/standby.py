@@ -17,7 +17,7 @@ import time
 from typing import Protocol
 
 from hbase_store import Store
-from hbase_store.errors import AnotherWriter, DiskFull, Fenced, StoreError, StoreUnavailable
+from hbase_store.errors import DiskFull, Fenced, StoreError, StoreUnavailable, WriterElsewhere
 from stream_ext.clock import Clock
 from stream_ext.waits import Kind, Waits
 
@@ -62,7 +62,7 @@ class Standby:
         clock: Clock,
         waits: Waits,
         writing: Writing,
-        reads: AnotherWriter | None = None,
+        reads: WriterElsewhere | None = None,
         forwards: bool = False,
     ) -> None:
         """`reads`: another process is the writer, so this one begins as a reader. `forwards`: writes are forwarded to
@@ -73,7 +73,7 @@ class Standby:
         self._error: BaseException | None = reads  # why this process does not write
         self._has_ended = reads is not None
         self._closed = self._is_unanswered = self._is_urgent = False
-        self._holder: AnotherWriter | None = None
+        self._holder: WriterElsewhere | None = None
         if reads is not None:
             self._see_holder(reads)
         self._look_at_ms = self._moved_at_ms = 0
@@ -82,7 +82,7 @@ class Standby:
         self._thread = threading.Thread(target=self._run, name="rillet-standby", daemon=True)
 
     @property
-    def holder(self) -> AnotherWriter | None:
+    def holder(self) -> WriterElsewhere | None:
         """The other process that is the writer; None: it is this one, or it is not known."""
         return self._holder
 
@@ -197,7 +197,7 @@ class Standby:
             with self._changed:  # now, because the new epoch may be lost at once
                 self._error, self._has_ended, begins = None, False, True
             self._writing.begin()
-        except (AnotherWriter, StoreUnavailable, Fenced) as why:
+        except (WriterElsewhere, StoreUnavailable, Fenced) as why:
             self._see_why(why)
             if begins:
                 with self._changed:
@@ -210,13 +210,13 @@ class Standby:
 
     def _see_why(self, why: StoreError) -> None:
         """Shows why this process does not write now."""
-        if isinstance(why, AnotherWriter):
+        if isinstance(why, WriterElsewhere):
             self._see_holder(why)
             return
         self._holder = None
         self._waits.begin(_kind_of(why), str(why))
 
-    def _see_holder(self, why: AnotherWriter) -> None:
+    def _see_holder(self, why: WriterElsewhere) -> None:
         before, self._holder = self._holder, why
         self._waits.end("store")  # it has answered
         self._waits.end("disk")

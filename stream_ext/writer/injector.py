@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import AnotherWriter, Fenced, StoreUnavailable, Undecided, Unwritable
+from hbase_store.errors import Fenced, StoreUnavailable, Undecided, Unwritable, WriterElsewhere
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
@@ -199,7 +199,7 @@ class Injector:
                         accepted.append((waiting, gathering.heartbeat(heartbeat)))
                     case Idle() as idle:
                         accepted.append((waiting, gathering.idle(idle)))
-            except (Fenced, AnotherWriter):
+            except (Fenced, WriterElsewhere):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
@@ -241,7 +241,7 @@ class Injector:
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
             intent = change(self._view(self.catalog))
-        except (Fenced, AnotherWriter):
+        except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
             waiting.future.set_exception(error)
@@ -260,7 +260,7 @@ class Injector:
         if intent.publish is not None:
             try:
                 self._publish_load(intent.publish)
-            except (Fenced, AnotherWriter):
+            except (Fenced, WriterElsewhere):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing was published: it concerns this request alone
                 waiting.future.set_exception(error)
@@ -279,7 +279,7 @@ class Injector:
             assert not isinstance(change, (Push, Heartbeat, Idle))
             try:
                 intent = change(self._view(catalog))
-            except (Fenced, AnotherWriter):
+            except (Fenced, WriterElsewhere):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
                 waiting.future.set_exception(error)
@@ -339,7 +339,7 @@ class Injector:
         is_retried = any(waiting.is_retried for waiting in group)
         try:
             return self._retry(fill) if is_retried else fill()
-        except (Fenced, AnotherWriter):
+        except (Fenced, WriterElsewhere):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
             if is_retried and isinstance(error, StoreUnavailable):

@@ -16,7 +16,7 @@ import hbase_store
 from hbase_store import Batch, Sn, Store
 from hbase_store.backends.lease import LEASE_MS
 from hbase_store.backends.lmdb import LmdbKeyValue
-from hbase_store.errors import AnotherWriter, Fenced, StoreError, StoreUnavailable, Unwritable
+from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable, WriterElsewhere
 from hbase_store.layout.terms import iri, literal
 from hbase_store.opening import WallClock
 from stream_ext.clock import ManualClock
@@ -277,7 +277,7 @@ def test_a_second_writer_learns_who_the_first_one_is(tmp_path: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with started([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(AnotherWriter, match="send writes to http://here:1") as caught:
+        with pytest.raises(WriterElsewhere, match="send writes to http://here:1") as caught:
             store.begin()
         assert (caught.value.address, caught.value.pid) == ("http://here:1", other.pid)
         other.communicate("\n", timeout=60)

@@ -24,7 +24,7 @@ from endpoint.cli.command_line import main
 from endpoint.client import Client
 from endpoint.files.load import ServerTarget, Wanted, load_all
 from endpoint.files.reading import Source, digest_of, pieces_of, place_of
-from hbase_store.errors import AnotherWriter
+from hbase_store.errors import WriterElsewhere
 from hbase_store.layout.terms import iri
 from stream_ext.errors import BadData
 from stream_ext.writer.load_records import Loaded
@@ -271,10 +271,10 @@ def test_load_all_tells_of_a_server_that_does_not_answer(tmp_path: Path, monkeyp
 
     def elsewhere(self: hbase_store.Store, address: str) -> None:
         tries.append(address)
-        raise AnotherWriter("http://127.0.0.1:9/", 4711, "there")
+        raise WriterElsewhere("http://127.0.0.1:9/", 4711, "there")
 
     monkeypatch.setattr(hbase_store.Store, "take_lease", elsewhere)
     (tmp_path / "a.nt").write_bytes(lines(1))
-    with pytest.raises(AnotherWriter, match="process 4711 is the writer"):
+    with pytest.raises(WriterElsewhere, match="process 4711 is the writer"):
         list(load_all(f"lmdb:{tmp_path / 's'}", [Source(str(tmp_path / "a.nt"), NT)], Wanted(None, ""), io.StringIO()))
     assert len(tries) == 5

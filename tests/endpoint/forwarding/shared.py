@@ -14,7 +14,7 @@ from endpoint.http.access import Access
 from endpoint.serve import Server, listen
 from hbase_store import Store
 from hbase_store.backends.lmdb import LmdbKeyValue
-from hbase_store.errors import AnotherWriter
+from hbase_store.errors import WriterElsewhere
 from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
@@ -39,7 +39,7 @@ class SharedStore:
         try:
             store.take_lease(address)
             store.emissions.take_over()
-        except AnotherWriter as error:
+        except WriterElsewhere as error:
             reads = error
         pace = PublishingPace(0, 0)
         return Service(

@@ -18,6 +18,7 @@ from stream_ext.network.operators.groups.group import GroupOperator
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.groups.no_rows import NoRows
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
+from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.columns_read import count_rows, read_of
 from stream_ext.plan.logic import (
@@ -94,7 +95,8 @@ class Selects:
             wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._conditions.tested(node.having, wire, ground)
         wire = self._conditions.all_assigned(node.after, wire, ground)
-        names = (*retained, *(name for name in node.names if name not in retained))
+        hidden = tuple(v for v in wire.variables if v.startswith((CAME, GONE)))
+        names = (*retained, *(name for name in node.names if name not in retained), *hidden)
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._wiring.project(wire, names + ordering)
         distinct_at_end = node.distinct and bool(ordering)

@@ -96,7 +96,7 @@ class Evaluator:
         stepped: Callable[[], int] = lambda: 0,
     ) -> None:
         """`stepped`: the snapshot that the run is stepped in, or was last."""
-        self._stepped = stepped
+        self._stepped_sn = stepped
         self._exclusive: tuple[PatternScan, ...] = ()  # the patterns that only the source is asked for
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
@@ -187,7 +187,7 @@ class Evaluator:
         plan, sources = self._plan, self._backoff.sources
         if not plan.asked:
             return plan.select
-        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped())})]
+        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
         holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
         try:
             found = asked_plan(plan.select, plan.asked, sources.main, holds)

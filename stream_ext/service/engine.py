@@ -179,14 +179,14 @@ class Engine:
             self.spark.start()
         self._head_moved(self._injector.head)
         self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
-        self.subscriptions.go_on(catalog.queries)
+        self.subscriptions.resume(catalog.queries)
 
     def read(self) -> None:
         """In place of `start`, at a server that only reads: what the writer has emitted can be read, and nothing is
         evaluated. Then call `follow`, again and again."""
         self.merge.follow()
         self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
-        self.subscriptions.go_on(self._queries)
+        self.subscriptions.resume(self._queries)
 
     def follow(self) -> None:
         """Takes in what the writer has emitted since, and tells the subscribers."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from endpoint.monitoring.figures import Figures
     from endpoint.monitoring.last_known import Known
     from endpoint.query_workers import QueryWorkers
-    from hbase_store.backends.calls import Calls
+    from hbase_store import Calls
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 

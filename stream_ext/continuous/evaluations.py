@@ -19,7 +19,9 @@ from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.pushes import PushesOfSnapshot
-from stream_ext.windows.schedule import Due, Within, arrives_by_element
+from stream_ext.windows.query_state import Within
+from stream_ext.windows.schedule import Due
+from stream_ext.windows.timing import arrives_by_element
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run

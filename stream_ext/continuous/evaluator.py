@@ -19,7 +19,8 @@ from stream_ext.continuous.start_point import ChangesBetween, RelationRow, Start
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
@@ -36,8 +37,8 @@ from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import ScheduledWindow, Timing, arrives_by_element
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000
@@ -59,7 +60,7 @@ class Evaluator:
         stepped: Callable[[], int] = lambda: 0,
     ) -> None:
         """`stepped`: the snapshot that the run is stepped in, or was last."""
-        self._stepped = stepped
+        self._stepped_sn = stepped
         self._exclusive: tuple[PatternScan, ...] = ()  # the patterns that only the source is asked for
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
@@ -150,7 +151,7 @@ class Evaluator:
         plan, sources = self._plan, self._backoff.sources
         if not plan.asked:
             return plan.select
-        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped())})]
+        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
         holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
         try:
             found = asked_plan(plan.select, plan.asked, sources.main, holds)

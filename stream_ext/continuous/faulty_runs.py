@@ -16,7 +16,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.windows.part import Part
 from stream_ext.windows.pushes import PushesOfSnapshot
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard

@@ -18,7 +18,8 @@ from stream_ext.continuous.numbered_network import Arrived
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.arrivals_due import MergedDue, arrivals_due, merged_due
 from stream_ext.windows.pushes import Merged, PushesOfSnapshot
-from stream_ext.windows.schedule import Due, Within
+from stream_ext.windows.query_state import Within
+from stream_ext.windows.schedule import Due
 from stream_ext.windows.scheduled_window import Times
 
 if TYPE_CHECKING:

@@ -35,7 +35,9 @@ from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
 from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.pushes import PushesOfSnapshot
-from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within, arrives_by_element
+from stream_ext.windows.query_state import QueryState, Within
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 
 class Run:

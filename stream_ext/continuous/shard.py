@@ -31,7 +31,8 @@ from stream_ext.remote.backoff import Backoff
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.windows.part import Part
 from stream_ext.windows.pushes import PushesOfSnapshot
-from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
+from stream_ext.windows.query_state import NOWHERE, QueryState
+from stream_ext.windows.schedule import initial_state
 
 _NOT_CAUGHT_UP = "a resumed query skips what it has missed"
 

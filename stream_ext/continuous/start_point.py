@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hbase_store import Snapshot, Store
 from stream_ext.network.operators.core.moment import QuadChange
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import LastEvaluation, Within
+from stream_ext.windows.query_state import LastEvaluation, Within
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
+from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.emissions.subscriptions import Subscriptions
@@ -37,9 +38,22 @@ from stream_ext.service.status import at_once, service_status
 from stream_ext.service.streams import Streams
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.catalog_changes import drop_query
-from stream_ext.writer.injector import Injector, PublishingPace, goes_on_after
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.refusal import resumes_after
+from stream_ext.writer.write_queue import PublishingPace
 
-__all__ = ["READER", "Limits", "PushReceipt", "Service", "Wait"]
+#: What users of the service name: its parameters and its results, too.
+__all__ = [
+    "READER",
+    "Budget",
+    "Limits",
+    "PushReceipt",
+    "Retain",
+    "Service",
+    "SparkSettings",
+    "StreamDefinition",
+    "Wait",
+]
 
 #: What waits while the store does not answer a read.
 READER = "readers of the store"
@@ -188,7 +202,7 @@ class Service:
             self._subscriptions.end_all(error)
 
     def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error) and not self._closed:
+        if resumes_after(error) and not self._closed:
             self._standby.lost(error)
         else:
             self.give_up(error)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_ext.windows.pushes import Merged
-from stream_ext.windows.schedule import Schedule, StreamAdvance, arrives_by_element
+from stream_ext.windows.schedule import Schedule
 from stream_ext.windows.scheduled_window import Mask, Times
+from stream_ext.windows.timing import StreamAdvance, arrives_by_element
 
 
 class ArrivalsDue(NamedTuple):

@@ -13,8 +13,10 @@ from stream_ext.language.algebra.windows import Bounds
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.arrivals_due import arrivals_due, merged_due
 from stream_ext.windows.pushes import Merged
-from stream_ext.windows.schedule import QueryState, Schedule, ScheduledWindow, Timing, arrives_by_element
-from stream_ext.windows.scheduled_window import Count
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.scheduled_window import Count, ScheduledWindow
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 Times = npt.NDArray[np.int64]
 

@@ -192,6 +192,8 @@ def status(arguments: argparse.Namespace) -> None:
     behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries have evaluated it"
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
     print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} subscribed")
+    if server["role"] == "reader":
+        print(f"role: reader; {_writer_of(server['holder'])}")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     for source in sources:
@@ -199,6 +201,13 @@ def status(arguments: argparse.Namespace) -> None:
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
     rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
     print("\n".join(terminal.table(columns, rows)) if rows else "no queries are registered")
+
+
+def _writer_of(holder: dict[str, Any] | None) -> str:
+    if holder is None:
+        return "it is not known which process writes"
+    where = holder["address"] or "which is not a server"
+    return f"the writer is process {holder['pid']}, {where}"
 
 
 def _of_source(source: dict[str, Any]) -> str:

@@ -47,6 +47,25 @@ class _Publication:
     head: Head
 
 
+@dataclass(frozen=True, slots=True)
+class EmissionsSoFar:
+    """What all commits up to `commit` say together."""
+
+    commit: int
+    at: Sn
+    _states: Mapping[int, bytes]
+    _lasts: Mapping[int, int]
+
+    def position(self) -> Sn:
+        return self.at
+
+    def states(self) -> dict[int, bytes]:
+        return dict(self._states)
+
+    def last(self, query: int) -> int:
+        return self._lasts.get(query, 0)
+
+
 class EmissionLog:
     """The log: one writer, the process with the lease of the store; any number of readers, in any process."""
 
@@ -344,6 +363,22 @@ class EmissionLog:
     def position(self) -> Sn:
         """All that follows from the snapshots up to this one has been committed."""
         return self._summed().position
+
+    def so_far(self) -> EmissionsSoFar:
+        """Positions, states and last numbers that belong together, while another process commits."""
+        with self._lock:
+            summed = self._summed()
+            return EmissionsSoFar(summed.number, summed.position, dict(summed.states), dict(summed.lasts))
+
+    @property
+    def commits(self) -> int:
+        """The number of the last commit that this process knows."""
+        return self.cell.head.last
+
+    def look_at_oldest_again(self) -> None:
+        """For a process that does not write: another one deletes emissions, so the oldest of each is read again."""
+        with self._lock:
+            self._found.clear()
 
     def _summed(self) -> CommitSum:
         with self._lock:

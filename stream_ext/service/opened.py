@@ -63,6 +63,8 @@ class OpenedStore:
         self.budget, self.sources = budget, sources
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
+        #: At a reader, reads what others have published; whether there was anything.
+        self.follow: Callable[[], bool] = lambda: False
 
     @property
     def catalog(self) -> Catalog:
@@ -79,6 +81,8 @@ class OpenedStore:
         """The snapshot to read: this one, or the head; Gone if there is none of this number."""
         head = self.head()
         sn = head if snapshot is None else snapshot
+        if sn > head and self.follow():
+            head = self.head()
         if not 0 <= sn <= head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
         return sn

@@ -100,6 +100,7 @@ class Injector:
         self._reached: Literal["filling", "committing", "committed"] = "filling"
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
+        self._catalog_rows: dict[tuple[str, int], bytes] = {}  # as `follow` read them last
         self.positions: dict[int, StreamPosition] = dict(store.vts(self.head))
         #: When the snapshot was published that was the head at the start.
         self.published_ms = store.row(self.head).published_ms if self.head else 0
@@ -158,7 +159,10 @@ class Injector:
         """For a writer that has stopped: reads what others have published since."""
         head = int(self._store.refresh())
         if head != self.head:
-            self.catalog, self.positions = Catalog.read(self._store, head), dict(self._store.vts(head))
+            rows = self._store.catalog(head)
+            if rows != self._catalog_rows:  # few snapshots change it; to compare costs less than to decode
+                self.catalog, self._catalog_rows = Catalog.read(self._store, head), rows
+            self.positions = dict(self._store.vts(head))
             self.head = head
 
     def close(self) -> None:

@@ -38,6 +38,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.gathering import gather
+from stream_ext.remote.shown_urls import shown_url
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.remote.sparql_client import Remotes, Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
@@ -163,10 +164,10 @@ class ServiceOperator:
 
     def _step_registered(self, moment: Moment, left: ZSet) -> ZSet:
         """First, changed answers change the rows that are there; then new rows are joined with the answers."""
-        again = self._due(moment) if moment.requests_again else []
+        stored, (keys, of_row) = self._stored, self._keys(left)
+        again = self._due(moment, keys) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
-        stored, (keys, of_row) = self._stored, self._keys(left)
         coming = [key for key in keys if key not in stored.places]
         found, unanswered = self._found([*again, *coming], moment)
         self._unanswered = self._unanswered.difference(again) | unanswered
@@ -222,20 +223,20 @@ class ServiceOperator:
 
     # ---- repeated requests -----------------------------------------------------------------------------------------
 
-    def _due(self, moment: Moment) -> list[Key]:
+    def _due(self, moment: Moment, coming: Sequence[Key]) -> list[Key]:
         """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
-        allowed."""
+        allowed. `coming`: those of the rows that come now, which are in use, too."""
         backoff, service_answers = backoff_of(moment), self._shared_answers(moment)
         service_answers.look(backoff)
         if self._turn != service_answers.turn:
             self._turn = service_answers.turn
-            self._forget(moment)
+            self._forget(moment, coming)
             return list(self._stored.places)
         if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
-            self._forget(moment)
+            self._forget(moment, coming)
             return list(self._unanswered)
         if self._rows.is_overgrown:
-            self._forget(moment)
+            self._forget(moment, coming)
         return []
 
     def _shared_answers(self, moment: Moment) -> ServiceAnswers:
@@ -246,10 +247,10 @@ class ServiceOperator:
         urls = {self._url(service, moment) for service in {key[0] for key in self._unanswered}}
         return any(backoff_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
-    def _forget(self, moment: Moment) -> None:
+    def _forget(self, moment: Moment, coming: Sequence[Key]) -> None:
         """Forgets answers that no row needs any more."""
         rows = self._rows.summed(moment.time)
-        keys = self._keys(rows)[0] if rows.count else []
+        keys = {*coming, *(self._keys(rows)[0] if rows.count else ())}
         self._stored.keep(keys)
         self._unanswered &= set(keys)
 
@@ -333,10 +334,10 @@ class ServiceOperator:
         for batch, (start, stop) in enumerate(batches(values)):
             labels = AnswerLabels(f"{number}.{batch}")
             for solution in remotes.ask(url, question.text(values[start:stop])):
-                place = question.place(solution, stop - start, f"<{url}>")
+                place = question.place(solution, stop - start, f"<{shown_url(url)}>")
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self.shared, keys[start + place][1:], values[start + place], strict=True)
-                if is_compatible(fixed, solution, f"<{url}>"):
+                if is_compatible(fixed, solution, f"<{shown_url(url)}>"):
                     found[start + place].append(solution)
         return found
 

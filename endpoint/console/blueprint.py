@@ -71,7 +71,7 @@ MENU = (
     ("graphs", "Graphs"),
     ("upload", "Upload"),
     ("streams", "Streams"),
-    ("queries", "Live queries"),
+    ("queries", "Registered queries"),
     ("explain", "Explain"),
 )
 #: Pages that need no sign-in, even if reading needs a token.

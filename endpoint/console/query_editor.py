@@ -16,7 +16,8 @@ from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
-from stream_ext.language.algebra.algebra import Explain, Form, Query, Register, Unit, Update
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.algebra.statements import Explain, Unit, Update
 from stream_ext.oneshot.explain_text import explain_text
 from stream_ext.oneshot.question import Question
 from stream_ext.service.administration import administer, changes_state

@@ -23,7 +23,8 @@ from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
 from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
-from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
+from stream_ext.windows.query_state import QueryState, Within, own_begins
+from stream_ext.windows.schedule import Due, Schedule
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run

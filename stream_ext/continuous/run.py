@@ -32,7 +32,9 @@ from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
 from stream_ext.windows.part import Ids, Part, WindowBounds
-from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
+from stream_ext.windows.query_state import QueryState, Within
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 
 class Run:
@@ -48,7 +50,7 @@ class Run:
         self._positions: tuple[int, Mapping[int, StreamPosition]] | None = None  # of the streams, at a snapshot
         self._evaluations = Evaluations(self, store, None, None)
         self._sn = 0  # the snapshot that it is stepped in, or was last
-        self._going: Iterator[None] | None = None  # the evaluations that are left of that snapshot
+        self._going: Iterator[int] | None = None  # the evaluations that are left of that snapshot
         self._emitted: list[Part] = []  # the parts of this turn
         self._before: list[tuple[Cohort, Stand]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
@@ -135,6 +137,10 @@ class Run:
         elif self.timing.is_settled and not self.may_begin_anywhere:
             evaluator.build(self.timing, self.where(sn, ranked))
 
+    def by_element(self, stream: int) -> bool:
+        """Whether elements of the stream arrive one by one; else a timestamp at a time."""
+        return arrives_by_element(self.timing.windows, stream)
+
     @property
     def may_begin_anywhere(self) -> bool:
         """At arrivals there is no first close: how old the content may be is known when the first evaluation is due."""
@@ -201,7 +207,7 @@ class Run:
         """Whether the last turn ended in the middle of a snapshot."""
         return self._going is not None
 
-    def _begin(self, sn: int, evaluations: Iterator[None], turn: Turn) -> Sequence[Part]:
+    def _begin(self, sn: int, evaluations: Iterator[int], turn: Turn) -> Sequence[Part]:
         self._sn, self._going, self._emitted = sn, evaluations, []
         for cohort in self.cohorts:
             cohort.begin(sn)
@@ -238,8 +244,10 @@ class Run:
             self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self.cohorts]
         if self._position is not None:
             self._position.begin_turn(self.cohorts[0])
-        for _ in self._going:
-            turn.spend(sum(map(len, self.evaluator.last_result[0])))
+        self._evaluations.most = turn.left
+        for evaluated in self._going:
+            turn.spend(sum(map(len, self.evaluator.last_result[0])), evaluated)
+            self._evaluations.most = turn.left
             if self._position is not None:
                 self._position.follow(self.cohorts[0], sn, self._evaluations.at)
             # Where time alone changes nothing, the pending evaluations are few, or one run.
@@ -331,7 +339,7 @@ class Run:
             schedule = self.cohorts[0].schedule
             windows = schedule.for_arrivals if arrived else schedule.windows
             for place, (window, label) in enumerate(zip(windows, self.plan.labels, strict=True)):
-                oldest = self.evaluator.triggered(arrived).oldest(place, time) if window.is_endless else None
+                oldest = self.evaluator.oldest(arrived, place, time) if window.is_endless else None
                 start, end = window.extent_at(time, oldest)
                 bounds.append(WindowBounds(label, start, end, window.bounds.value))
         return bounds

@@ -21,7 +21,9 @@ from stream_ext.language.algebra.volatile import is_of_time, is_volatile
 from stream_ext.language.algebra.walk import has_services
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
-from stream_ext.windows.schedule import QueryState, Timing
+from stream_ext.plan.together import why_one_by_one
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.timing import Timing
 
 #: Equal for queries that may share a network: the template, and the names of its streams.
 Key = tuple[QueryTemplate, tuple[str, ...]]
@@ -84,6 +86,9 @@ class RunPlan:
         self.width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
+        #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.
+        why = why_one_by_one(query, self.template.select if is_shared else self.select)
+        self.one_by_one = "a source that is asked" if self.asked else why
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
 
     @property

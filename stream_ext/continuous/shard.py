@@ -32,7 +32,8 @@ from stream_ext.remote.backoff import Backoff
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
+from stream_ext.windows.query_state import NOWHERE, QueryState
+from stream_ext.windows.schedule import initial_state
 
 #: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
 _TRIES_MAX = 200

@@ -11,22 +11,23 @@ from typing import Any, cast
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, Overload, QueryTooLarge, SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Admin, Query, Update
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Admin, Update
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.question import Question, Questions
-from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.remembered_source import NotAskedYet, RememberedSource
 from stream_ext.remote.source import MAIN
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.sources import AttachedSources
 from stream_ext.values.known_values import KnownValues
+from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import read_by
 from stream_ext.writer.elements import Ids
 from stream_ext.writer.graph_store import GraphAnswer
-from stream_ext.writer.injector import Change
 from stream_ext.writer.updates import Updated, UpdateOutcome, change_of, in_turn, updated
 
 #: So often an update is given its turn, if the store changes while a source is asked.

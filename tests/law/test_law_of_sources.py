@@ -24,7 +24,7 @@ from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.law.test_law import Source, entries_of, moment, zset
 from tests.stream_ext import model
 from tests.stream_ext.model import Entry, Row

@@ -48,7 +48,8 @@ from stream_ext.plan.logic import (
 from stream_ext.plan.pushdown import takes
 from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.windows.counted_window import CountedWindow
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.displacing import Displacing
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class Builder:
@@ -62,16 +63,20 @@ class Builder:
         orders: Orders,
         check: Check = Control.FREE.check,
         held: bool = False,
+        numbered: bool = False,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
-        during the building. `held`: patterns over the store read held edges, too."""
-        counted = {
-            name: CountedWindow(window.stream, window.count, window.lead_ms)
-            for name, window in windows.items()
-            if window.count is not None
-        }
+        during the building. `held`: patterns over the store read held edges, too. `numbered`: many evaluations at
+        arrivals are one step, and rows have hidden columns with the numbers of theirs (`plan.together` says for which
+        queries)."""
+        counting = [(name, window, window.count) for name, window in windows.items() if window.count is not None]
+        counted = {name: CountedWindow(window.stream, count, window.lead_ms) for name, window, count in counting}
+        displacing = {name: Displacing(window.stream, count, window.lead_ms) for name, window, count in counting}
         patterns = IdPatterns(resolve, held)
-        self._wiring = Wiring(estimates(patterns.of), counted, check)
+        self._wiring = Wiring(estimates(patterns.of), {} if numbered else counted, check)
+        self._wiring.is_numbered = numbered
+        if numbered:
+            self._wiring.plan.displacing.update(displacing)
         self._scans = Scans(self._wiring, patterns, windows)
         self._conditions = Conditions(self._wiring, self)
         self._conjunctions = Conjunctions(self._wiring, patterns, self._conditions, self)
@@ -111,7 +116,7 @@ class Builder:
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:
         """The solutions of the wire, joined with those of the node: built once, however often it occurs in the
         query."""
-        if varies(node):
+        if varies(node) or self._wiring.is_numbered:
             return self._built_anew(node, wire, ground)
         key = (node, wire.stage, ground.wire.stage, ground.carried)
         if key not in self._built:

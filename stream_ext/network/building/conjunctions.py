@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stream_ext.network.building import sizes
 from stream_ext.network.building.conditions import Conditions
-from stream_ext.network.building.part_builder import PartBuilder
+from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.scans import IdPatterns, shown
 from stream_ext.network.building.waiting import Ordered, Unused, Waiting
 from stream_ext.network.building.wiring import Wiring
@@ -37,7 +37,7 @@ from stream_ext.plan.shape import shape_of
 class Conjunctions:
     """Joins the parts of one group after the other."""
 
-    def __init__(self, wiring: Wiring, patterns: IdPatterns, conditions: Conditions, builder: PartBuilder) -> None:
+    def __init__(self, wiring: Wiring, patterns: IdPatterns, conditions: Conditions, builder: PartRecursion) -> None:
         self._wiring, self._patterns, self._conditions, self._builder = wiring, patterns, conditions, builder
 
     def conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:
@@ -126,16 +126,18 @@ class Conjunctions:
         # What differs in the names of its variables only is built once; parameters are no such names.
         parameters = NO_NAMES if self._wiring.parameters is None else frozenset(self._wiring.parameters.variables)
         shapes = [(item, ()) if item.variables & parameters else shape_of(item) for item in many]
-        built: dict[Logic, tuple[Wire, tuple[str, ...]]] = {}
+        # Each numbered part has hidden columns of its own.
+        keys = [(shape, place * self._wiring.is_numbered) for place, (shape, _) in enumerate(shapes)]
+        built: dict[tuple[Logic, int], tuple[Wire, tuple[str, ...]]] = {}
         parts, resources = [], NO_NAMES
-        for item, (shape, names) in zip(many, shapes, strict=True):
-            if shape not in built:
-                built[shape] = self._builder.extended(item, ground.wire, ground), names
-            part, named = built[shape]
+        for item, key, (_, names) in zip(many, keys, shapes, strict=True):
+            if key not in built:
+                built[key] = self._builder.extended(item, ground.wire, ground), names
+            part, named = built[key]
             called = dict(zip(named, names, strict=True))
             parts.append(tuple(called.get(v, v) for v in part.variables))
             resources |= {called.get(v, v) for v in part.resources}
-        operator = ManyJoin(parts, [list(built).index(shape) for shape, _ in shapes])
+        operator = ManyJoin(parts, [list(built).index(key) for key in keys])
         wires = tuple(part for part, _ in built.values())
         joined = self._wiring.add(operator, wires, frozenset(operator.variables), "join of many")
         return replace(joined, resources=resources), tuple(item for item in items if item not in many)

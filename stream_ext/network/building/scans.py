@@ -9,13 +9,20 @@ from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.core.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.network.operators.joins.graph_join import GraphJoin
 from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.paths.id_path import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.paths.path_join import PathJoin
-from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.remote.remote_question import ServiceCall
 from stream_ext.network.operators.remote.service import ServiceOperator
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
+from stream_ext.network.operators.scans.numbered_scan import (
+    CAME,
+    GONE,
+    NumberedCountedScan,
+    NumberedScan,
+    NumberedWatchedScan,
+)
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan
 from stream_ext.network.operators.scans.timed_scan import TimedScan
 from stream_ext.network.operators.scans.watched_scan import WatchedScan
@@ -24,7 +31,7 @@ from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import GraphNames, GraphScope, Logic, Names, PathSource, PatternScan, Remote
 from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.places import NOWHERE
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class IdPatterns:
@@ -59,6 +66,8 @@ class Scans:
         shared = self._wiring.parameters
         parameters = () if shared is None else shared.variables
         watched = next((v for v in pattern.variables if v in parameters), None)
+        if self._wiring.is_numbered:
+            return self._wiring.joined(wire, self._numbered(node, window, pattern, watched, label))
         if window.count is not None:
             return self._wiring.joined(wire, self._counted(node, node.window, pattern, label))
         if node.time is not None:
@@ -72,6 +81,21 @@ class Scans:
         self._wiring.plan.scans.append(scan)
         inputs = (shared,) if isinstance(scan, WatchedScan) and shared is not None else ()
         return self._wiring.joined(wire, self._wiring.add(scan, inputs, node.certain, label, node))
+
+    def _numbered(
+        self, node: PatternScan, window: ScheduledWindow, pattern: IdPattern, watched: str | None, label: str
+    ) -> Wire:
+        number, shared, inputs = len(self._wiring.plan.scans), self._wiring.parameters, tuple[Wire, ...]()
+        scan: NumberedScan | NumberedWatchedScan | NumberedCountedScan
+        if (displacing := self._wiring.plan.displacing.get(window.name)) is not None:
+            scan = NumberedCountedScan(window, pattern, displacing, f"{CAME}{number}", f"{GONE}{number}")
+        elif watched is not None and shared is not None:
+            scan = NumberedWatchedScan(window, pattern, shared.variables, watched, f"{CAME}{number}")
+            inputs = (shared,)
+        else:
+            scan = NumberedScan(window, pattern, f"{CAME}{number}")
+        self._wiring.plan.scans.append(scan)
+        return self._wiring.add(scan, inputs, node.certain.union(scan.variables), label, node)
 
     def _counted(self, node: PatternScan, name: str, pattern: IdPattern, label: str) -> Wire:
         window, counted = self._windows[name], self._wiring.plan.counted[name]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stream_ext.network.building.conditions import Conditions
 from stream_ext.network.building.conjunctions import Conjunctions
-from stream_ext.network.building.part_builder import PartBuilder
+from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.ranking import Orders, Ranking
@@ -18,19 +18,11 @@ from stream_ext.network.operators.groups.group import GroupOperator
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.groups.no_rows import NoRows
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
+from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.columns_read import count_rows, read_of
-from stream_ext.plan.logic import (
-    NO_NAMES,
-    Aggregation,
-    Conjunction,
-    Grouping,
-    Names,
-    PatternScan,
-    Select,
-    makes_terms,
-    ranked_places,
-)
+from stream_ext.plan.features import makes_terms, ranked_places
+from stream_ext.plan.logic import NO_NAMES, Aggregation, Conjunction, Grouping, Names, PatternScan, Select
 from stream_ext.plan.pushdown import takes
 
 
@@ -38,7 +30,7 @@ class Selects:
     """Builds the whole query, and each sub-SELECT in it."""
 
     def __init__(
-        self, wiring: Wiring, conditions: Conditions, conjunctions: Conjunctions, builder: PartBuilder, orders: Orders
+        self, wiring: Wiring, conditions: Conditions, conjunctions: Conjunctions, builder: PartRecursion, orders: Orders
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have."""
         self._wiring, self._conditions, self._conjunctions, self._builder = wiring, conditions, conjunctions, builder
@@ -94,7 +86,8 @@ class Selects:
             wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._conditions.tested(node.having, wire, ground)
         wire = self._conditions.all_assigned(node.after, wire, ground)
-        names = (*retained, *(name for name in node.names if name not in retained))
+        hidden = tuple(v for v in wire.variables if v.startswith((CAME, GONE)))
+        names = (*retained, *(name for name in node.names if name not in retained), *hidden)
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._wiring.project(wire, names + ordering)
         distinct_at_end = node.distinct and bool(ordering)

@@ -30,6 +30,7 @@ class Wiring:
         self.estimates, self.check = estimates, check
         #: The wire of the parameters of the queries that share the network; None: it has none.
         self.parameters: Wire | None = None
+        self.is_numbered = False  # whether rows have the numbers of evaluations, in hidden columns
         self.unit = self.add(UnitRow(), (), certain=NO_NAMES, label="the unit row")
 
     def add(

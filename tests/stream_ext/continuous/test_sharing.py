@@ -16,7 +16,7 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.continuous.shard import Shard
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.many import AloneShard, Registry, filled, parted, told
 from tests.stream_ext.scene import EX, PATTERNS, Change, Push, Scene, Window, random_scene
 

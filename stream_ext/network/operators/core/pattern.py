@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +59,12 @@ class IdPattern:
         object.__setattr__(self, "variables", tuple(places))
         object.__setattr__(self, "_places", tuple(places.values()))
         object.__setattr__(self, "_repeated", tuple(repeated))
+
+    def with_fixed(self, ids: Mapping[int, int]) -> IdPattern:
+        """The same pattern with other ids at some of its fixed positions."""
+        other = copy(self)
+        object.__setattr__(other, "fixed", {**self.fixed, **ids})
+        return other
 
     def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""

@@ -16,7 +16,7 @@ from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import Columns, Ids, Untils, ZSet
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Mask = npt.NDArray[np.bool_]
 

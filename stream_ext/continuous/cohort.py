@@ -80,18 +80,20 @@ class Cohort:
 
     def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
         """Merges with a cohort that is alike, or is added to `cohorts`; returns the cohort that has the queries now."""
-        found = next((other for other in cohorts if other._likeness() == self._likeness()), None)
+        found = next((other for other in cohorts if other.likeness == self.likeness), None)
         if found is None:
             cohorts.append(self)
             return self
         found._take_over(self)
         return found
 
-    def _likeness(self) -> tuple[object, ...]:
+    @property
+    def likeness(self) -> tuple[object, ...]:
         """Equal for cohorts whose next evaluations are the same, and whose windows have begun or not in the same
         way."""
         begun = tuple(begin is None for begin in self.schedule.begins)
-        return self.entered, self.evaluated, self.schedule.after, self.schedule.last, begun
+        after = self.schedule.after if self.schedule.timing.has_beats else None  # that of closes
+        return self.entered, self.evaluated, after, self.schedule.last, begun
 
     def _take_over(self, other: Cohort) -> None:
         for member in other.members.values():

@@ -284,8 +284,9 @@ class Schedule:
     ) -> QueryState:
         begins, ended = self.begins, self.timing.ends_at is not None
         counts = [(each.base, each.evaluated) for each in self._counted if each.count.step]
+        after = self.after if self.timing.has_beats else None
         return QueryState(
-            self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended,
+            self.registered, evaluated, ranked, self.t0, after, self.last, begins, sn, gap, ended,
             began=self._began, counts=counts,
         )  # fmt: skip
 

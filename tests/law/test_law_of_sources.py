@@ -15,7 +15,7 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from hbase_store.layout.terms import held
-from stream_ext.continuous.evaluator import ChangesBetween
+from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.language.algebra.algebra import Compare, CompareOp, Variable
 from stream_ext.network.operators.core import testing
 from stream_ext.network.operators.core.moment import Moment

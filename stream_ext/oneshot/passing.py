@@ -64,7 +64,7 @@ def _rows(source: Source, text: str, back: Mapping[str, str], kinds: RowKinds, c
     try:
         for solutions in source.select(text, control):
             named = [{back[name]: text for name, text in row.items() if name in back} for row in solutions]
-            kinds.check(named, f"the source {source.settings.name} <{source.settings.url}>")
+            kinds.check(named, f"the source {source.settings.name} <{source.settings.shown_url}>")
             yield _decoded(named, tuple(back.values()), labels)
     except CannotFetch as error:
         raise SourceFailed(str(error)) from None

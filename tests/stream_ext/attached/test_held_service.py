@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from endpoint.files.dumping import of_store
 from plugin.store import RilletStore
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, SourceFailed
+from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.sparql_client import Solution
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
@@ -460,3 +463,25 @@ def test_neither_a_dump_nor_rdflib_sees_what_is_held(tmp_path: Path) -> None:
         assert list(store.triples((None, None, None), None)) == [] and list(store.contexts()) == []
     finally:
         store.close()
+
+
+def test_an_answer_that_does_not_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES)
+    sent = 0
+
+    whole = source.select
+
+    def select(text: str, control: Control) -> Iterator[list[Solution]]:
+        nonlocal sent
+        if "COUNT" in text:
+            yield from whole(text, control)
+            return
+        while True:
+            sent += 1_000
+            yield [{"s": b"<http://ex/z1>", "p": f"<{EX}partOf>".encode(), "o": b'"%d"' % n} for n in range(1_000)]
+
+    source.select = select  # type: ignore[method-assign]
+    with opened(tmp_path, sources=[source]) as service:
+        with pytest.raises(SourceFailed, match="its answer does not end: at most 10,004"):
+            service.register(near())
+        assert sent <= 12_000

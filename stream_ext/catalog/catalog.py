@@ -76,7 +76,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     resumed. A query that is `paused` or has a `failure` is not evaluated. One that `constructs` emits triples. A `live`
     one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
-    in the server's process when the others are on Spark; `left`: its position when it was last moved."""
+    in the server's process when the others are on Spark; `left`: its position when it was last moved. `placement`: the
+    same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number."""
 
     number: int
     name: str
@@ -97,6 +98,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     home: Literal["inline"] | None = None
     left: Left | None = None
     failure: Failure | None = None
+    placement: int = 0
 
     @property
     def is_evaluated(self) -> bool:

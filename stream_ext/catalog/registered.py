@@ -21,6 +21,7 @@ from stream_ext.plan import named_terms
 from stream_ext.plan.logic import Select
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
+from stream_ext.plan.template_number import number_of
 from stream_ext.plan.templates import Parametrised, parametrised
 from stream_ext.windows.schedule import ScheduledWindow, Timing
 
@@ -80,6 +81,11 @@ class Registered:
     def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The same over the streams of a later catalog."""
         return self if not definition.any_stream else self.over(self.text, catalog, catalog.streams_of(definition))
+
+    @property
+    def placement(self) -> int:
+        """The same number for queries that may share a network; 0: it shares none."""
+        return 0 if self.parametrised is None else number_of((self.parametrised.template, self.labels))
 
     def timing_from(self, t0: int | None) -> Timing:
         """`t0`: the origin, if the first push has determined it already."""

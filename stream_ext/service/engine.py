@@ -17,9 +17,10 @@ from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
+from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.placement import Plan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -45,7 +46,6 @@ from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatc
 log = logging.getLogger("rillet.queries")
 
 _CLOCK_EVERY_MS = 1_000
-_TAKES: dict[Runner, Takes] = {Runner.INLINE: takes_all, Runner.BESIDE: takes_inline}
 
 
 class Engine:
@@ -71,7 +71,7 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._sources = sources
+        self._sources, self._spark = sources, spark
         self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(
@@ -122,6 +122,7 @@ class Engine:
             on_fault=self._failed,
             waits=self.waits,
             sources=self._source_times.at,
+            plan=Plan() if self._spark is None else Plan.of(self._spark.shard_count()),
         )
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
@@ -229,8 +230,9 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
+        takes = takes_all if role is Runner.INLINE else self.merge.taken_beside()
         return Shard(
-            self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
+            self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
         )  # fmt: skip
 

@@ -107,6 +107,7 @@ class Registration:
             output=output,
             any_stream=any_stream,
             home=self.home,
+            placement=registered.placement,
         )
         step = CatalogStep("query", number, definition, registered)
         if output is not None:

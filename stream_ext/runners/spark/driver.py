@@ -82,12 +82,7 @@ def _start(job: DriverJob) -> Any:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.dataSource.register(EpochSource)
-    epochs = (
-        session.readStream.format(NAME)
-        .option("address", job.address_file)
-        .option("shards", str(job.settings.shards))
-        .load()
-    )
+    epochs = session.readStream.format(NAME).option("address", job.address_file).load()
     return (
         epochs.writeStream.format("noop")
         .option("checkpointLocation", str(folder / "checkpoint"))

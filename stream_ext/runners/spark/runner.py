@@ -139,12 +139,20 @@ class SparkRunner:
         """Queries that cannot be stepped, and why."""
         return self._bell.faults
 
+    def why_of(self, shard: int, on_spark: bool) -> str:
+        """Why the queries of this shard run on Spark, or not."""
+        if on_spark:
+            return "; ".join(filter(None, self._silences.values())) or "Spark is up"
+        several = any(each.on_spark for each in self._bell.shards)
+        return (self._bell.why_of(shard) if several else self.why) or "Spark builds the state of its queries"
+
     def wait_for(self, state: State, deadline_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._state == state, deadline_s)
 
     def status(self) -> dict[str, Any]:
-        figures = self._bell.figures
+        bell = self._bell
+        figures = [shard.figures for shard in bell.shards]
         return {
             "state": self._state,
             "why": self.why,
@@ -153,14 +161,16 @@ class SparkRunner:
             "driver_pid": self._driver.pid if self._driver else None,
             "starts": self._starts,
             "epoch_s": self._settings.epoch_s,
-            "epochs": figures.epochs,
-            "builds": figures.builds,
-            "lost": figures.lost,
-            "refused": self._bell.refused,
-            "killed": figures.killed,
-            "steps": figures.done,
-            "round_trip_ms": _summary(figures.round_trip_ms),
-            "boundary_ms": _summary(figures.boundary_ms),
+            "epochs": bell.epochs.count,
+            "builds": sum(each.builds for each in figures),
+            "lost": sum(each.lost for each in figures),
+            "refused": bell.refused,
+            "killed": bell.killed,
+            "steps": sum(each.steps for each in figures),
+            "round_trip_ms": _summary(time for each in figures for time in each.round_trip_ms),
+            "boundary_ms": _summary(time for each in figures for time in each.boundary_ms),
+            "plan": bell.plan_number,
+            "shards": bell.status(),
         }
 
     # ---- the supervisor's thread: a driver that outlives it sees its input close, and ends Spark -----------

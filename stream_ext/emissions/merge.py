@@ -33,40 +33,24 @@ For each shard:
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from hbase_store import EmissionRow, Sn
-from hbase_store.errors import StoreError
-from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import Silence, Sources
-from stream_ext.emissions.groups import GroupMembership
+from stream_ext.emissions.hand_over import HandOver
+from stream_ext.emissions.merged_progress import Queries, Runner
 from stream_ext.emissions.part_merger import PartMerger
 from stream_ext.emissions.placement import Plan, by_placement
-from stream_ext.emissions.progress import Progress, Stored
-from stream_ext.emissions.runner_split import Homes
-from stream_ext.emissions.sent_parts import SentParts, ShardParts
-from stream_ext.errors import DeadlineExceeded
+from stream_ext.emissions.progress import Progress
+from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import QueryState
 
 Result = TypeVar("Result")
-
-
-class Runner(StrEnum):
-    """Who evaluates registered queries. `BESIDE`: the inline runner while Spark has other queries. `TRIAL`: a process
-    that tries queries in quarantine; it sends no parts."""
-
-    INLINE = "inline"
-    SPARK = "spark"
-    BESIDE = "beside"
-    TRIAL = "trial"
 
 
 #: Positions without emissions are stored with the next commit, or after this time.
@@ -82,13 +66,7 @@ class EmissionCommits(Protocol):
     def position(self) -> int: ...
 
 
-class Queries(Protocol):
-    """The registered queries that exist now, by number."""
-
-    def __call__(self) -> Mapping[int, QueryDefinition]: ...
-
-
-class Merge:
+class Merge(HandOver):
     def __init__(
         self,
         log: EmissionCommits,
@@ -110,155 +88,14 @@ class Merge:
         that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
         `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for. `sources`: of
         which time the data of sources are that a snapshot holds."""
-        self._waits = waits
-        self._log, self._clock, self._queries = log, clock, queries
+        self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
+        progress = Progress(log, queries(), lambda: self._retry(new_number))
+        super().__init__(int(log.position()), progress, queries, plan)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
-        self._changed = threading.Condition(threading.RLock())
-        self._position = self._stored = int(log.position())
-        self._busy = self._gives_up = False
         self._has_unstored = False  # besides the position: progress of queries that are behind
-        self._fault: BaseException | None = None
-        self._progress = Progress(log, queries(), lambda: self._retry(new_number))
         self._parts = PartMerger(self._progress, lambda ids: self._retry(lambda: decode(ids)), sources)
         self._attempts = 0
-        self._plan, self._sent = plan, SentParts(plan.shards)
-        self.homes = Homes()
-
-    # ---- any thread may read -----------------------------------------------------------------------------------
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def plan(self) -> Plan:
-        return self._plan
-
-    @property
-    def owner(self) -> Runner:
-        """SPARK if it has a shard at least."""
-        return Runner.SPARK if self._sent.any_on_spark else Runner.INLINE
-
-    def is_on_spark(self, shard: int) -> bool:
-        return shard < len(self._sent.shards) and self._sent.shards[shard].on_spark
-
-    def runner_of(self, query: QueryDefinition) -> Runner:
-        """Who evaluates the query now."""
-        on_spark = query.home is None and self.is_on_spark(self._plan.shard_of_query(query))
-        return Runner.SPARK if on_spark else Runner.INLINE
-
-    @property
-    def role(self) -> Runner | None:
-        """As what the inline runner sends parts; None: it has nothing to do."""
-        with self._changed:
-            if not self._sent.any_on_spark:
-                return Runner.INLINE
-            some = not self._sent.all_on_spark or self.homes.any_after(self._position)
-            return Runner.BESIDE if some else None
-
-    def taken_beside(self) -> Callable[[QueryDefinition], bool]:
-        """Which queries the inline runner has while Spark has others: those that stay inline, and those of the shards
-        that Spark does not have."""
-        with self._changed:
-            plan, inline = self._plan, self._sent.inline_shards
-        return lambda query: query.home is not None or (bool(inline) and plan.shard_of_query(query) in inline)
-
-    def goes_on(self, role: Runner) -> bool:
-        """Whether the parts that the inline runner sends in this role still count."""
-        with self._changed:
-            return self.role == role and (role == Runner.INLINE or self._sent.inline is not None)
-
-    @property
-    def fault(self) -> BaseException | None:
-        return self._fault
-
-    def states(self) -> dict[int, QueryState]:
-        """The states of all queries that exist, at `position`."""
-        with self._idle():
-            return self._states_now()
-
-    def state(self, query: int) -> QueryState | None:
-        """The state of the query after its last evaluation; None: it was not evaluated yet."""
-        with self._changed:
-            return self._progress.state(query)
-
-    def left(self, query: QueryDefinition) -> Left:
-        """The position and the state of a query now."""
-        with self._idle():
-            return Left(self._position, query.current_state(self._progress.state(query.number)))
-
-    def stored(self) -> Stored:
-        with self._idle():
-            return self._progress.as_stored(self._stored)
-
-    def last(self, query: int) -> int:
-        """The number of the query's last emission; 0: none."""
-        with self._changed:
-            return self._progress.last(query)
-
-    def memberships(self, query: int) -> list[GroupMembership]:
-        """Which of its emissions are records of groups, the oldest first."""
-        with self._changed:
-            return self._progress.memberships(query)
-
-    def evaluations(self, query: int) -> int:
-        """Since this process started."""
-        with self._changed:
-            return self._progress.evaluations(query)
-
-    def rows(self, query: int) -> int:
-        """The rows of its emissions since this process started."""
-        with self._changed:
-            return self._progress.rows(query)
-
-    def catching_up(self) -> dict[int, QueryState]:
-        """The queries that are behind the others because too many evaluations fell due at once, with their states."""
-        with self._changed:
-            return self._catching_up()
-
-    def states_behind(self, queries: Collection[int]) -> dict[int, QueryState]:
-        """The states from which queries continue that are behind: all that are behind here, and `queries`, which are
-        behind at a runner whose parts begin to count. The earlier parts of that runner did not count."""
-        with self._idle():
-            found = self._catching_up()
-            definitions = self._queries()
-            for number in [number for number in queries if number not in found]:
-                query, state = definitions.get(number), self._progress.state(number)
-                if query is None or state is None or not query.is_evaluated or query.current_state(state) is not state:
-                    continue
-                if state.behind_at is None:
-                    state = state.behind(self._position)
-                    self._progress.by_itself(number, state, 0)
-                if state.is_catching_up:
-                    found[number] = state
-            return found
-
-    def wait(self, sn: int, deadline_s: float, for_all: bool = False) -> None:
-        """Waits until `position` >= sn; `for_all`: and until queries that are behind have reached `sn`, too."""
-
-        def is_there() -> bool:
-            if self._position < sn:
-                return False
-            behind = self._catching_up().values() if for_all else ()
-            return not any(state.behind_at is not None and state.behind_at < sn for state in behind)
-
-        with self._changed:
-            self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
-            if is_there():
-                return
-            if isinstance(self._fault, StoreError):
-                raise DeadlineExceeded(
-                    f"snapshot {sn} is published, but this server cannot wait for its evaluation: the queries "
-                    f"have reached snapshot {self._position}, and continue when this server is the writer again "
-                    f"({self._fault})"
-                )
-            if self._fault is not None:
-                raise self._fault
-            raise DeadlineExceeded(
-                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries have reached snapshot "
-                f"{self._position}"
-            )
 
     # ---- called by runners -------------------------------------------------------------------------------------
 
@@ -413,41 +250,9 @@ class Merge:
 
     # ---- under the lock ----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _idle(self) -> Iterator[None]:
-        """Takes the lock, when no merge is under way: one that waits for the store has released the lock."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._busy)
-            yield
-
-    @contextmanager
-    def _being_busy(self) -> Iterator[None]:
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
-            self._changed.notify_all()
-
     def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._gives_up or self._fault is not None  # noqa: E731
         return retry(act, self._clock, over, self._changed, self._waits)
-
-    def _states_now(self) -> dict[int, QueryState]:
-        found = self._progress.states()
-        return {number: found.get(number, query.state) for number, query in self._queries().items()}
-
-    def _catching_up(self) -> dict[int, QueryState]:
-        found = self._progress.catching_up()
-        queries = self._queries() if found else {}
-        return {
-            number: state
-            for number, state in found.items()
-            if (query := queries.get(number)) is not None and query.is_evaluated and query.current_state(state) is state
-        }
-
-    def _any_behind(self) -> bool:
-        return bool(self._progress.catching_up()) or any(self._progress.waiting())
 
     def _may_send(self, runner: Runner, shard: int) -> bool:
         if runner == Runner.BESIDE:
@@ -455,43 +260,6 @@ class Merge:
         if runner == Runner.INLINE:
             return not self._sent.any_on_spark
         return shard < len(self._sent.shards) and self._sent.shards[shard].attempt != 0
-
-    def _may_go_over(self, shard: int, sent: ShardParts) -> bool:
-        """Whether Spark may have this shard from now on."""
-        # All snapshots between must have been sent, or some would be missing after the hand-over.
-        if sent.reached is None or sent.reached < self._position or not sent.has_all(self._position, sent.reached):
-            return False
-        # Its parts of queries that are behind may begin after the states that these have here.
-        if self._progress.catching_up() and sent.reached > self._position:
-            return False
-        return self._would_miss_nothing(shard, sent.behind)
-
-    def _would_miss_nothing(self, shard: int, behind: Mapping[int, int]) -> bool:
-        """Whether the next owner will send all parts of queries that wait for a remote endpoint.
-
-        `behind`: the snapshots up to which the next owner has stepped them. For a query that waits here, this must not
-        be later than its snapshot here, or the parts between would have been sent when they did not count. A query
-        that waits only at the next owner is marked as behind here, too, for the owner after it."""
-        queries = self._queries()
-
-        def goes(number: int, state: QueryState) -> bool:
-            query = queries.get(number)
-            return (
-                query is not None
-                and query.is_evaluated
-                and query.current_state(state) is state
-                and self._plan.takes(shard, query)
-            )
-
-        for number, behind_at in self._progress.waiting():
-            state = self._progress.state(number)
-            if state is not None and goes(number, state) and behind.get(number, self._position) > behind_at:
-                return False
-        for number, behind_at in behind.items():
-            state = self._progress.state(number)
-            if state is not None and goes(number, state) and state.behind_at is None and behind_at < self._position:
-                self._progress.by_itself(number, state.behind(self._position), 0)
-        return True
 
     def _raise_fault(self) -> None:
         if self._fault is not None:

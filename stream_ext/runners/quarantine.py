@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from hbase_store.errors import StoreError
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import DeadlineExceeded, RilletError
 
 log = logging.getLogger("rillet.spark")

@@ -19,7 +19,8 @@ from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import Plan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError

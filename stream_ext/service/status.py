@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.emissions.merge import Runner
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.windows.schedule import QueryState
 from stream_ext.writer.injector import Injector

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stream_ext.clock import Clock
+from stream_ext.runners.spark.door import Door
 from stream_ext.runners.spark.seat_connection import SeatConnection
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.spark.shard_on_spark import ShardOnSpark
 
 if TYPE_CHECKING:
-    from stream_ext.runners.spark.bell import Bell
+    from stream_ext.runners.spark.shards_of_bell import ShardsOfBell
 
 #: How often the keeper checks a seat that has work for signs of life.
 _LOOK_MS = 500
@@ -23,14 +24,15 @@ _SILENCE_MS = 1_250
 class Keeper:
     def __init__(
         self,
-        bell: Bell,
+        bell: ShardsOfBell,
+        door: Door,
         settings: SparkSettings,
         clock: Clock,
         lock: threading.Lock,
         on_silence: Callable[[str], None],
     ) -> None:
-        self._bell, self._settings, self._clock, self._on_silence = bell, settings, clock, on_silence
-        self._lock, self._changed = lock, threading.Condition(lock)
+        self._bell, self._door, self._settings = bell, door, settings
+        self._clock, self._on_silence, self._lock = clock, on_silence, lock
         self._silence = ""
         self._thread = threading.Thread(target=self._keep, name="rillet-bell-keeper", daemon=True)
 
@@ -41,14 +43,6 @@ class Keeper:
         if self._thread.is_alive():
             self._thread.join(2)
 
-    def has_new_limit(self) -> None:
-        """A time limit has changed. Under the lock."""
-        self._changed.notify_all()
-
-    def look(self) -> None:
-        with self._lock:
-            self._changed.notify_all()
-
     def _keep(self) -> None:
         bell = self._bell
         while True:
@@ -56,7 +50,7 @@ class Keeper:
                 if bell.is_closed:
                     return
                 now = self._clock.now_ms()
-                bell.close_late_strangers(now)
+                self._door.close_late(now)
                 if bell.epochs.end_ms is not None and bell.epochs.end_ms <= now:
                     bell.epochs.is_short_of_seats(False)
                     bell.end_epoch(now)
@@ -78,7 +72,7 @@ class Keeper:
                 ]
                 late = bell.start_by_ms is not None and bell.start_by_ms <= now
                 if not (lost or late or hung or changed):
-                    self._clock.wait(self._changed, self._next_ms(now))
+                    self._clock.wait(bell.limits, self._next_ms(now))
                     continue
             if changed:
                 self._on_silence(silence)
@@ -129,7 +123,7 @@ class Keeper:
 
     def _next_ms(self, now: int) -> int | None:
         bell = self._bell
-        limits = [bell.start_by_ms, bell.next_stranger_ms(), bell.epochs.end_ms]
+        limits = [bell.start_by_ms, self._door.next_ms(), bell.epochs.end_ms]
         limits.append(bell.epochs.seats_by_ms(len(bell.shards)))
         for shard in bell.shards:
             if shard.seat is not None:

@@ -63,6 +63,7 @@ class SparkRunner:
         self._why = "Spark is starting"
         self._java: Java | None = None
         self._driver: DriverProcess | None = None
+        self._ui: str | None = None  # the address of Spark's own web pages
         self._given_up = ""
         self._starts = 0
         self._deaths = 0  # in a row
@@ -158,6 +159,7 @@ class SparkRunner:
             "why": self.why,
             "master": spark_master(self._settings),
             "java": self._java.describe() if self._java else None,
+            "ui": self._ui,
             "driver_pid": self._driver.pid if self._driver else None,
             "starts": self._starts,
             "epoch_s": self._settings.epoch_s,
@@ -198,7 +200,7 @@ class SparkRunner:
             self._starts += 1
         why = self._followed(driver)
         with self._changed:
-            self._driver = None
+            self._driver = self._ui = None
         ended = driver.bury()
         why = self._given_up or why or ended
         self._bell.cut(why)
@@ -211,6 +213,7 @@ class SparkRunner:
         limit_ms = int(self._settings.step_timeout_s * 1000)
         for report in driver.reports(min(_LOOK_S, self._settings.step_timeout_s / 4)):
             if report is not None:
+                self._ui = report.ui or self._ui
                 why, runs, reported_ms = report.why or why, runs or report.state == "running", self._clock.now_ms()
                 self._is_silent("driver", "")
                 continue

@@ -23,12 +23,12 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard, takes_all
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import Plan
 from stream_ext.emissions.subscriptions import Emissions
-from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _later, _Play, filled
+from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play, filled
 from tests.stream_ext.emissions.test_merge import Died, Log
-from tests.stream_ext.many import Registry
 from tests.stream_ext.scene import PATTERNS
 
 _AHEAD_MAX = 8

@@ -14,7 +14,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.emissions.merge import Runner
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import Plan
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
@@ -151,3 +151,30 @@ def test_what_is_behind_says_the_same_in_two_shards(tmp_path: Path, monkeypatch:
         found = play_in_pieces(service, 1, between)
     for name in TEXTS:
         assert found[name] == expected[name], name
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+@pytest.mark.timeout(300)
+def test_two_shards_on_the_real_spark_say_what_the_inline_runner_says(tmp_path: Path) -> None:
+    with opened(tmp_path / "inline") as service:
+        begin(service)
+        say(service, random.Random(1), range(1, 160), lambda time: None)
+        expected = said(service)
+
+    settings = SparkSettings(epoch_s=0.5, warmup_epochs=2, shards=2)
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=settings) as service:
+        begin(service)
+
+        def between(time: int) -> None:
+            if time in (20, 90, 158):
+                until(lambda: all_on_spark(service), "all shards are on Spark")
+            if time == 40:
+                kill(living(service)[0])
+            if time == 60:
+                kill(living(service)[-1])
+
+        say(service, random.Random(1), range(1, 160), between)
+        assert said(service) == expected
+        assert len({shard["pid"] for shard in shards(service)}) == 2
+        assert all(shard["steps"] > 50 for shard in shards(service)), shards(service)

@@ -85,7 +85,7 @@ class Sparql:
             question = service.question(head + text)
             request = self._request
             answer = service.query(question, at=request.at, dataset=self._dataset(), control=request.control)
-        unit = question.unit
+        unit = question.outline
         form = unit.form if isinstance(unit, Query) else Form.SELECT
         result = Result(form.value)
         if answer.boolean is not None:

@@ -104,7 +104,7 @@ async def _answer(
     spent_s: float = 0.0,
 ) -> None:
     """`spent_s`: the part of its time limit that parsing took."""
-    unit = asked.unit
+    unit = asked.outline
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):

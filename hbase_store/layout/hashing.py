@@ -66,5 +66,16 @@ def hash_texts(texts: Sequence[bytes]) -> Ids:
     return hash_column(b"".join(texts), offsets)
 
 
+def hash_text(text: bytes) -> np.uint64:
+    found: np.uint64 = _hash_one(np.frombuffer(text, np.uint8), 0, len(text))
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _hash_one(data, start, end):  # type: ignore[no-untyped-def]
+    return hash_bytes(data, start, end)
+
+
 def warm() -> None:
     hash_texts([b"<a>"])
+    hash_text(b"<a>")

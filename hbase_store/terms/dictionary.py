@@ -25,6 +25,8 @@ from hbase_store.terms.transient import TransientTerms
 
 # Below this many ids, a loop is faster than sorting them.
 _FEW = 64
+#: Below this many terms, looking each up by itself is faster than all together.
+_SINGLE = 5
 #: So many terms are remembered twice, and so many bytes of their texts: those asked for since the last clearing, and
 #: those of the time before.
 REMEMBERED, REMEMBERED_BYTES = 1 << 20, 64 << 20
@@ -186,11 +188,30 @@ class Dictionary:
 
         places = np.flatnonzero(ids == NO_TERM).tolist()
         missing = list(dict.fromkeys([texts[i] for i in places]))
-        known = {missing[place]: id for place, id in self._matches(hash_texts(missing), columns, missing.__getitem__)}
+        if len(missing) < _SINGLE:
+            known = {text: id for text in missing if (id := self._match(text, columns)) is not None}
+        else:
+            found = self._matches(hash_texts(missing), columns, missing.__getitem__)
+            known = {missing[place]: id for place, id in found}
         if known:
             self._remember(known)
             for i in places:
                 ids[i] = known.get(texts[i], NO_TERM)
+
+    def _match(self, text: bytes, columns: Sequence[RunColumn]) -> int | None:
+        """As `_matches` for one text."""
+        from hbase_store.layout.hashing import hash_text
+
+        hash = hash_text(text)
+        keys = np.array([hash])
+        for column in columns:
+            hashes, ids = column.reach(keys).columns[:2]
+            place = int(hashes.searchsorted(hash))
+            while place < len(hashes) and hashes[place] == hash:
+                if self.pages.text(int(ids[place])) == text:
+                    return int(ids[place])
+                place += 1
+        return None
 
     def known(self, hashes: Ids, text_of: Callable[[int], bytes]) -> list[tuple[int, int]]:
         """(place, id) of the terms with these hashes that are in runs; each term once."""
@@ -265,7 +286,12 @@ class Dictionary:
             else:
                 start, end = chunk.offsets[id - chunk.first : id - chunk.first + 2].tolist()
                 texts.append(chunk.data[start:end])
-        if paged:
+        if len(paged) == 1:
+            ((id, places),) = paged.items()
+            text = self.pages.text(id) if id != NO_TERM else b""
+            for i in places:
+                texts[i] = text or self._paged(np.array([id], np.uint64))[0]
+        elif paged:
             distinct = np.array(sorted(paged), np.uint64)
             for id, text in zip(distinct.tolist(), self._paged(distinct), strict=True):
                 for i in paged[id]:

@@ -125,6 +125,14 @@ class Pages:
                 texts += map(page.all().__getitem__, places[start:end])
         return self._with_late_and_long(ids, texts)
 
+    def text(self, id: int) -> bytes:
+        """As `texts` for one id: mostly of a page that was read before."""
+        page = self._cache.get(page_of(id))
+        text = b"" if page is None else page.text((id - 1) % PAGE_TERMS)
+        if not text or text == _LONG:
+            return self.texts(np.array([id], np.uint64))[0]
+        return text
+
     def _with_late_and_long(self, ids: Ids, texts: list[bytes]) -> list[bytes]:
         if b"" in texts:
             for i in [i for i, text in enumerate(texts) if not text]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from stream_ext.attached.fetched import Fetching
 from stream_ext.attached.patterns import Need, are_covered
 from stream_ext.catalog.sources import HeldPattern
+from stream_ext.errors import BadArgument
 from stream_ext.remote.source import SourceSettings
 
 #: What is shared may be so many times what one query needs, or so many quads in any case.
@@ -54,3 +55,14 @@ class HoldingChoice:
     def _may_hold(self, count: int) -> bool:
         mode = self._settings.mode
         return mode == "hold" or (mode == "auto" and count <= self._settings.held_max)
+
+
+def too_much(settings: SourceSettings, pattern: HeldPattern, count: int, why: str = "") -> BadArgument:
+    """Why a query is refused: it needs more than is held, and the source cannot be asked for it with the keys of a
+    window. `why`: that it cannot."""
+    most = 0 if settings.mode == "ask" else settings.held_max
+    return BadArgument(
+        f"the query needs {pattern.shown()}, of which the source {settings.name!r} has {count:,} quads; at most "
+        f"{most:,} of a pattern are held for registered queries, and {why or 'paths and graphs are not asked for'}: "
+        f"ask for a more selective one, or for the values that a window binds by SERVICE <{settings.name}>"
+    )

@@ -18,21 +18,24 @@ from typing import Any
 
 import msgspec
 
-from hbase_store import Store
+from hbase_store import Snapshot, Store
 from stream_ext.attached.blank_nodes import is_blank
-from stream_ext.attached.choice import HoldingChoice
+from stream_ext.attached.choice import HoldingChoice, too_much
 from stream_ext.attached.difference import Difference, count_of_held, held_count
 from stream_ext.attached.fetched import Fetching, UnknownBlankNodes
 from stream_ext.attached.needs import Needs, Reserved
-from stream_ext.attached.patterns import Need, widest
+from stream_ext.attached.patterns import Need, needs_of, widest
 from stream_ext.attached.questions import Quad
 from stream_ext.attached.refresh import Refresh
 from stream_ext.attached.status import Status
 from stream_ext.catalog.catalog import Catalog, CatalogStep
+from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import MAIN_NUMBER, AsOf, HeldPattern, SourceRecord
 from stream_ext.clock import Clock
 from stream_ext.errors import BadArgument, RilletError, SourceAway
 from stream_ext.evaluation_budget import Control
+from stream_ext.network.operators.remote.remote_question import question_of_group
+from stream_ext.oneshot.asked import asked_plan, holds_at_any
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.source import Source
 from stream_ext.writer.injector import Change, HeadView, Intent
@@ -50,11 +53,13 @@ _END_S = 5.0
 @dataclass(slots=True)
 class _RefreshRequest:
     """A refresh that somebody waits for: of everything, of what a query needs that is being registered (`reserved`), or
-    of some `quads`; or a `change` that is known, for which the source is not asked."""
+    of some `quads`; or a `change` that is known, for which the source is not asked. `asks_anew`: queries that ask the
+    source ask it again."""
 
     reserved: Reserved | None = None
     quads: Sequence[Quad] = ()
     change: tuple[Sequence[Quad], Sequence[Quad]] | None = None
+    asks_anew: bool = False
     future: Future[int] = field(default_factory=Future)
 
     @property
@@ -80,6 +85,7 @@ class Holding:
         self._requests: list[_RefreshRequest] = []
         self._needs = Needs()
         self._status = Status()
+        self._counted: dict[HeldPattern, int] = {}  # what is asked, when it was chosen
         self._latest = b""  # the last value of the predicate that says what changed
         self._due_ms = clock.now_ms()
         self._closed = False
@@ -102,11 +108,11 @@ class Holding:
 
     def refresh(self) -> int:
         """Fetches everything now; returns a snapshot that has it. Raises SourceAway."""
-        return self._ask(_RefreshRequest()).result()
+        return self._ask(_RefreshRequest(asks_anew=bool(self._catalog().asked))).result()
 
-    def reserve(self, needs: frozenset[Need]) -> Callable[[], None]:
-        """Waits until all that a query needs is held. It stays so until the returned function is called, and from then
-        on if a registered query needs it."""
+    def reserve(self, needs: frozenset[Need]) -> Reserved:
+        """Waits until all that a query needs is held, but for what is to be asked. It stays so until it is released,
+        and from then on if a registered query needs it."""
         reserved = self._needs.reserve(needs)
         try:
             if not reserved.is_held_by(self.patterns()):
@@ -114,28 +120,35 @@ class Holding:
         except BaseException:
             reserved.release()
             raise
-        return reserved.release
+        return reserved
 
     def written(self, quads: Iterable[Quad]) -> None:
         """These quads of the source were just inserted or deleted: returns when what is held of them is right."""
         if self.source.traits.default == "union":
             quads = [each for s, p, o, g in quads for each in ((s, p, o, g), (s, p, o, b""))]
-        held = self.patterns()
-        touched = list(dict.fromkeys(quad for quad in quads if any(pattern.matches(quad) for pattern in held)))
+        held, asked, quads = self.patterns(), self._catalog().asked, list(dict.fromkeys(quads))
+        touched = [quad for quad in quads if any(pattern.matches(quad) for pattern in held)]
+        asks_anew = any(pattern.matches(quad) for quad in quads for pattern in asked)
+        if not touched and not asks_anew:
+            return
         if not touched:
+            self._ask(_RefreshRequest(change=((), ()), asks_anew=True)).result()
             return
         is_known = len(touched) <= _QUADS_MAX and not any(is_blank(term) for quad in touched for term in quad)
-        self._ask(_RefreshRequest(quads=touched if is_known else ())).result()
+        self._ask(_RefreshRequest(quads=touched if is_known else (), asks_anew=asks_anew)).result()
 
     def apply(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
         """Takes over a change of the source that is known exactly, as one snapshot. Blank nodes have labels that last;
         quads that no pattern matches are not held. The source has changed before this is called."""
-        self._ask(_RefreshRequest(change=(inserted, deleted))).result()
+        asked = self._catalog().asked
+        asks_anew = any(p.matches(quad) for quads in (inserted, deleted) for quad in quads for p in asked)
+        self._ask(_RefreshRequest(change=(inserted, deleted), asks_anew=asks_anew)).result()
 
     def needed(self) -> list[HeldPattern]:
-        """Those that are held, and those that are being fetched: a change may come in between."""
-        reserved = self._needs.reserved()
-        return widest(reserved.union(self.patterns())) if reserved else self.patterns()
+        """Those that are held, those that are being fetched, as a change may come in between, and those that the source
+        is asked for."""
+        more = self._needs.reserved() | self._catalog().asked
+        return widest(more.union(self.patterns())) if more else self.patterns()
 
     def patterns(self) -> list[HeldPattern]:
         """Those that are held."""
@@ -157,20 +170,27 @@ class Holding:
         }
 
     def groups(self) -> list[dict[str, Any]]:
-        """Each pattern that is held, and how many quads."""
+        """Each pattern that is held, and each that the source is asked for; and how many quads match it."""
         snapshot = self._store.at(self._store.head())
-        return [
+        held = [
             {"pattern": pattern.shown(), "way": "held", "quads": count_of_held(snapshot, pattern, self._store.ids)}
             for pattern in self.patterns()
         ]
+        asked = [
+            {"pattern": pattern.shown(), "way": "asked", "quads": self._counted.get(pattern)}
+            for pattern in sorted(self._catalog().asked)
+        ]
+        return held + asked
 
-    def explained(self, needs: frozenset[Need]) -> list[dict[str, Any]]:
-        """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source."""
+    def explained(self, text: RegisteredText) -> list[dict[str, Any]]:
+        """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source. Then
+        what the source would be asked at each evaluation, with values of the windows."""
         snapshot, held = self._store.at(self._store.head()), self.patterns()
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
         choice = HoldingChoice(self.source.settings, fetching, held)
         found: dict[HeldPattern, dict[str, Any]] = {}
-        for need in sorted(needs, key=lambda need: need.own):
+        asked: set[HeldPattern] = set()
+        for need in sorted(needs_of(text), key=lambda need: need.own):
             try:
                 pattern, count, may_hold = choice.of(need)
             except CannotFetch as error:
@@ -178,9 +198,18 @@ class Holding:
                 continue
             if count is None:
                 count = count_of_held(snapshot, pattern, self._store.ids)
-            way = "held" if may_hold else "refused"
+            way = "held" if may_hold else "asked" if need.may_be_asked else "refused"
             found[pattern] = {"pattern": pattern.shown(), "way": way, "quads": count}
-        return list(found.values())
+            asked |= {pattern} if way == "asked" else set()
+        ways = list(found.values())
+        return ways + self._questions(text, snapshot, asked) if asked else ways
+
+    def _questions(self, text: RegisteredText, snapshot: Snapshot, asked: set[HeldPattern]) -> list[dict[str, Any]]:
+        holds = holds_at_any([snapshot], lambda term: int(self._store.ids([term])[0]))
+        plan = asked_plan(text.select, asked, self.source, holds)
+        return [
+            {"asked": question_of_group(remote), "exclusive": is_exclusive} for remote, is_exclusive in plan.remotes()
+        ]
 
     def _ask(self, request: _RefreshRequest) -> Future[int]:
         with self._changed:
@@ -273,18 +302,24 @@ class Holding:
         except UnknownBlankNodes:
             request.change = None  # everything is fetched
             return
-        if record is not None and not found.is_empty:
-            as_of = AsOf(record.as_of.start, self._clock.now_ms())
-            sn = self._published(found, msgspec.structs.replace(record, as_of=as_of))
+        if (record is not None and not found.is_empty) or request.asks_anew:
+            now_ms = self._clock.now_ms()
+            record = record or SourceRecord(self._name, [], AsOf(now_ms, now_ms), AsOf(now_ms, now_ms))
+            record = msgspec.structs.replace(record, as_of=AsOf(record.as_of.start, now_ms))
+            sn = self._published(found, self._asked_anew(record, request.asks_anew))
         request.future.set_result(sn)
 
     def _refreshed(self, refresh: Refresh, requests: Sequence[_RefreshRequest], is_due: bool) -> int:
         record, begun_ms = refresh.record, self._clock.now_ms()
         some = [quad for request in requests for quad in request.quads]
+        asks_anew = any(request.asks_anew for request in requests)
         is_partial = record is not None and not is_due and not any(request.is_whole for request in requests)
         if is_partial and all(request.quads for request in requests):
             found = refresh.of_these(some)
-            return int(self._store.head()) if found.is_empty else self._published(found, None)
+            if not asks_anew:
+                return int(self._store.head()) if found.is_empty else self._published(found, None)
+            assert record is not None, "what is held has a record"
+            return self._published(found, self._asked_anew(record, True))
         patterns = self._needs.of(self._catalog().queries, [] if record is None else record.patterns)
         latest = self._latest
         if is_partial and record is not None and not some:
@@ -300,11 +335,20 @@ class Holding:
             as_of = AsOf(begun_ms, self._clock.now_ms())
             whole = as_of if is_whole or record is None else record.whole
         sn = int(self._store.head())
-        if not found.is_empty or patterns != ([] if record is None else record.patterns):
-            sn = self._published(found, SourceRecord(self._name, patterns, as_of, whole))
+        if not found.is_empty or asks_anew or patterns != ([] if record is None else record.patterns):
+            anew_ms = 0 if record is None else record.asked_anew_ms
+            fresh = SourceRecord(self._name, patterns, as_of, whole, anew_ms)
+            sn = self._published(found, self._asked_anew(fresh, asks_anew))
         self._latest = latest
         self._status.succeeded(as_of)
         return sn
+
+    def _asked_anew(self, record: SourceRecord, asks_anew: bool) -> SourceRecord:
+        """The record, which says if queries that ask the source are to ask it again."""
+        if not asks_anew:
+            return record
+        later_ms = max(record.asked_anew_ms + 1, self._clock.now_ms())
+        return msgspec.structs.replace(record, asked_anew_ms=later_ms)
 
     def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
         """Whether all has to be fetched, and not only the subjects that changed."""
@@ -321,22 +365,20 @@ class Holding:
         return int(self._publish(change).result())
 
     def _choose(self, request: _RefreshRequest, reserved: Reserved, fetching: Fetching) -> None:
-        """Chooses what is to be held for a query; refuses it if that is too much."""
+        """Chooses what is to be held for a query, and what is to be asked; refuses it if what cannot be asked is too
+        much to be held."""
         settings = self.source.settings
         choice = HoldingChoice(settings, fetching, self.patterns())
-        chosen = []
+        chosen, asked = [], {}
         for need in reserved.needs:
             pattern, count, may_hold = choice.of(need)
-            chosen.append(pattern)
-            if not may_hold:
-                most = 0 if settings.mode == "ask" else settings.held_max
+            if may_hold:
+                chosen.append(pattern)
+            elif need.may_be_asked:
+                asked[need.own] = count or 0
+            else:
                 reserved.release()
-                request.future.set_exception(
-                    BadArgument(
-                        f"the query needs {pattern.shown()}, of which the source {self._name!r} has {count:,} quads; "
-                        f"at most {most:,} of a pattern are held for registered queries: ask for a more selective one, "
-                        f"or for the values that a window binds by SERVICE <{self._name}>"
-                    )
-                )
+                request.future.set_exception(too_much(settings, pattern, count or 0))
                 return
-        reserved.choose(chosen)
+        self._counted |= asked
+        reserved.choose(chosen, asked)

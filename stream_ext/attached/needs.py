@@ -17,11 +17,13 @@ class Reserved:
 
     def __init__(self, needs: frozenset[Need], among: Needs) -> None:
         self.needs, self._among = needs, among
-        self.chosen: Sequence[HeldPattern] = ()
+        self.chosen: Sequence[HeldPattern] | None = None
+        #: What the source is asked for at each evaluation, and how many quads it has of that.
+        self.asked: Mapping[HeldPattern, int] = {}
 
-    def choose(self, patterns: Sequence[HeldPattern]) -> None:
+    def choose(self, patterns: Sequence[HeldPattern], asked: Mapping[HeldPattern, int]) -> None:
         """These are held for it from the next refresh on."""
-        self.chosen = patterns
+        self.chosen, self.asked = patterns, asked
 
     def is_held_by(self, held: Sequence[HeldPattern]) -> bool:
         return all(are_covered([need.shared], held) or are_covered([need.own], held) for need in self.needs)
@@ -52,7 +54,8 @@ class Needs:
         with self._lock:
             found: set[HeldPattern] = set()
             for reserved in self._reserved:
-                found.update(reserved.chosen or (each for need in reserved.needs for each in (need.shared, need.own)))
+                every = (each for need in reserved.needs for each in (need.shared, need.own))
+                found.update(every if reserved.chosen is None else reserved.chosen)
             return frozenset(found)
 
     def of(self, queries: Mapping[int, QueryDefinition], held: Sequence[HeldPattern]) -> list[HeldPattern]:
@@ -60,12 +63,12 @@ class Needs:
         a time may call."""
         with self._lock:
             # First: what is released after this is registered by now.
-            chosen = [pattern for reserved in self._reserved for pattern in reserved.chosen]
-            waiting = [reserved.needs for reserved in self._reserved if not reserved.chosen]
+            chosen = [pattern for reserved in self._reserved for pattern in reserved.chosen or ()]
+            waiting = [reserved.needs for reserved in self._reserved if reserved.chosen is None]
         known = {number: needs for number, needs in self._of_queries.items() if number in queries}
         for number, query in queries.items():
             if number not in known:
-                known[number] = needs_of(reading_of(query.text, query.base))
+                known[number] = needs_of(reading_of(query.text, query.base), query.asked)
         self._of_queries = known
         is_held = lru_cache(maxsize=None)(lambda pattern: are_covered([pattern], held))
         # What waits to be chosen is counted only as far as it is held already.

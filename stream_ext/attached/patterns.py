@@ -11,17 +11,16 @@ so does whoever asks for the graphs themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from stream_ext.catalog.held_patterns import graphs_of, patterns_of_scan
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
-from stream_ext.language.algebra.terms import Constant, Node, Variable
+from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.operators.paths.walking import id_path, may_be_empty, predicates_of
 from stream_ext.plan.logic import (
-    DEFAULT_GRAPH,
     GraphNames,
-    GraphScope,
     Logic,
     PathSource,
     PatternScan,
@@ -37,23 +36,30 @@ _ANY = b""
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a pattern of a query needs: with the template's parameters as variables, and with its own constants."""
+    """What a pattern of a query needs: with the template's parameters as variables, and with its own constants.
+
+    `may_be_asked`: the source can be asked for it with the keys of a window; a path, and the graphs themselves, are
+    held or refused."""
 
     shared: HeldPattern
     own: HeldPattern
+    may_be_asked: bool = True
 
 
-def needs_of(text: RegisteredText) -> frozenset[Need]:
+def needs_of(text: RegisteredText, asked: Collection[HeldPattern] = ()) -> frozenset[Need]:
+    """`asked`: what the source is asked for, and which is not held for it."""
     own = _needed_by(text.select)
-    if text.parametrised is None:
-        return frozenset(Need(pattern, pattern) for pattern in own)
     # A template is its query but for its constants: part by part the same.
-    shared = _needed_by(text.parametrised.template.select)
-    return frozenset(Need(*pair) for pair in zip(shared, own, strict=True))
+    shared = own if text.parametrised is None else _needed_by(text.parametrised.template.select)
+    return frozenset(
+        Need(of_template, pattern, may_be_asked)
+        for (of_template, _), (pattern, may_be_asked) in zip(shared, own, strict=True)
+        if not (may_be_asked and pattern in asked)
+    )
 
 
-def _needed_by(select: Select) -> list[HeldPattern]:
-    return [pattern for node in nodes_of(select) for pattern in _of(node)]
+def _needed_by(select: Select) -> list[tuple[HeldPattern, bool]]:
+    return [(pattern, isinstance(node, PatternScan)) for node in nodes_of(select) for pattern in _of(node)]
 
 
 def widest(patterns: Iterable[HeldPattern]) -> list[HeldPattern]:
@@ -75,15 +81,14 @@ def are_covered(patterns: Iterable[HeldPattern], held: Iterable[HeldPattern]) ->
 
 def _of(node: Logic) -> Iterator[HeldPattern]:
     match node:
-        case PatternScan(subject, predicate, target, graph, window=None):
-            for place in _graphs(graph):
-                yield HeldPattern(_term(subject), _term(predicate), _term(target), place)
+        case PatternScan(window=None):
+            yield from patterns_of_scan(node)
         case PathSource(window=None):
             if not (node.merged and node.graph == NOWHERE):
-                for place in _graphs(node.graph):
+                for place in graphs_of(node.graph):
                     yield from _of_path(node, place)
         case GraphNames(graph, window=None) | PerGraph(graph, window=None):
-            for place in _graphs(graph):
+            for place in graphs_of(graph):
                 yield HeldPattern(_ANY, _ANY, _ANY, place)
 
 
@@ -96,20 +101,3 @@ def _of_path(node: PathSource, graph: bytes) -> Iterator[HeldPattern]:
         return
     for predicate in predicates_in(node.path):
         yield HeldPattern(_ANY, predicate.text, _ANY, graph)
-
-
-def _graphs(scope: GraphScope) -> Iterator[bytes]:
-    """The graphs of a scope; EVERY_GRAPH stands for all named ones."""
-    if scope.everything:
-        yield from (DEFAULT_GRAPH.text, EVERY_GRAPH)
-    elif isinstance(scope.node, Constant):
-        if scope.graphs is None:
-            yield scope.node.text
-    elif scope.graphs is not None:
-        yield from (graph.text for graph in scope.graphs)
-    else:
-        yield DEFAULT_GRAPH.text if scope.node is None else EVERY_GRAPH
-
-
-def _term(node: Node) -> bytes:
-    return node.text if isinstance(node, Constant) else _ANY

@@ -46,4 +46,4 @@ class SourceTimes:
 
 
 def _shown(records: Mapping[int, SourceRecord]) -> Sources | None:
-    return {record.name: record.shown() for record in records.values()} or None
+    return {record.name: record.shown() for record in records.values() if record.patterns} or None

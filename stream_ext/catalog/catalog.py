@@ -18,7 +18,7 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.options import StreamOptions, is_iri
 from stream_ext.catalog.persistent_map import Layered
-from stream_ext.catalog.sources import MAIN_NUMBER, SourceRecord, decoded
+from stream_ext.catalog.sources import MAIN_NUMBER, HeldPattern, SourceRecord, decoded
 from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
@@ -76,7 +76,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     resumed. A query that is `paused` or has a `failure` is not evaluated. One that `constructs` emits triples. A `live`
     one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
-    in the server's process when the others are on Spark; `left`: its position when it was last moved. `placement`: the
+    in the server's process when the others are on Spark; `left`: its position when it was last moved. `asked`: its
+    patterns that the source main is asked for at each evaluation, as too many quads match to be held. `placement`: the
     same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number."""
 
     number: int
@@ -98,6 +99,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     home: Literal["inline"] | None = None
     left: Left | None = None
     failure: Failure | None = None
+    asked: list[HeldPattern] = []
     placement: int = 0
 
     @property
@@ -184,6 +186,11 @@ class Catalog:
     def main(self) -> SourceRecord | None:
         """What is held of the source `main`; None: nothing ever was."""
         return self.sources.get(MAIN_NUMBER)
+
+    @computed_once
+    def asked(self) -> frozenset[HeldPattern]:
+        """What the source `main` is asked for by registered queries."""
+        return frozenset(pattern for query in self.queries.values() for pattern in query.asked)
 
     def _with(self, known: Mapping[str, object], names: Sequence[str]) -> Catalog:
         self.__dict__.update({name: known[name] for name in names if name in known})

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.catalog.timing import timing_of
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Query, Register
@@ -52,7 +54,7 @@ class Registered:
 
     A window on a variable is one on each stream there, so `query` and `select` may differ from those of the text.
     `timing`: as before any push, which may determine T0. `labels`: the names of the windows' streams. `parametrised`
-    None: it shares no network."""
+    None: it shares no network. `asked`: what the source main is asked for."""
 
     text: RegisteredText
     query: Query
@@ -60,9 +62,12 @@ class Registered:
     timing: Timing
     labels: tuple[str, ...]
     parametrised: Parametrised | None
+    asked: frozenset[HeldPattern] = frozenset()
 
     @classmethod
-    def over(cls, text: RegisteredText, catalog: Catalog, streams: list[int]) -> Registered:
+    def over(
+        cls, text: RegisteredText, catalog: Catalog, streams: list[int], asked: Collection[HeldPattern] = ()
+    ) -> Registered:
         """`streams`: their numbers, for windows on variables."""
         query, select = text.query, text.select
         if has_stream_variables(query):
@@ -71,16 +76,21 @@ class Registered:
         timing = timing_of(query, catalog)
         named = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in named)
-        return cls(text, query, select, timing, labels, text.parametrised if _may_share(text.query, timing) else None)
+        # What a source answers to one query is no part of the state of others.
+        shared = text.parametrised if _may_share(text.query, timing) and not asked else None
+        return cls(text, query, select, timing, labels, shared, frozenset(asked))
 
     @classmethod
     def of(cls, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The text is read again."""
-        return cls.over(reading_of(definition.text, definition.base), catalog, catalog.streams_of(definition))
+        read = reading_of(definition.text, definition.base)
+        return cls.over(read, catalog, catalog.streams_of(definition), definition.asked)
 
     def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The same over the streams of a later catalog."""
-        return self if not definition.any_stream else self.over(self.text, catalog, catalog.streams_of(definition))
+        if not definition.any_stream:
+            return self
+        return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked)
 
     @property
     def placement(self) -> int:

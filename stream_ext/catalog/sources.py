@@ -60,12 +60,13 @@ EVERY_GRAPH = b"*"
 
 class SourceRecord(msgspec.Struct, frozen=True, array_like=True):
     """`patterns` are held, all quads that they match; `whole`: when all of them were fetched last, not only those that
-    changed."""
+    changed. `asked_anew_ms`: queries that ask the source do not use answers from before that time any more."""
 
     name: str
     patterns: list[HeldPattern]
     as_of: AsOf
     whole: AsOf
+    asked_anew_ms: int = 0
 
     def shown(self) -> dict[str, Any]:
         """As an emission says it."""

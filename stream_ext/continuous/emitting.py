@@ -82,6 +82,8 @@ class _Evaluation:
     over_nothing: bool = False
     is_run: bool = False
     arrived: int | None = None  # as in `Due`
+    last: tuple[Due, int] | None = None  # the last of `count` evaluations without an emission, and its push
+    count: int = 1
 
 
 #: An evaluation, and its result.
@@ -103,6 +105,12 @@ class SharedSteps:
 
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self._add(one(due.time), push, over_nothing, result, False, due.arrived)
+
+    def add_silent(self, first: tuple[Due, int], last: tuple[Due, int], count: int, result: Result) -> None:
+        """As in `Steps`."""
+        self.count += count
+        due, push = first
+        self._pending.append(_Evaluation(one(due.time), push, arrived=due.arrived, last=last, count=count))
 
     def add_run(self, run: RepeatedTimes, push: int, result: Result) -> None:
         if self._cohort.run.plan.repeats:
@@ -185,8 +193,11 @@ class SharedSteps:
 
 def _stepped(steps: Steps, emitted: Sequence[_Emitted]) -> Sequence[Part]:
     for each, result in emitted:
+        due = Due(each.run.first, each.arrived)
         if each.is_run:
             steps.add_run(each.run, each.push, result)
+        elif each.last is not None:
+            steps.add_silent((due, each.push), each.last, each.count, result)
         else:
-            steps.add(Due(each.run.first, each.arrived), each.push, each.over_nothing, result)
+            steps.add(due, each.push, each.over_nothing, result)
     return steps.parts()

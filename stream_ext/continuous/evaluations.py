@@ -1,5 +1,7 @@
 """The evaluations of a run: which ones a snapshot makes due, in order of time, each with a pause after it.
 
+Each pause says how many evaluations were made since the one before.
+
     windows of the past      all closes, in the snapshot of the registration
     other windows            what the schedules of the cohorts say after each push
     no windows               one, if the snapshot has changed the answer
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hbase_store import Store
 from stream_ext.continuous.cohort import Cohort
+from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import Due, Within, arrives_by_element
 
@@ -33,14 +36,15 @@ class Evaluations:
         self._ranked, self.time = ranked, time
         self.at = _NOTHING  # the push whose evaluations are under way
         self.has_taken = False  # any element
+        self.most = 1  # so many evaluations are made before the next pause
 
-    def past(self, sn: int) -> Iterator[None]:
+    def past(self, sn: int) -> Iterator[int]:
         self.at, cohorts = self._run.within or _NOTHING, self._run.cohorts
         while (time := cohorts[0].schedule.next_time()) is not None:
             self._close(sn, 0, Due(time, None), cohorts)
-            yield
+            yield 1
 
-    def of_store(self, sn: int, is_first: bool) -> Iterator[None]:
+    def of_store(self, sn: int, is_first: bool) -> Iterator[int]:
         """One, if the answer has changed: so there is no pause."""
         yield from ()
         evaluator, (cohort,), time = self._run.evaluator, self._run.cohorts, self._store.row(sn).published_ms
@@ -60,15 +64,18 @@ class Evaluations:
         self._ranked = evaluator.ranked()
         cohort.add(Due(time, None), 0, False, result)
 
-    def of_pushes(self, sn: int, arrivals: Sequence[Arrival]) -> Iterator[None]:
+    def of_pushes(self, sn: int, arrivals: Sequence[Arrival]) -> Iterator[int]:
         """Without those that were made before."""
         within, streams = self._run.within, self._run.streams
         self.at = within or _NOTHING
+        if self._plan.one_by_one is None:
+            yield from NumberedArrivals(self._run, self, sn, within).of_pushes(arrivals)
+            return
         for arrival in arrivals:
             if arrival.stream in streams:
                 yield from self._take(sn, arrival, within)
 
-    def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[None]:
+    def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[int]:
         was_settled = self._run.timing.is_settled
         for cohort in self._run.cohorts:
             cohort.schedule.take(arrival)
@@ -96,7 +103,7 @@ class Evaluations:
                 self._run.evaluator.triggered(True).arrive(came)
                 arrived_at = each.arrived
             self._close(sn, arrival.push, each, cohorts)
-            yield
+            yield 1
         if (at_arrivals := self._run.evaluator.at_arrivals) is not None:
             at_arrivals.arrive(arrival.between(arrived_at, None, by_element))
 
@@ -114,14 +121,18 @@ class Evaluations:
 
     def _begun(self, sn: int, arrival: Arrival, due: Iterator[_DueFor]) -> Iterator[_DueFor]:
         """Builds the networks if it is known now what the first evaluation reads; returns what is due."""
-        last = None
+        last: int | None = None
         if self._run.may_begin_anywhere:
             first = next(due, None)
             if first is None:
                 return due
             due, last = chain((first,), due), first[0].time
-        self._run.evaluator.build(self._run.timing, self._run.where(sn, self._ranked, arrival, last))
+        self.build(sn, arrival, last)
         return due
+
+    def build(self, sn: int, arrival: Arrival, last: int | None) -> None:
+        """Builds the networks: the push is about to come, whose first evaluation is at the time `last`."""
+        self._run.evaluator.build(self._run.timing, self._run.where(sn, self._ranked, arrival, last))
 
     def _close(self, sn: int, push: int, due: Due, cohorts: Sequence[Cohort]) -> None:
         if due.arrived is not None or not self._pass_over(sn, push, due, cohorts):
@@ -176,7 +187,7 @@ class Evaluations:
         is_empty = not triggered.has_content(time)
         is_silent = self._plan.timing.content_only and is_empty
         if not is_silent:
-            self._enter(cohorts)
+            self.enter(cohorts)
             result = evaluator.evaluate(triggered, sn, time, cohorts[0].steps.count)
             self.time = time
         # Only now: if the evaluation raises, the state is the one before it.
@@ -191,7 +202,7 @@ class Evaluations:
             else:
                 cohort.add(due, push, is_empty, result)
 
-    def _enter(self, cohorts: Sequence[Cohort]) -> None:
+    def enter(self, cohorts: Sequence[Cohort]) -> None:
         """The queries that are evaluated for the first time get their rows in the network."""
         if self._plan.is_shared:
             assert all(each in cohorts for each in self._run.cohorts if each.entered), "a query is left behind"

@@ -8,26 +8,35 @@ another one at its present position."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hbase_store import Snapshot, Store
+from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
 from stream_ext.continuous.results import Result, repeated_within, result_of
 from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
+from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
 from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.remote.service import Unanswered
+from stream_ext.oneshot.asked import asked_plan, holds_always, holds_at_any
+from stream_ext.oneshot.own_quads import OwnQuads
+from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
+from stream_ext.remote.source import MAIN
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
 from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
+from stream_ext.windows.scheduled_window import Times
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000
@@ -77,7 +86,18 @@ def _arriving(timing: Timing) -> tuple[ScheduledWindow, ...]:
 
 
 class Evaluator:
-    def __init__(self, plan: RunPlan, store: Store, backoff: Backoff, control: Control, state_bytes: int) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        store: Store,
+        backoff: Backoff,
+        control: Control,
+        state_bytes: int,
+        stepped: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`stepped`: the snapshot that the run is stepped in, or was last."""
+        self._stepped_sn = stepped
+        self._exclusive: tuple[PatternScan, ...] = ()  # the patterns that only the source is asked for
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
         if plan.is_over_store:
@@ -89,7 +109,8 @@ class Evaluator:
         self._orders = Orders()
         # Networks at closes and at arrivals; both None: it is not built yet.
         self.at_closes: TriggeredNetwork | None = None
-        self.at_arrivals: TriggeredNetwork | None = None
+        self.at_arrivals: TriggeredNetwork | NumberedNetwork | None = None
+        self.numbered: NumberedNetwork | None = None  # that at arrivals, if many of them are one step
         self._relation = Parameters(plan.template.columns if plan.is_shared else ())
         self._composed: Composed | None = None
         self._service_answers: ServiceAnswers | None = None
@@ -114,7 +135,8 @@ class Evaluator:
             triggered.settle()
         if last is not None:
             self.enter(at.rows)
-            self.evaluate(self.triggered(last.arrived), then, last.time, last.k)
+            if self.numbered is None:  # what came later is new at the next evaluation, whatever was emitted by the last
+                self.evaluate(self.triggered(last.arrived), then, last.time, last.k)
         for triggered, arrival in after:
             triggered.arrive(arrival)
 
@@ -122,13 +144,11 @@ class Evaluator:
         """The answer at `at.sn` is that of the last evaluation, or the query would have been evaluated since."""
         self._orders = Orders(at.ranked)
         self._control.begin(0)
-        plan, snapshot = self._plan, self._store.at(at.sn)
+        plan, snapshot, select = self._plan, self._store.at(at.sn), self._select(at.sn)
 
         def make(windows: Mapping[str, ScheduledWindow]) -> Network:
             inputs = NetworkInputs(snapshot, self._store.permanent_ids, windows, self._control.check)
-            return Network.registered(
-                plan.query, plan.select, plan.number, inputs, self._orders, returns=plan.is_of_time
-            )
+            return Network.registered(plan.query, select, plan.number, inputs, self._orders, returns=plan.is_of_time)
 
         self.at_closes = TriggeredNetwork(make, ())
         if (last := at.last) is not None:
@@ -136,7 +156,7 @@ class Evaluator:
             self.at_closes.evaluate(moment)
 
     def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
-        plan, snapshot = self._plan, self._store.at(sn)
+        plan, snapshot, select = self._plan, self._store.at(sn), self._select(sn)
         single = not (timing.arrivals and timing.has_beats)
         orders = self._orders = Orders(ranked)  # both networks see the same answers
         self._control.begin(0)
@@ -146,22 +166,60 @@ class Evaluator:
             if plan.is_shared:
                 return Network.shared(plan.template, self._relation, inputs)
             returns = plan.query.emits_new and plan.query.is_cut_by_appearance
-            return Network.registered(plan.query, plan.select, plan.number, inputs, orders, not single, returns)
+            return Network.registered(plan.query, select, plan.number, inputs, orders, not single, returns)
 
         self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
+        if timing.arrivals and plan.one_by_one is None:
+            windows = _arriving(timing)
+            inputs = NetworkInputs(snapshot, self._store.ids, {w.name: w for w in windows}, self._control.check)
+            select = plan.template.select if plan.is_shared else plan.select
+            numbered = NumberedRowsNetwork.over(select, inputs, self._relation if plan.is_shared else None)
+            self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows)
+            return
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
-        network, r2s = self._networks[0].network, plan.query.emits
+        network, r2s = self._stepped[0].network, plan.query.emits
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
 
-    def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork, Arrival]]:
+    def _select(self, sn: int) -> Select:
+        """The plan. Where a source is asked, and each result is the whole answer, what our own store has nothing for at
+        first is asked in groups, until it has. A plan that is compared with its answer before stays as it is."""
+        plan, sources = self._plan, self._backoff.sources
+        if not plan.asked:
+            return plan.select
+        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
+        holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
+        try:
+            found = asked_plan(plan.select, plan.asked, sources.main, holds)
+        except SourceFailed as error:
+            url = MAIN if sources.main is None else sources.main.settings.url
+            raise Unanswered(str(error), None, False, (url,)) from None
+        self._exclusive = found.exclusive
+        return found.select
+
+    def _id_of(self, text: bytes) -> int:
+        return int(self._store.ids([text])[0])
+
+    def is_planned_for(self, sn: int) -> bool:
+        """Whether our own store still has nothing of what only the source is asked for."""
+        if not self._exclusive:
+            return True
+        own = OwnQuads(self._store.at(sn), self._id_of)
+        return not any(own.holds(each.subject, each.predicate, each.object, each.graph) for each in self._exclusive)
+
+    @property
+    def asked_as_of(self) -> tuple[int, int] | None:
+        """Of which time the answers of the source are that it was asked for."""
+        return self._backoff.of_main.as_of if self._plan.asked else None
+
+    def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork | NumberedNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""
         # Windows of the past are evaluated within the snapshot in which they are built.
         within = None if self._plan.is_over_past else at.within
-        last, first, after = at.last, at.first, list[tuple[TriggeredNetwork, Arrival]]()
+        last, first, after = at.last, at.first, list[tuple[TriggeredNetwork | NumberedNetwork, Arrival]]()
         underway = None if within is None else (at.sn + 1, within.push)
 
-        def arrive(triggered: TriggeredNetwork, arrival: Arrival, before: bool) -> None:
+        def arrive(triggered: TriggeredNetwork | NumberedNetwork, arrival: Arrival, before: bool) -> None:
             if before:
                 triggered.arrive(arrival)
             else:
@@ -223,16 +281,32 @@ class Evaluator:
 
     def triggered(self, arrived: bool) -> TriggeredNetwork:
         found = self.at_arrivals if arrived else self.at_closes
-        assert found is not None, "the query has no evaluations of this kind"
+        assert isinstance(found, TriggeredNetwork), "the query has no evaluations of this kind"
         return found
 
+    def oldest(self, arrived: bool, window: int, time: int) -> int | None:
+        """The least time in a window at `time`, that of the last evaluation, if no length of time limits the window."""
+        found = self.at_arrivals if arrived else self.at_closes
+        assert found is not None, "the query has no evaluations of this kind"
+        return found.oldest(window, time)
+
     @property
-    def _networks(self) -> list[TriggeredNetwork]:
+    def _networks(self) -> list[TriggeredNetwork | NumberedNetwork]:
         return [triggered for triggered in (self.at_closes, self.at_arrivals) if triggered is not None]
 
     @property
+    def joins_windows(self) -> bool:
+        """Whether numbered evaluations join rows of windows with one another."""
+        return self.numbered is not None and len(self.numbered.network.scans) > 1
+
+    @property
+    def _stepped(self) -> list[TriggeredNetwork]:
+        """Those that are stepped evaluation by evaluation."""
+        return [triggered for triggered in self._networks if isinstance(triggered, TriggeredNetwork)]
+
+    @property
     def answer(self) -> ResultState:
-        return self._networks[0].network.answer if self._composed is None else self._composed.answer
+        return self._stepped[0].network.answer if self._composed is None else self._composed.answer
 
     def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
         plan = self._plan
@@ -244,6 +318,17 @@ class Evaluator:
         if self._composed is not None:
             emitted = self._composed.emitted(moment, emitted)
         return self._result_of(emitted)
+
+    def evaluate_numbered(self, sn: int, times: Times, arrived: Sequence[Arrived]) -> Iterator[tuple[int, Result]]:
+        """Evaluations at arrivals at these times, in one step: the places of those that emit rows, with their results.
+        Before the next one is taken, `oldest` is that of this one."""
+        numbered = self.numbered
+        assert numbered is not None, "its evaluations are numbered"
+        emitted = numbered.evaluate(self._moment(numbered, sn, int(times[0]), b""), times, arrived)
+        for place, columns, weights in emitted:
+            numbered.emitting(place, len(times))
+            yield place, self._result_of((columns, weights))
+        self.last_result = self._plan.empty_result
 
     def _leave_out_new(self, triggered: TriggeredNetwork, moment: Moment) -> None:
         """Brings the network to the answer without what has arrived since the last evaluation. That is no evaluation,
@@ -293,7 +378,7 @@ class Evaluator:
         unchanged = ChangesBetween(self._store, low, low)
         triggered.network.step(replace(moment, snapshot=self._store.at(low), changes=unchanged, requests_again=False))
 
-    def _moment(self, triggered: TriggeredNetwork, sn: int, time: int, seed: bytes) -> Moment:
+    def _moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
         retained_bytes = 0

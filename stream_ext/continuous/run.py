@@ -32,7 +32,7 @@ from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
 from stream_ext.windows.part import Ids, Part, WindowBounds
-from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within
+from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within, arrives_by_element
 
 
 class Run:
@@ -48,14 +48,16 @@ class Run:
         self._positions: tuple[int, Mapping[int, StreamPosition]] | None = None  # of the streams, at a snapshot
         self._evaluations = Evaluations(self, store, None, None)
         self._sn = 0  # the snapshot that it is stepped in, or was last
-        self._going: Iterator[None] | None = None  # the evaluations that are left of that snapshot
+        self._going: Iterator[int] | None = None  # the evaluations that are left of that snapshot
         self._emitted: list[Part] = []  # the parts of this turn
         self._before: list[tuple[Cohort, Stand]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
         self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
 
     def _new_evaluator(self) -> Evaluator:
-        return Evaluator(self.plan, self._store, self._backoff, self._control, self._state_bytes)
+        return Evaluator(
+            self.plan, self._store, self._backoff, self._control, self._state_bytes, lambda: self._sn
+        )  # fmt: skip
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -133,6 +135,10 @@ class Run:
         elif self.timing.is_settled and not self.may_begin_anywhere:
             evaluator.build(self.timing, self.where(sn, ranked))
 
+    def by_element(self, stream: int) -> bool:
+        """Whether elements of the stream arrive one by one; else a timestamp at a time."""
+        return arrives_by_element(self.timing.windows, stream)
+
     @property
     def may_begin_anywhere(self) -> bool:
         """At arrivals there is no first close: how old the content may be is known when the first evaluation is due."""
@@ -199,16 +205,36 @@ class Run:
         """Whether the last turn ended in the middle of a snapshot."""
         return self._going is not None
 
-    def _begin(self, sn: int, evaluations: Iterator[None], turn: Turn) -> Sequence[Part]:
+    def _begin(self, sn: int, evaluations: Iterator[int], turn: Turn) -> Sequence[Part]:
         self._sn, self._going, self._emitted = sn, evaluations, []
         for cohort in self.cohorts:
             cohort.begin(sn)
         if self._position is not None:
             self._position.begin(self.cohorts[0], sn)
+            self._position.begin_turn(self.cohorts[0])
+        if self.plan.asked and self.evaluator.is_built and not self.evaluator.is_planned_for(sn):
+            self._plan_anew(sn)
         return self.go_on(turn)
+
+    def _plan_anew(self, sn: int) -> None:
+        """Our own store has got something that only a source was asked for: both are from now on. The windows and the
+        last answer are those of the snapshot before."""
+        evaluator = self._new_evaluator()
+        self._build_if_known(evaluator, sn - 1, self.ranked())
+        self.evaluator = evaluator
 
     def go_on(self, turn: Turn) -> Sequence[Part]:
         """Continues the snapshot that the run is underway in."""
+        return self._with_times(self._gone_on(turn))
+
+    def _with_times(self, parts: Sequence[Part]) -> Sequence[Part]:
+        """The parts say of which time the answers are that a source gave."""
+        if self.plan.asked:
+            for part in parts:
+                part.asked_as_of, part.all_asked = self.evaluator.asked_as_of, self.plan.all_asked
+        return parts
+
+    def _gone_on(self, turn: Turn) -> Sequence[Part]:
         assert self._going is not None, "it is underway"
         sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
         if self.plan.is_shared:
@@ -216,8 +242,10 @@ class Run:
             self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self.cohorts]
         if self._position is not None:
             self._position.begin_turn(self.cohorts[0])
-        for _ in self._going:
-            turn.spend(sum(map(len, self.evaluator.last_result[0])))
+        self._evaluations.most = turn.left
+        for evaluated in self._going:
+            turn.spend(sum(map(len, self.evaluator.last_result[0])), evaluated)
+            self._evaluations.most = turn.left
             if self._position is not None:
                 self._position.follow(self.cohorts[0], sn, self._evaluations.at)
             # Where time alone changes nothing, the pending evaluations are few, or one run.
@@ -290,14 +318,15 @@ class Run:
         """Of a query alone: the parts of the turn that has just raised, up to the evaluation that raised."""
         if self.plan.is_shared:
             return []
-        return [*self._emitted, *(part for cohort in self.cohorts for part in cohort.steps.parts())]
+        parts = (part for cohort in self.cohorts for part in cohort.steps.parts())
+        return self._with_times([*self._emitted, *parts])
 
     def state_without_answer(self) -> tuple[Sequence[Part], QueryState | None]:
         """The parts of a turn that has ended without an answer of a remote endpoint, and the state after them; None:
         the state is the one before the turn. Evaluations that are to be emitted together are not cut, but repeated."""
         (cohort,) = self.cohorts
         state = None if self._position is None else self._position.emitted
-        return [*self._emitted, *cohort.steps.take_parts()], state
+        return self._with_times([*self._emitted, *cohort.steps.take_parts()]), state
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -308,7 +337,7 @@ class Run:
             schedule = self.cohorts[0].schedule
             windows = schedule.for_arrivals if arrived else schedule.windows
             for place, (window, label) in enumerate(zip(windows, self.plan.labels, strict=True)):
-                oldest = self.evaluator.triggered(arrived).oldest(place, time) if window.is_endless else None
+                oldest = self.evaluator.oldest(arrived, place, time) if window.is_endless else None
                 start, end = window.extent_at(time, oldest)
                 bounds.append(WindowBounds(label, start, end, window.bounds.value))
         return bounds

@@ -4,8 +4,8 @@
     any other query over windows             a network of its own, with its constants in place
     a query without windows                  the same, evaluated when the store has changed, not when windows close
 
-Windows of the past, CONSTRUCT, chance, NOW(), SERVICE and LIMIT in the order of appearance are
-not shared (docs/decisions/0012): so whatever depends on them has one query to care for."""
+Windows of the past, CONSTRUCT, chance, NOW(), SERVICE, what a source is asked for, and LIMIT in the order of appearance
+are not shared (docs/decisions/0012): so whatever depends on them has one query to care for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stream_ext.catalog.held_patterns import reads_more_than
 from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.results import Result, result_of
 from stream_ext.language.algebra.algebra import R2S, Form
@@ -20,6 +21,7 @@ from stream_ext.language.algebra.volatile import is_of_time, is_volatile
 from stream_ext.language.algebra.walk import has_services
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
+from stream_ext.plan.together import why_one_by_one
 from stream_ext.windows.schedule import QueryState, Timing
 
 #: Equal for queries that may share a network: the template, and the names of its streams.
@@ -75,12 +77,17 @@ class RunPlan:
         self.timing, self.labels = first.timing, registered.labels
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
-        self.has_services = has_services(query)
-        self.varies, self.is_of_time = is_volatile(query), is_of_time(query)
+        self.asked = registered.asked
+        self.all_asked = bool(self.asked) and not reads_more_than(self.asked, self.select)
+        self.has_services = has_services(query) or bool(self.asked)
+        self.varies, self.is_of_time = is_volatile(query) or bool(self.asked), is_of_time(query)
         self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
         self.width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
+        #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.
+        why = why_one_by_one(query, self.template.select if is_shared else self.select)
+        self.one_by_one = "a source that is asked" if self.asked else why
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
 
     @property

@@ -79,14 +79,16 @@ class Shard:
         interrupted: Callable[[], bool] = lambda: False,
         registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
         sources: Sources = NO_SOURCES,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
         """`allowed_urls` and `sources`: what SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
-        under way, and the shard is not stepped again. `registered` returns what the text of a query means."""
+        under way, and the shard is not stepped again. `registered` returns what the text of a query means; `clock_ms`
+        says when a source was asked."""
         self._registered = registered
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
-        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources)
+        self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources, clock_ms)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
@@ -192,6 +194,8 @@ class Shard:
         parts: list[Part] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
+        if catalog.main is not None and (before.main is None or catalog.main.asked_anew_ms > before.main.asked_anew_ms):
+            self.backoff.of_main.end_turn()
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
         for change in changes:
             was, definition = before.queries.get(change.number), catalog.queries.get(change.number)
@@ -279,7 +283,7 @@ class Shard:
             if was_behind:
                 self.give_up(number)
             return
-        kind = "NotAllowed" if error.forbidden else "ServiceFailed"
+        kind = "SourceFailed" if error.position is None else "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {CAUGHT_UP_LATER if error.later else _NOT_CAUGHT_UP}"
         if error.later:
             self.those_behind.wait(number, sn, state, error.later)

@@ -22,7 +22,7 @@ RUN_EMITTED_SINGLY_MAX = 1000
 AFTER_ALL = 1 << 62
 
 
-class PartBuilder(Protocol):
+class MakesParts(Protocol):
     """Builds the parts of a query, or of queries. `repeats`: each result is the whole answer (RSTREAM)."""
 
     repeats: bool
@@ -46,7 +46,7 @@ class _Pending:
 
 
 class Steps:
-    def __init__(self, query: PartBuilder, sn: int, count: int = 0) -> None:
+    def __init__(self, query: MakesParts, sn: int, count: int = 0) -> None:
         """`count`: the number of evaluations of this snapshot that were emitted before."""
         self._query = query
         self._sn = sn
@@ -80,6 +80,13 @@ class Steps:
         """A run over empty windows; each evaluation has this result."""
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
+
+    def add_silent(self, first: tuple[Due, int], last: tuple[Due, int], count: int, result: Result) -> None:
+        """So many consecutive evaluations that emit nothing: the first and the last of them, each with its push."""
+        for (due, push), more in ((first, 1), (last, count - 1)):
+            if more:
+                k = self._next_k(more) + more - 1
+                self._add_pending(_Pending(one(due.time), push, k, due.arrived), more, result)
 
     def parts(self) -> list[Part]:
         """All parts that are left; there are no more evaluations."""

@@ -27,9 +27,14 @@ class Turn:
         self._until = None if seconds is None else time.monotonic() + seconds
         self._interrupted = interrupted
 
-    def spend(self, cells: int = 0) -> None:
-        """One evaluation, or one snapshot, whose answer has so many cells."""
-        self._left -= 1 + cells // _CELLS
+    @property
+    def left(self) -> int:
+        """The number of evaluations that are left."""
+        return max(1, self._left)
+
+    def spend(self, cells: int = 0, evaluations: int = 1) -> None:
+        """One evaluation, or one snapshot, whose answer has so many cells; or several evaluations together."""
+        self._left -= evaluations + cells // _CELLS
 
     @property
     def is_over(self) -> bool:

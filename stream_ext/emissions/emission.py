@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hbase_store.layout.terms import parse_term
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.errors import QueryTooLarge
+from stream_ext.remote.source import MAIN
 from stream_ext.rows.key_table import KeyTable
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Ids, Part, WindowBounds
@@ -26,6 +27,18 @@ Sources = dict[str, dict[str, Any]]
 
 _PLACES = np.dtype("<i4")
 _NUMBERS = np.dtype("<u8")
+
+
+def with_asked(part: Part, held: Sources | None) -> Sources | None:
+    """The times of what is `held` of sources, and of what the source main was asked for."""
+    if part.asked_as_of is None:
+        return held
+    first, last = part.asked_as_of
+    found = held or {}
+    main = {} if part.all_asked else found.get(MAIN, {})
+    if (as_of := main.get("as_of")) is not None:
+        first, last = min(first, as_of["from"]), max(last, as_of["to"])
+    return found | {MAIN: main | {"as_of": {"from": first, "to": last}}}
 
 
 class EmissionBody(msgspec.Struct, frozen=True, array_like=True):

@@ -11,7 +11,7 @@ import msgspec
 
 from hbase_store import EmissionRow
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body
+from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked
 from stream_ext.emissions.groups import EmissionGroup
 from stream_ext.emissions.progress import Progress
 from stream_ext.windows.part import Ids, Part
@@ -115,7 +115,7 @@ class PartMerger:
             )
             body = body_of(
                 part, query.name, number, query.r2s, query.variables, self._decode, query.constructs,
-                self._sources(part.sn),
+                with_asked(part, self._sources(part.sn)),
             )  # fmt: skip
             yield EmissionRow(part.query, number, encode_body(body))
         elif part.evaluated:
@@ -127,7 +127,7 @@ class PartMerger:
         """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
         if not part.evaluated or not (part.emits or len(part.whose)):
             return
-        body = SharedBody.of(part, self._decode, self._sources(part.sn))
+        body = SharedBody.of(part, self._decode, with_asked(part, self._sources(part.sn)))
         if part.emits:
             yield EmissionRow(group.number, group.records, encode_body(body))
             return

@@ -120,7 +120,7 @@ class Estimates:
             return math.pow(GUESSED, 0.5 if node.variables & bound else 1)
         pattern = self._pattern_of(node)
         if node not in self._counts:
-            self._counts[node] = self._count(pattern)
+            self._counts[node] = self.count(pattern)
         rows = self._counts[node]
         bound_ends = [position for position in (S, O) if pattern.binding.get(position) in bound]
         if P not in pattern.fixed:
@@ -135,8 +135,8 @@ class Estimates:
             rows = self._fan(pattern, position == O, rows)
         return rows
 
-    def _count(self, pattern: IdPattern) -> float:
-        """Exact, whatever is fixed of a pattern whose predicate is."""
+    def count(self, pattern: IdPattern) -> float:
+        """Of the matches in the store. Exact, whatever is fixed of a pattern whose predicate is."""
         if P not in pattern.fixed:
             total = float(self._snapshot.count_all(self._graph(pattern)))
             if pattern.graph.held and self._snapshot.has_held:

@@ -15,6 +15,7 @@ import numpy as np
 _WITH_STATE = (
     "stream_ext.network.operators.",
     "stream_ext.rows.",
+    "stream_ext.windows.displacing",
     "stream_ext.windows.occupancy",
     "stream_ext.windows.waiting_elements",
 )

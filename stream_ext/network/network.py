@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.build import Builder
+from stream_ext.network.building.builder import Builder
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.measuring import bytes_of
@@ -29,14 +30,16 @@ from stream_ext.network.operators.answers.ranking import Orders, own_order
 from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
-from stream_ext.plan.logic import Select
+from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.plan.named_terms import constants_of
 from stream_ext.plan.normalise import template_of
 from stream_ext.plan.templates import QueryTemplate
@@ -45,12 +48,13 @@ from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.schedule import ScheduledWindow
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
+PatternOf = Callable[[PatternScan], IdPattern]
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
 _MANY = 8192
 #: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
 #: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
-_ROW, _COLUMN, _LOOKS = 64, 16, 16
+ROW_BYTES, _COLUMN, _LOOKS = 64, 16, 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
@@ -72,28 +76,44 @@ class Traced:
 @dataclass(frozen=True, slots=True)
 class NetworkInputs:
     """What a network is built over. `windows`: by their names; `snapshot`: its counts order the joins. `check` is
-    called again and again during the planning, and may raise."""
+    called again and again during the planning, and may raise. `counted_as`: ids that stand for any other, and those
+    whose counts order the joins."""
 
     snapshot: Snapshot
     encode: Encode
     windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
     check: Check = Control.FREE.check
+    counted_as: Mapping[int, int] = field(default_factory=dict)
 
-    def builder(self, select: Select, orders: Orders, held: bool) -> tuple[Builder, list[bytes]]:
+    def builder(
+        self, select: Select, orders: Orders, held: bool, numbered: bool = False
+    ) -> tuple[Builder, list[bytes]]:
         """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
-        edges, too, as those of registered queries do."""
+        edges, too, as those of registered queries do. `numbered`: see `Builder`."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
         found = Builder(
             self.windows,
             ids.__getitem__,
-            lambda pattern_of: Estimates(self.snapshot, pattern_of),
+            lambda pattern_of: Estimates(self.snapshot, self._counted(pattern_of)),
             orders,
             self.check,
             held,
+            numbered,
         )
         return found, [text for text, id in ids.items() if not id]
+
+    def _counted(self, pattern_of: PatternOf) -> PatternOf:
+        if not self.counted_as:
+            return pattern_of
+
+        def counted(source: PatternScan) -> IdPattern:
+            pattern = pattern_of(source)
+            ids = {position: self.counted_as[id] for position, id in pattern.fixed.items() if id in self.counted_as}
+            return pattern.with_fixed(ids) if ids else pattern
+
+        return counted
 
 
 def salt_of(number: int) -> bytes:
@@ -116,7 +136,7 @@ class Network:
     ) -> None:
         """Use `of_query`, `registered` or `shared`. `unknown`: constants that the store does not know."""
         self.stages: Sequence[Stage] = plan.stages
-        self.scans, self.counted = plan.scans, plan.counted
+        self.scans, self.counted, self.displacing = plan.scans, plan.counted, plan.displacing
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
         self._orders, self._last = orders, last.stage
@@ -182,6 +202,19 @@ class Network:
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown)
 
+    def with_patterns(self, patterns: Sequence[tuple[int, IdPattern]], unknown: Sequence[bytes]) -> Network:
+        """The same network with other constants in the patterns of these stages, which join with the store. Both are
+        for queries that are evaluated once. `unknown`: those that the store does not know."""
+        other = copy(self)
+        stages = list(self.stages)
+        for number, pattern in patterns:
+            stage = stages[number]
+            assert isinstance(stage.operator, StoreJoin), "a constant is in a pattern of the store"
+            stages[number] = replace(stage, operator=stage.operator.with_pattern(pattern))
+        other.stages, other.unknown = stages, unknown
+        other._steps = [(stage, done) for stage, (_, done) in zip(stages, self._steps, strict=True)]
+        return other
+
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
         numbers = {
@@ -192,7 +225,9 @@ class Network:
         for scan in self.scans:
             if scan.window.stream != arrival.stream:
                 continue
-            self._added += _ROW * len(arrival.s)
+            self._added += ROW_BYTES * len(arrival.s)
+            if isinstance(scan, NumberedCountedScan):
+                raise TypeError("elements for numbered evaluations arrive with their numbers")
             if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
@@ -200,6 +235,11 @@ class Network:
                 triples = (arrival.s, arrival.p, arrival.o, arrival.g)
                 extra = occurrences(arrival) if scan.has_occurrences else ()
                 scan.arrive(triples, arrival.times, numbers[scan.window.name], extra)
+
+    @property
+    def answer_variables(self) -> tuple[str, ...]:
+        """The columns of its rows, before they are ordered and cut."""
+        return self.stages[self._last].operator.variables
 
     def settle(self) -> None:
         """What has arrived is not new any more (`Moment.without_new`)."""
@@ -222,7 +262,7 @@ class Network:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""
         if moment.changes is not None:
             moment.vocabulary.renew()
-        return self.answer.step(moment, _with_room(moment.control, self._changed(moment)))
+        return self.answer.step(moment, with_room(moment.control, self._changed(moment)))
 
     def emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how the input was cut into steps."""
@@ -236,7 +276,7 @@ class Network:
             change = self._changed(moment)
         else:
             change = self._piece_by_piece(moment, self._driver, enough)
-        return self.answer.once(moment, _with_room(moment.control, change))
+        return self.answer.once(moment, with_room(moment.control, change))
 
     def expected(self, enough: int | None = None) -> float:
         """The number of rows that the operators are expected to produce together; `enough` as for `once`."""
@@ -255,7 +295,7 @@ class Network:
             inputs = [changes[i] for i in stage.inputs]
             if many:
                 for each in inputs:
-                    _with_room(control, each)
+                    with_room(control, each)
             change = stage.operator.step(moment, *inputs)
             alive[len(changes)] = change
             changes.append(change)
@@ -263,7 +303,7 @@ class Network:
                 changes[i] = None
                 del alive[i]
             if is_registered:
-                self._added += change.count * (change.width * _COLUMN + _ROW)
+                self._added += change.count * (change.width * _COLUMN + ROW_BYTES)
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
@@ -329,7 +369,7 @@ def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
     return done
 
 
-def _with_room(control: Control, change: ZSet) -> ZSet:
+def with_room(control: Control, change: ZSet) -> ZSet:
     """The change, if the budget allows its readers to copy it: columns that share an array may be copied."""
     if change.count > _MANY:
         control.room(change.count, change.width + _CELLS_WITH_ROW)

@@ -11,9 +11,11 @@ from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
 from stream_ext.network.operators.rowwise.union import UnionOperator
 from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
+from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.plan.logic import NO_NAMES, Conjunction, Logic, Names, PatternScan
 from stream_ext.windows.counted_window import CountedWindow
+from stream_ext.windows.displacing import Displacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,9 @@ class Ground:
 @dataclass
 class Plan:
     stages: list[Stage] = field(default_factory=list)
-    scans: list[WindowScan | CountedScan | LatestCountedScan] = field(default_factory=list)
+    scans: list[WindowScan | CountedScan | LatestCountedScan | NumberedCountedScan] = field(default_factory=list)
     counted: dict[str, CountedWindow] = field(default_factory=dict)  # by the names of the windows
+    displacing: dict[str, Displacing] = field(default_factory=dict)  # the same for many evaluations in one step
 
 
 def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 
@@ -49,7 +50,11 @@ def answer_once(
     with placed(question.text):
         if at is None or not unit.windows:
             # Without windows every time has the same answer.
-            return evaluate(store, unit, sn, asking=asking, graphs=graphs_for(unit), planned=question)
+            graphs = graphs_for(unit)
+            if graphs or (asking is not None and asking.sources.main is not None):
+                # It is planned for these, not by a template.
+                unit = cast(Query, question.unit)
+            return evaluate(store, unit, sn, asking=asking, graphs=graphs, planned=question)
         # The streams that had these names then: a name may be another stream's by now.
         catalog = _catalog_then(store, unit, sn)
         wide = over_streams(unit, catalog.stream_iris)
@@ -145,7 +150,7 @@ def answer_at_last_evaluation(
     windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
-        control=control, held=True, sources=sources,
+        control=control, held=True, sources=sources, asked=definition.asked,
     )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)

@@ -5,7 +5,7 @@ change."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
 from hbase_store.arrays import as_ids
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import BadArgument
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
@@ -23,6 +24,7 @@ from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
+from stream_ext.oneshot.asked import asked_plan, holds_at_any
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
@@ -122,6 +124,7 @@ class Asking:
     sources: Sources = NO_SOURCES  # stores that are not ours
     streams: bool = False  # rows that are only passed on are not collected first
     at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
+    asked: Collection[HeldPattern] = ()  # what a registered query asks the source main for
     held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
@@ -153,6 +156,9 @@ def evaluate(
     else:
         graph_windows = _windows_of(graphs, moment)
         logic = logic_of(query, [graph.name for graph in graphs], check)
+        if asking.asked:
+            holds = holds_at_any([snapshot], _resolve(moment.vocabulary))
+            logic = asked_plan(logic, asking.asked, asking.sources.main, holds).select
         by_name = {window.name: window for window in (*windows, *graph_windows)}
         inputs = NetworkInputs(snapshot, store.ids, by_name, check)
         network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)

@@ -38,14 +38,16 @@ from stream_ext.language.algebra.algebra import (
     Values,
 )
 from stream_ext.language.algebra.formulas import Expression
-from stream_ext.language.algebra.policy import FirstClose, Policy, Setting, WindowPolicy, policy_of
+from stream_ext.language.algebra.policy import EvaluationTrigger, FirstClose, Policy, Setting, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.printing import terms
 from stream_ext.language.printing.balance import chain
 from stream_ext.language.printing.units import Units
 from stream_ext.language.printing.windows import extent, report, stream
 from stream_ext.plan.advice import warnings_of
+from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
+from stream_ext.plan.together import why_one_by_one
 
 _INDENT = "  "
 
@@ -80,6 +82,9 @@ class _PlanText(Units):
         yield f"registration {unit.name or f'<{unit.iri}>'}" if isinstance(unit, Register) else "query"
         policy = policy_of(query)
         yield from _indented(_policy(policy))
+        if policy.evaluated.value == (EvaluationTrigger.ARRIVAL,) and first_refusal(query) is None:
+            why = why_one_by_one(query, logic_of(query))
+            yield _INDENT + ("arrivals   many in one step" if why is None else f"arrivals   one by one ({why})")
         for window in policy.windows:
             yield f"window <{window.window.name}> on {stream(window.window.stream)}"
             yield from _indented(_window(window))

@@ -26,7 +26,7 @@ from stream_ext.language.algebra.algebra import (
     Unit,
     Update,
 )
-from stream_ext.language.algebra.policy import FirstClose, Origin, Policy, WindowPolicy, policy_of
+from stream_ext.language.algebra.policy import EvaluationTrigger, FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
 from stream_ext.network.network import Network, NetworkInputs
 from stream_ext.network.operators.remote.source_join import SourceJoin
@@ -37,6 +37,7 @@ from stream_ext.oneshot.question import Question
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
+from stream_ext.plan.together import why_one_by_one
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 
@@ -117,9 +118,17 @@ def _query(query: Query, base: str) -> dict[str, Any]:
         "r2s": policy.r2s.value.value if query.windows else None,
         "windows": [_window(window, base) for window in policy.windows],
         "origins": {"r2s": policy.r2s.origin.value} if query.windows else {},
-        "policy": _policy(policy),
+        "policy": _policy(policy) | _arrivals(query, policy),
         **({"warnings": list(warnings)} if (warnings := warnings_of(query)) else {}),
     }
+
+
+def _arrivals(query: Query, policy: Policy) -> dict[str, Any]:
+    """Whether many arrivals are evaluated in one step; else why not."""
+    if policy.evaluated.value != (EvaluationTrigger.ARRIVAL,) or first_refusal(query) is not None:
+        return {}
+    why = why_one_by_one(query, logic_of(query))
+    return {"arrivals": {"together": why is None, "why_not": why}}
 
 
 def _policy(policy: Policy) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hbase_store import Snapshot
 from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query, Unit
 from stream_ext.language.syntax import parse
+from stream_ext.language.syntax.outline import Outline, outline_of
 from stream_ext.network.network import Encode, Network, NetworkInputs
+from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplates
 from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.pipeline import logic_of
@@ -25,8 +27,6 @@ from stream_ext.plan.refuse import calls_others, runnable
 _QUESTIONS_MAX = 512
 #: Texts that are longer are mostly updates with data, which come once.
 _REMEMBERED_CHARACTERS = 10_000
-#: After so many snapshots joins are ordered anew.
-_SNAPSHOTS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,62 +38,100 @@ class _Plan:
     sn: int
 
     def serves(self, sn: int) -> bool:
-        return self.sn == sn or (not self.network.unknown and abs(sn - self.sn) < _SNAPSHOTS_MAX)
+        return self.sn == sn or (not self.network.unknown and abs(sn - self.sn) < SNAPSHOTS_MAX)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """What is known of the outline of a text: the plans that may serve it, and where its own is added to them."""
+
+    outline: Outline
+    plans: tuple[BoundTemplate, ...]
+    templates: PlanTemplates
+
+
 class Question:
     """For one store, with its permanent ids. Any thread may use it."""
 
-    text: str
-    base: str
-    unit: Unit
-    _is_supported: bool = field(default=False, init=False)
-    _plan: _Plan | None = field(default=None, init=False)
+    def __init__(self, text: str, base: str, unit: Unit | None, learning: _Learning | None = None) -> None:
+        """`unit` is None only where a plan is known that may serve the text: then it has no errors."""
+        self.text, self.base = text, base
+        self._unit, self._learning = unit, learning
+        self._is_supported = unit is None
+        self._plan: _Plan | None = None
 
     @classmethod
     def read(cls, text: str, base: str, check: Check | None = None) -> Question:
         """`check` is called again and again while a long text is parsed, and may raise to end it."""
         return cls(text, base, parse(text, base, check))
 
+    @property
+    def unit(self) -> Unit:
+        if self._unit is None:
+            self._unit = parse(self.text, self.base)
+        return self._unit
+
+    @property
+    def outline(self) -> Unit:
+        """The unit, but subjects and objects of its triple patterns may be other constants: all that is asked of a
+        query once it is planned."""
+        if self._unit is None:
+            assert self._learning is not None, "there is a plan"
+            return self._learning.plans[0].template.query
+        return self._unit
+
     def over(self, dataset: DatasetOverride | None) -> Question:
         """The same text over another dataset (None: over its own)."""
         return self if not dataset else Question(self.text, self.base, dataset.over(self.unit))
 
     def supported(self) -> Unit:
-        """The unit; Unsupported if the engine does not run all of it."""
+        """The outline; Unsupported if the engine does not run all of the text."""
         if not self._is_supported:
             runnable(self.unit, self.text)
             # Custom functions may be registered and unregistered at any time.
             self._is_supported = isinstance(self.unit, Query) and not calls_others(self.unit)
-        return self.unit
+        return self.outline
 
     @computed_once
     def warnings(self) -> tuple[str, ...]:
-        """What is probably not meant."""
-        return warnings_of(self.unit) if isinstance(self.unit, Query) else ()
+        """What is probably not meant; it does not depend on constants."""
+        return warnings_of(self.outline) if isinstance(self.outline, Query) else ()
 
     @property
     def is_planned(self) -> bool:
-        return self._plan is not None
+        return self._plan is not None or self._unit is None
 
     def network(self, snapshot: Snapshot, encode: Encode, check: Check = Control.FREE.check) -> Network:
         """The network of a query without windows."""
         plan, sn = self._plan, int(snapshot.sn)
         if plan is not None and plan.serves(sn):
             return plan.network
-        assert isinstance(self.unit, Query), "only queries are planned"
-        network = Network.of_query(logic_of(self.unit, check=check), NetworkInputs(snapshot, encode, check=check))
+        network = self._of_template(snapshot, encode)
+        if network is None:
+            query = self.unit
+            assert isinstance(query, Query), "only queries are planned"
+            network = Network.of_query(logic_of(query, check=check), NetworkInputs(snapshot, encode, check=check))
+            if self._learning is not None and not network.unknown:
+                templates, outline = self._learning.templates, self._learning.outline
+                templates.learn(outline, self.text, self.base, query, snapshot, encode)
         self._plan = _Plan(network, sn)
         return network
 
+    def _of_template(self, snapshot: Snapshot, encode: Encode) -> Network | None:
+        if self._learning is not None:
+            for plan in self._learning.plans:
+                if (found := plan.network(snapshot, encode)) is not None:
+                    return found
+        return None
+
 
 class Questions:
-    """The last questions that were read."""
+    """The last questions that were read. `shares_plans`: those that differ in constants share their plans."""
 
-    def __init__(self) -> None:
+    def __init__(self, shares_plans: bool = True) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str], Question] = OrderedDict()
+        self._templates = PlanTemplates() if shares_plans else None
 
     def __len__(self) -> int:
         return len(self._known)
@@ -106,9 +144,18 @@ class Questions:
             if (known := self._known.get(key)) is not None:
                 self._known.move_to_end(key)
                 return known
-        question = Question.read(text, base)
+        question = self._read(text, base)
         with self._lock:
             self._known[key] = question
             while len(self._known) > _QUESTIONS_MAX:
                 self._known.popitem(last=False)
         return question
+
+    def _read(self, text: str, base: str) -> Question:
+        outline = outline_of(text, base) if self._templates is not None else None
+        if self._templates is None or outline is None:
+            return Question.read(text, base)
+        plans = self._templates.find(outline)
+        if plans is None:
+            return Question.read(text, base)
+        return Question(text, base, None if plans else parse(text, base), _Learning(outline, plans, self._templates))

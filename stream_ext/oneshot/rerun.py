@@ -26,6 +26,7 @@ from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
 from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.part import Ids, Part
@@ -51,6 +52,11 @@ class Rerun:
             raise BadArgument(
                 "what a LIMIT without ORDER BY showed depends on all evaluations before, so one of them is not made "
                 "again; since=N-1&limit=1 gives the emission as it was stored"
+            )
+        if self.definition.asked:
+            raise BadArgument(
+                f"the query asks the source {MAIN}, which has no snapshots, so an evaluation is not made again; "
+                "since=N-1&limit=1 gives the emission as it was stored"
             )
         at = body.at
         assert at is not None, "every emission is stored with its evaluation"
@@ -96,6 +102,7 @@ class Rerun:
             control=self.control,
             held=True,
             sources=self.sources,
+            asked=self.definition.asked,
         )
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.

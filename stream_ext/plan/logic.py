@@ -66,7 +66,7 @@ class PatternScan:
     """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
 
     `as_bag`: a triple of the window may come several times, for what follows makes a set of them. `occurrence`: the
-    columns that its latest occurrence in the window binds."""
+    columns that its latest occurrence in the window binds. `own`: what is held of a source is not looked at."""
 
     subject: Node
     predicate: Node
@@ -76,6 +76,7 @@ class PatternScan:
     time: str | None = None
     as_bag: bool = False
     occurrence: Occurrence | None = None
+    own: bool = False
 
     @computed_once
     def variables(self) -> Names:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from time import time
+from typing import Any
 
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
@@ -30,11 +32,20 @@ class Backoff:
     """The endpoints and requests that failed lately, for the runs of one shard, which step one after the other."""
 
     def __init__(
-        self, allowed_urls: AllowedUrls, published_ms: Callable[[int], int], sources: Sources = NO_SOURCES
+        self,
+        allowed_urls: AllowedUrls,
+        published_ms: Callable[[int], int],
+        sources: Sources = NO_SOURCES,
+        clock_ms: Callable[[], int] | None = None,
     ) -> None:
-        """`published_ms`: from a snapshot to the time of its publication; `sources` may always be asked."""
+        """`published_ms`: from a snapshot to the time of its publication; `sources` may always be asked, and what they
+        answered has a time, by `clock_ms`."""
         self.allowed_urls, self.sources = allowed_urls, sources
+        self.clock_ms = clock_ms or (lambda: int(time() * 1000))
         self._published_ms = published_ms
+        main = sources.main
+        #: What the source main answered to the queries of the shard: what one of them asked the others need not ask.
+        self.of_main = ServiceAnswers(True, None if main is None else main.settings.refresh_s)
         self.sn = 0
         self._now_ms: int | None = None
         self._failed: dict[Hashable, _Failed] = {}
@@ -84,27 +95,41 @@ class ServiceAnswers:
     networks, an answer that one of them received counts for the others, too, until the turn ends: otherwise the result
     of the query would change to and fro between the answers that its networks received."""
 
-    def __init__(self, by_several: bool = False) -> None:
+    def __init__(self, by_several: bool = False, refresh_s: float | None = None) -> None:
+        """`refresh_s`: after so long all is requested again; None: what the settings of SERVICE say."""
         self.turn = 0
-        self._by_several = by_several
+        #: When the first request of this turn was sent, and when the last one was answered.
+        self.as_of: tuple[int, int] | None = None
+        self._by_several, self._refresh_s = by_several, refresh_s
+        self._is_ended = False
         self._began: tuple[int, int] | None = None  # the snapshot in which the turn began, and its time
-        self._answers: dict[Hashable, dict[tuple[int, ...], Sequence[Solution]]] = {}
+        self._answers: dict[Hashable, dict[Any, Sequence[Solution]]] = {}
 
     def look(self, backoff: Backoff) -> None:
         """Begins the next turn if it is time for that."""
         if self._began is None:
             self._began = backoff.sn, backoff.now_ms
         sn, at_ms = self._began
-        if sn != backoff.sn and not at_ms <= backoff.now_ms < at_ms + int(backoff.allowed_urls.refresh_s * 1000):
-            self._began = backoff.sn, backoff.now_ms
+        refresh_s = backoff.allowed_urls.refresh_s if self._refresh_s is None else self._refresh_s
+        is_over = self._is_ended or not at_ms <= backoff.now_ms < at_ms + int(refresh_s * 1000)
+        if sn != backoff.sn and is_over:
+            self._began, self._is_ended, self.as_of = (backoff.sn, backoff.now_ms), False, None
             self.turn += 1
             self._answers.clear()
 
-    def of(self, what: Hashable) -> Mapping[tuple[int, ...], Sequence[Solution]]:
+    def end_turn(self) -> None:
+        """The next snapshot begins a turn: what was answered has changed."""
+        self._is_ended = True
+
+    def asked(self, begun_ms: int, ended_ms: int) -> None:
+        first, last = self.as_of or (begun_ms, ended_ms)
+        self.as_of = min(first, begun_ms), max(last, ended_ms)
+
+    def of(self, what: Hashable) -> Mapping[Any, Sequence[Solution]]:
         """The answers to `what` in this turn, by key."""
         return self._answers.get(what, {})
 
-    def keep(self, what: Hashable, found: Mapping[tuple[int, ...], Sequence[Solution]], most: int) -> None:
+    def keep(self, what: Hashable, found: Mapping[Any, Sequence[Solution]], most: int) -> None:
         """Remembers answers, no more than about `most`: beyond it they are forgotten, and requested again."""
         if self._by_several and found:
             answers = self._answers.setdefault(what, {})

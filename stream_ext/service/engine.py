@@ -235,6 +235,7 @@ class Engine:
         return Shard(
             self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
+            clock_ms=self.clock.now_ms,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:

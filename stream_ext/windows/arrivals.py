@@ -62,9 +62,13 @@ class Arrival:
         for mark, is_low in ((after, True), (up_to, False)):
             if mark is not None:
                 elements &= (marks > mark) == is_low
-        return self if elements.all() else self._of(elements, elements[self.element])
+        return self.of_elements(elements)
 
-    def _of(self, elements: Mask, which: Mask) -> Arrival:
+    def of_elements(self, elements: Mask) -> Arrival:
+        """Only these elements."""
+        if elements.all():
+            return self
+        which = elements[self.element]
         return replace(
             self,
             element_times=self.element_times[elements],

@@ -11,7 +11,9 @@ import heapq
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 
-from stream_ext.windows.scheduled_window import Count
+import numpy as np
+
+from stream_ext.windows.scheduled_window import Count, Times
 
 
 class LastTimes:
@@ -38,6 +40,22 @@ class LastTimes:
     def add_all(self, times: Iterable[int], sizes: Iterable[int]) -> None:
         for time, size in zip(times, sizes, strict=True):
             self.add(time, size)
+
+    def add_in_order(self, times: Times, sizes: Times) -> None:
+        """Elements that come one after the other, none before the ones that have come, and evaluations with each."""
+        if not len(times):
+            return
+        sizes = np.ones_like(sizes) if self._count.of_elements else sizes
+        after = np.cumsum(sizes[::-1])[::-1]
+        start = int(np.searchsorted(-after, -self._count.most, "right"))  # so many do from here on, or all do not
+        waits = bool(self._later) and self._later[-1][0] > int(times[-1])
+        if start > 1 and not waits:  # those before the last `most` are displaced by these
+            self._times, self._sizes, self._total, self._later = [], {}, 0, []
+            times, sizes = times[start - 1 :], sizes[start - 1 :]
+        self.move_to(int(times[-1]))
+        for time, size in zip(times.tolist(), sizes.tolist(), strict=True):
+            if size:
+                self._enter(time, size)
 
     def move_to(self, time: int) -> None:
         """The last evaluation is at this time now."""

@@ -40,7 +40,9 @@ class Part(msgspec.Struct):
 
     `after_move`: the query was moved in this snapshot, and this part is from the runner that it was moved to. It counts
     after all parts of the other runner, and if that one has fallen behind; the last one, without an evaluation, brings
-    the progress at this runner. `given_up`: the query was behind, and its step raised; what it missed is skipped."""
+    the progress at this runner. `given_up`: the query was behind, and its step raised; what it missed is skipped.
+    `asked_as_of`: the source main was asked for something, and this is of its data between these times (ms);
+    `all_asked`: nothing of it was held."""
 
     queries: Ids
     sn: int
@@ -62,6 +64,8 @@ class Part(msgspec.Struct):
     is_shared: bool = False
     after_move: bool = False
     given_up: bool = False
+    asked_as_of: tuple[int, int] | None = None
+    all_asked: bool = False
 
     @classmethod
     def of_one(

@@ -418,6 +418,15 @@ class Schedule:
             if is_contained and self._may_be_due(moved.stream):
                 yield Due(at, number)
 
+    def arrive_in_order(self, moved: StreamAdvance) -> None:
+        """All elements of the last push arrive; none is before another, nor before the last evaluation."""
+        self._arriving = iter(())
+        for counted in self._counted:
+            if counted.window.stream == moved.stream:
+                sizes = moved.element_sizes
+                counted.lasts.add_in_order(moved.element_times, sizes)
+                counted.total += len(sizes) if counted.count.of_elements else int(sizes.sum())
+
     def _arrive_one(self) -> bool:
         """The next element of the last push arrives in the windows that count it; False: there is none."""
         element = next(self._arriving, None)

@@ -5,7 +5,7 @@ streams exist, what are their positions) is done by the writer, in the snapshot 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +24,7 @@ from stream_ext.catalog.catalog import (
 from stream_ext.catalog.chains import check_ends
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered import Registered, RegisteredText
+from stream_ext.catalog.sources import HeldPattern
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
@@ -59,6 +60,8 @@ class Registration:
     queries_max: int
     home: Literal["inline"] | None = None  # it stays in the server's process
     live: bool = False  # ends with its connection, and creates no stream
+    asked: tuple[HeldPattern, ...] = ()  # what the source main is asked for
+    check: Callable[[Registered], None] | None = None  # raises if it may not be asked for that
 
     @property
     def query(self) -> Query:
@@ -89,7 +92,9 @@ class Registration:
         output = self._output(names, number, found, view) if self._derives else None
         read = sorted(found.catalog.streams) if any_stream else found.streams
         iris = [found.catalog.streams[stream].iri for stream in read]
-        registered = Registered.over(self.read, found.catalog, read)
+        registered = Registered.over(self.read, found.catalog, read, self.asked)
+        if self.check is not None:
+            self.check(registered)
         definition = QueryDefinition(
             number=number,
             name=names.name,
@@ -107,6 +112,7 @@ class Registration:
             output=output,
             any_stream=any_stream,
             home=self.home,
+            asked=list(self.asked),
             placement=registered.placement,
         )
         step = CatalogStep("query", number, definition, registered)

@@ -26,7 +26,7 @@ LOW = (
 
 
 #: (constant, value): where the plan of a query begins to be another one, for it has very many parts.
-SMALL_PLANS = (("_WIDE", 2), ("_RUN", 2), ("_SMALL", 0), ("_MERGED_MAX", 2), ("_ASSIGNED_MAX", 1), ("_MANY_MAX", 2))
+SMALL_PLANS = (("WIDE", 2), ("RUN", 2), ("SMALL", 0), ("MERGED_MAX", 2), ("ASSIGNED_MAX", 1), ("MANY_MAX", 2))
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def small_plans() -> Iterator[None]:
     """Queries are planned as if they had thousands of parts."""
     with ExitStack() as stack:
         for name, value in SMALL_PLANS:
-            stack.enter_context(patch(f"stream_ext.network.build.{name}", value))
+            stack.enter_context(patch(f"stream_ext.network.building.sizes.{name}", value))
         yield
 
 

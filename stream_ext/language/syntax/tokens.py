@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, NoReturn
@@ -23,7 +23,7 @@ _MARKS = "\u00b7\u0300-\u036f\u203f-\u2040"
 _ESCAPED = r"%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?#@%]"
 #: The kinds of tokens, in the order of the groups below.
 _NAMES = "none var pname iri blank word long string double decimal integer lang op end bad"  # groups count from 1
-_KINDS: Final = tuple(_NAMES.split())
+KINDS: Final = tuple(_NAMES.split())
 
 
 _PREFIX_DOTS_MAX = 32
@@ -128,10 +128,15 @@ class SourceText:
         self.tokens = self._found(self.text)
 
 
-def _tokens(text: str) -> list[Token]:
+def matches(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    """The tokens from an offset on, where one begins. The number of the group that matched is the place of its kind in
+    KINDS."""
     # An empty text gives one end, others may give two: `finditer` looks once more at the end.
-    expression = _ASCII_TOKEN if text.isascii() else _TOKEN
-    return [(_KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in expression.finditer(text)]
+    return (_ASCII_TOKEN if text.isascii() else _TOKEN).finditer(text, start)
+
+
+def _tokens(text: str) -> list[Token]:
+    return [(KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in matches(text)]
 
 
 class CancellableTokens(list[Token]):
@@ -141,9 +146,8 @@ class CancellableTokens(list[Token]):
 
     def __init__(self, text: str, check: Check) -> None:
         self._check, self._until = check, 0
-        expression = _ASCII_TOKEN if text.isascii() else _TOKEN
-        found = expression.finditer(text)
-        while some := [(_KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in islice(found, _CHECKED_EVERY)]:
+        found = matches(text)
+        while some := [(KINDS[i := m.lastindex or 0], m[i], m.start(i)) for m in islice(found, _CHECKED_EVERY)]:
             check()
             self += some
 

@@ -23,7 +23,7 @@ def placed_operation(number: int, count: int, operation: Operation, text: str) -
         raise NotAllowed(which + str(error), text, *operation.position) from None
     except Unanswered as error:
         kind = NotAllowed if error.forbidden else ServiceFailed
-        raise kind(which + error.why, text, *error.position) from None
+        raise kind(which + error.why, text, *(error.position or operation.position)) from None
     except (CannotUpdate, HeldElsewhere, BadRow) as error:
         why = f"{which}{error}; nothing of this request was applied"
         raise UpdateFailed(why, text, *operation.position) from None

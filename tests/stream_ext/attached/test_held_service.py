@@ -122,7 +122,7 @@ def test_a_query_that_needs_what_cannot_be_held_is_refused_with_the_count(tmp_pa
     source = PretendedSource(*CITIES, held_max=1)
     with opened(tmp_path, sources=[source]) as service:
         with pytest.raises(BadArgument, match=r"\?s <http://ex/partOf> \?o.*2 quads; at most 1"):
-            service.register(near())
+            service.register(near(pattern="?z :partOf+ ?c"))
         assert service.sources_status()[0]["held"] == 0
         service.register(near("one", ":z1 :pays ?c"))
 
@@ -314,7 +314,10 @@ def test_explain_says_what_of_a_registered_query_is_held_and_how_much(tmp_path: 
             {"pattern": f"?s <{EX}partOf> ?o", "way": "held", "quads": 2}
         ]
         source.change("INSERT DATA { :z4 :near :z5 }")
-        assert service.explain(near(pattern=pattern))["sources"][0]["way"] == "refused"
+        assert service.explain(near(pattern=pattern))["sources"][0]["way"] == "asked"
+        assert service.explain(near(pattern="?z (:partOf|:near|:pays)+ ?o"))["sources"][1]["way"] == "held"
+        source.change("INSERT DATA { :z4 :partOf :z5 }")
+        assert service.explain(near("more", pattern="?z (:near|:other|!:p)+ ?o"))["sources"][0]["way"] == "refused"
 
 
 def test_a_change_that_is_known_is_held_without_asking(tmp_path: Path) -> None:

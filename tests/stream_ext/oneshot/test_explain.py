@@ -62,6 +62,21 @@ def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> N
     assert refused["name"] == "BOUNDS of a window that is no length of time"
 
 
+def test_the_explanation_says_which_arrivals_are_evaluated_in_one_step_and_why_others_are_not() -> None:
+    text = "SELECT {} WHERE {{ STREAM <s> [NOW] {{ ?s ?p ?o }} {} }}"
+    for select, more, why in [
+        ("*", "?o <of> ?x FILTER(?x != ?s)", None),
+        ("*", "OPTIONAL { ?o <of> ?x }", "OPTIONAL"),
+        ("*", "FILTER NOT EXISTS { ?o <of> ?x }", "EXISTS"),
+        ("DISTINCT ?s", "", "DISTINCT"),
+        ("(COUNT(*) AS ?n)", "", "GROUP BY or an aggregate"),
+        ("DSTREAM *", "", "it does not emit what CQELS-QL calls new"),
+    ]:
+        policy = explain(Question.read(text.format(select, more), BASE))["policy"]
+        assert policy["arrivals"] == {"together": why is None, "why_not": why}
+    assert "arrivals" not in explain(Question.read(TEXTS["csparql"], BASE))["policy"]
+
+
 def test_the_word_explain_changes_nothing_of_the_explanation() -> None:
     assert explain(Question.read("EXPLAIN EXPLAIN ASK { ?s ?p ?o }", BASE)) == explain(
         Question.read("                ASK { ?s ?p ?o }", BASE)

@@ -14,6 +14,7 @@ from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
+from stream_ext.windows.numbered_evaluations import NumberedEvaluations
 
 Ids = npt.NDArray[np.uint64]
 
@@ -68,6 +69,8 @@ class Moment:
     requests_again: bool = True  # whether old remote answers are requested again
     #: Windows leave out what has arrived since the last evaluation; but it displaces what it displaces.
     without_new: bool = False
+    #: If the step is many evaluations at arrivals: those. Then `time` is that of the first one.
+    evaluations: NumberedEvaluations | None = None
 
 
 def seed_of(query: int, sn: int, k: int) -> bytes:

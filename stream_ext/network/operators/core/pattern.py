@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,6 +60,12 @@ class IdPattern:
         object.__setattr__(self, "_places", tuple(places.values()))
         object.__setattr__(self, "_repeated", tuple(repeated))
 
+    def with_fixed(self, ids: Mapping[int, int]) -> IdPattern:
+        """The same pattern with other ids at some of its fixed positions."""
+        other = copy(self)
+        object.__setattr__(other, "fixed", {**self.fixed, **ids})
+        return other
+
     def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
         tests = [columns[position] == np.uint64(value) for position, value in self.fixed.items()]
@@ -77,7 +84,7 @@ def id_pattern(source: PatternScan, resolve: Resolve, held: bool = False) -> IdP
             binding[position] = node.name
         else:
             fixed[position] = id_of(node, resolve)
-    graph = id_graph(source.graph, resolve, held and source.window is None)
+    graph = id_graph(source.graph, resolve, held and source.window is None and not source.own)
     if graph.each is not None:
         binding[G] = graph.each
     return IdPattern(fixed, binding, graph)

@@ -7,6 +7,7 @@ store S + d as it is now, and the stored rows L of the left side are joined with
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,18 @@ class StoreJoin:
         self._pairing = Pairing(left, read, frozenset(self._maybe))
         self.variables = self._pairing.variables
         self._memory = RowIndex(len(left), self._pairing.left_key)
+
+    def with_pattern(self, pattern: IdPattern) -> StoreJoin:
+        """The same join with other constants in its pattern, for a network that is stepped once."""
+        other = copy(self)
+        other.pattern, other._look_ups = pattern, {}
+        if other._counting is not None:
+            other._counting = Counting(self._left, pattern)
+        return other
+
+    def without_pattern(self) -> list[object]:
+        """All that it refers to, but for its pattern and what is made of it."""
+        return [value for name, value in vars(self).items() if name not in ("pattern", "_counting")]
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         if moment.last:

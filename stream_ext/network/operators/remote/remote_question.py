@@ -14,7 +14,7 @@ from stream_ext.language.algebra.algebra import Form, Join, Pattern, Query, Valu
 from stream_ext.language.algebra.rename import rename_query
 from stream_ext.language.algebra.terms import Constant, Node, Position
 from stream_ext.language.printing import to_sparql
-from stream_ext.plan.logic import SourceGroup
+from stream_ext.plan.logic import Remote, SourceGroup
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.sparql_client import Solution
 
@@ -92,6 +92,13 @@ class RemoteQuestion:
         renamed = {self._back[name]: text for name, text in solution.items() if name in self._back}
         solution.clear()
         solution.update(renamed)
+
+
+def question_of_group(remote: Remote) -> str:
+    """What a source is asked, in one line, without values."""
+    names = tuple(sorted(remote.inner_variables))
+    call = ServiceCall(remote.service, remote.inner, names, remote.silent, remote.position, None, remote.group)
+    return RemoteQuestion(call, ()).shown
 
 
 def sendable(text: bytes) -> bytes:

@@ -19,7 +19,7 @@ from itertools import count
 import numpy as np
 
 from hbase_store.layout.terms import parse_term
-from stream_ext.errors import NotAllowed, ServiceFailed
+from stream_ext.errors import NotAllowed, ServiceFailed, SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import ServicePattern as Written
 from stream_ext.language.algebra.terms import Constant, Position, Variable
@@ -57,12 +57,13 @@ _NONE = range(0)
 
 
 class Unanswered(Exception):
-    """SERVICE without SILENT had no answer. `forbidden`: the endpoint may not be requested. `later`: there may be an
-    answer when these may be requested again (`why_not`); empty: there will never be one."""
+    """SERVICE without SILENT had no answer, or a source (which has no `position` in the text). `forbidden`: the
+    endpoint may not be requested. `later`: there may be an answer when these may be requested again (`why_not`); empty:
+    there will never be one."""
 
-    def __init__(self, why: str, position: Position, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
+    def __init__(self, why: str, position: Position | None, forbidden: bool, later: tuple[Hashable, ...] = ()) -> None:
         self.why, self.position, self.forbidden, self.later = why, position, forbidden, later
-        super().__init__(f"line {position.line}, column {position.column}: {why}")
+        super().__init__(why if position is None else f"line {position.line}, column {position.column}: {why}")
 
 
 class _Later(Exception):
@@ -79,6 +80,8 @@ def placed(text: str) -> Iterator[None]:
     try:
         yield
     except Unanswered as error:
+        if error.position is None:
+            raise SourceFailed(error.why) from None
         kind = NotAllowed if error.forbidden else ServiceFailed
         raise kind(error.why, text, *error.position) from None
 
@@ -222,7 +225,7 @@ class ServiceOperator:
     def _due(self, moment: Moment) -> list[Key]:
         """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
         allowed."""
-        backoff, service_answers = _of(moment), moment.service_answers or self._service_answers
+        backoff, service_answers = backoff_of(moment), self._shared_answers(moment)
         service_answers.look(backoff)
         if self._turn != service_answers.turn:
             self._turn = service_answers.turn
@@ -235,9 +238,13 @@ class ServiceOperator:
             self._forget(moment)
         return []
 
+    def _shared_answers(self, moment: Moment) -> ServiceAnswers:
+        """The turn that the operator is in."""
+        return moment.service_answers or self._service_answers
+
     def _may_be_answered(self, moment: Moment) -> bool:
         urls = {self._url(service, moment) for service in {key[0] for key in self._unanswered}}
-        return any(_of(moment).why_not(url, (url, self._call)) is None for url in urls)
+        return any(backoff_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
     def _forget(self, moment: Moment) -> None:
         """Forgets answers that no row needs any more."""
@@ -335,7 +342,7 @@ class ServiceOperator:
 
     def values(self, keys: list[Key], vocabulary: Vocabulary) -> list[Texts]:
         """The values that are sent for each key; None: the variable is unbound, or a blank node."""
-        ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), -1)
+        ids = np.array([key[1:] for key in keys], np.uint64).reshape(len(keys), len(self.shared))
         distinct = np.unique(ids[ids != 0])
         texts = dict(zip(distinct.tolist(), vocabulary.decode(distinct), strict=True)) if len(distinct) else {}
         sent = {id: text for id, text in texts.items() if not text.startswith(b"_:")}
@@ -361,6 +368,6 @@ def _start(place: range) -> int:
     return place.start
 
 
-def _of(moment: Moment) -> Backoff:
+def backoff_of(moment: Moment) -> Backoff:
     assert moment.backoff is not None, "a registered query has a backoff"
     return moment.backoff

@@ -18,12 +18,13 @@ from itertools import count
 import numpy as np
 
 from hbase_store.arrays import Ids
-from stream_ext.errors import SourceFailed
+from stream_ext.errors import DeadlineExceeded, SourceFailed
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.terms import Constant, Variable
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
 from stream_ext.network.operators.joins.store_edges import StoreEdges
-from stream_ext.network.operators.remote.remote_answers import Key
+from stream_ext.network.operators.remote.remote_answers import Found, Key
 from stream_ext.network.operators.remote.remote_question import (
     AnswerLabels,
     RemoteQuestion,
@@ -32,13 +33,18 @@ from stream_ext.network.operators.remote.remote_question import (
     batches,
 )
 from stream_ext.network.operators.remote.row_kinds import row_kinds
-from stream_ext.network.operators.remote.service import ServiceOperator, is_compatible
+from stream_ext.network.operators.remote.service import ServiceOperator, Unanswered, backoff_of, is_compatible
 from stream_ext.plan.logic import GraphNames, GraphScope, PatternScan, SourceGroup
-from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.backoff import ServiceAnswers
+from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.gathering import bytes_of, gather, gather_each
 from stream_ext.remote.source import Source
 from stream_ext.remote.sparql_client import Solution
 from stream_ext.rows.zset import ZSet
+
+#: Answers that are retained for other queries, beyond twice those in use.
+_ANSWERS_MAX = 1 << 10
+_TIMEOUT = ("--service-timeout", "--query-bytes")
 
 #: From so many questions on, a group of at most so many solutions is asked for as a whole.
 _QUESTIONS, _WHOLE_ROWS = 6, 20_000
@@ -50,7 +56,8 @@ OF_SOURCE = f"_:qs{_SCOPE}".encode()
 
 
 class SourceJoin(ServiceOperator):
-    """`step` of one-shot queries: nothing is remembered."""
+    """In one-shot queries nothing is remembered. For registered queries answers are, as those of SERVICE are: all
+    queries of a shard share them, until the source is asked again for all that is in use (`--attach-refresh`)."""
 
     def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
         super().__init__(left, call)
@@ -59,23 +66,72 @@ class SourceJoin(ServiceOperator):
         self.question = RemoteQuestion(call, ()).shown
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
-        assert moment.last, "registered queries read what is held of a source"
-        return self._once(moment, left)
+        assert moment.last or self.group.unless is None, "what both have is a condition in registered queries"
+        return super().step(moment, left)
 
     def _answers(self, keys: Sequence[Key], moment: Moment) -> tuple[dict[Key, Sequence[Solution]], set[Key]]:
         source = moment.sources.main
         assert source is not None, "a query is planned for the source that is attached"
+        if not moment.last:
+            return self._answers_in_turn(keys, moment, source), set()
         try:
             return dict(zip(keys, _Answer(self, self._call, moment, source).of(keys), strict=True)), set()
         except CannotFetch as error:
             raise SourceFailed(str(error)) from None
 
+    # ---- registered queries
+
+    def _shared_answers(self, moment: Moment) -> ServiceAnswers:
+        return backoff_of(moment).of_main
+
+    def _found(self, keys: Sequence[Key], moment: Moment) -> tuple[Found, set[Key]]:
+        """What another query of the shard has asked in this turn is not asked again."""
+        shared, what = self._shared_answers(moment), (self.question, self._call.names, self.shared)
+        texts = self._sent(keys, moment)
+        there = shared.of(what)
+        known = {key: there[text] for key in keys if (text := texts[key]) is not None and text in there}
+        answers, _ = self._answers([key for key in keys if key not in known], moment)
+        kept = {text: solutions for key, solutions in answers.items() if (text := texts[key]) is not None}
+        shared.keep(what, kept, _ANSWERS_MAX + 2 * len(self._stored.places))
+        return {**known, **answers}, set()
+
+    def _sent(self, keys: Sequence[Key], moment: Moment) -> dict[Key, tuple[bytes | None, ...] | None]:
+        """The values of each key as texts, which mean the same in all queries; None: it has a blank node."""
+        values = self.values(list(keys), moment.vocabulary)
+        return {
+            key: None if any(id and text is None for id, text in zip(key[1:], row, strict=True)) else tuple(row)
+            for key, row in zip(keys, values, strict=True)
+        }
+
+    def _answers_in_turn(self, keys: Sequence[Key], moment: Moment, source: Source) -> dict[Key, Sequence[Solution]]:
+        """A source that did not answer is not asked for a while."""
+        if not keys:
+            return {}
+        backoff, url, this = backoff_of(moment), source.settings.url, (source.settings.url, self.question)
+        if (why := backoff.why_not(url, this)) is None:
+            begun_ms = backoff.clock_ms()
+            asked = Control(moment.allowed_urls.service_timeout_s, what="request to a source", settings=_TIMEOUT)
+            try:
+                found = _Answer(self, self._call, moment, source, asked).of(keys)
+            except (CannotFetch, DeadlineExceeded) as error:
+                why = str(error)
+                backoff.failed(url if isinstance(error, NoAnswer) else this, why)
+            else:
+                backoff.answered(url, this)
+                self._shared_answers(moment).asked(begun_ms, backoff.clock_ms())
+                return dict(zip(keys, found, strict=True))
+        raise Unanswered(why, None, False, (url, this))
+
 
 class _Answer:
     """The answers of one step."""
 
-    def __init__(self, operator: SourceJoin, call: ServiceCall, moment: Moment, source: Source) -> None:
+    def __init__(
+        self, operator: SourceJoin, call: ServiceCall, moment: Moment, source: Source, asked: Control | None = None
+    ) -> None:
+        """`asked`: the time that the source has; None: that of the query."""
         self._operator, self._moment, self._source = operator, moment, source
+        self._asked = asked or moment.control
         self._shared, self._group = operator.shared, operator.group
         self._question = RemoteQuestion(call, self._shared)
         self._kinds = row_kinds(call.inner).among(call.names)
@@ -104,7 +160,7 @@ class _Answer:
             text = texts[0] if self._group.unless is not None else self._question.whole_text(enough)
             found[places[0]] = self._enough(text, enough)
             return found
-        each = gather_each(self._source, texts, self._moment.control, self._bytes_max)
+        each = gather_each(self._source, texts, self._asked, self._bytes_max)
         for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):
             self._moment.control.spend(size)
             placed = [self._question.place(solution, stop - start, self._called) for solution in solutions]
@@ -126,7 +182,7 @@ class _Answer:
         if not {*self._shared} <= self._group.certain or any(text is None for row in wanted for text in row):
             return None
         text = self._question.whole_text(_WHOLE_ROWS + 1)
-        solutions, size = gather(self._source, text, self._moment.control, self._bytes_max)
+        solutions, size = gather(self._source, text, self._asked, self._bytes_max)
         if len(solutions) > _WHOLE_ROWS:
             return None
         self._moment.control.spend(size)
@@ -142,7 +198,7 @@ class _Answer:
         """The first solutions that are not found here, too."""
         found: list[Solution] = []
         labels = self._labels("first")
-        for some in self._source.select(text, self._moment.control):
+        for some in self._source.select(text, self._asked):
             self._moment.control.spend(bytes_of(some))
             self._restored(some)
             kept = self._own(some, labels, not found)
@@ -174,7 +230,8 @@ class _Answer:
                         raise self._lost(name)
             kept.append({name: labels.own(text) for name, text in solution.items()})
         self._blank_answers += apart and begins
-        if self._blank_answers > 1:
+        # What a registered query is told next is another answer.
+        if self._blank_answers > (1 if self._moment.last else 0):
             raise self._lost(next(iter(self._group.told_apart)))
         return kept
 

@@ -1,0 +1,144 @@
+"""Numbered arrivals: the evaluations at the arrivals of one snapshot, many of them in one step.
+
+    pushes         A: a b     B: c              of one snapshot
+    evaluations    1 2        3                 what the schedule says is due
+    steps          1 2 3                        as many as the turn and `_TOGETHER_MAX` allow
+
+An element is new at the first evaluation after it has come; what comes after the last evaluation waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stream_ext.continuous.cohort import Cohort
+from stream_ext.continuous.numbered_network import Arrived
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.arrivals_due import arrivals_due
+from stream_ext.windows.schedule import Due, Within
+from stream_ext.windows.scheduled_window import Times
+
+if TYPE_CHECKING:
+    from stream_ext.continuous.evaluations import Evaluations
+    from stream_ext.continuous.run import Run
+
+#: So many evaluations are made in one step, where rows are joined: in a join, rows are looked up whose windows end
+#: within the step.
+_TOGETHER_MAX, _JOINED_MAX = 1 << 16, 1 << 11
+
+_NOTHING: Times = np.empty(0, np.int64)
+
+
+class _Due(NamedTuple):
+    """Evaluations that are due: the time and the push of each, and which elements have arrived by it; and the elements
+    that come."""
+
+    times: Times
+    pushes: Times
+    arrived: Times
+    coming: Sequence[Arrived]
+
+
+class NumberedArrivals:
+    def __init__(self, run: Run, evaluations: Evaluations, sn: int, within: Within | None) -> None:
+        """`within`: the evaluations of the snapshot up to there were made before."""
+        self._run, self._evaluations, self._sn, self._within = run, evaluations, sn, within
+        self._waiting: list[_Due] = []  # what is due, push by push
+        self._count = 0  # of these evaluations
+
+    def of_pushes(self, arrivals: Sequence[Arrival]) -> Iterator[int]:
+        (cohort,), streams = self._run.cohorts, self._run.streams
+        for arrival in arrivals:
+            if arrival.stream not in streams:
+                continue
+            self._take(arrival, cohort)
+            if self._count >= _TOGETHER_MAX:
+                yield from self._all(cohort)
+        yield from self._all(cohort)
+
+    def _take(self, arrival: Arrival, cohort: Cohort) -> None:
+        """Finds what the push makes due."""
+        within, evaluations = self._within, self._evaluations
+        cohort.schedule.take(arrival)
+        if not self._run.timing.is_settled or (within is not None and arrival.push < within.push):
+            return
+        evaluations.has_taken = evaluations.has_taken or len(arrival.element_times) > 0
+        is_there = within is not None and arrival.push == within.push
+        arrived_at = within.arrived_at if within is not None and is_there else None
+        before, due = cohort.schedule.last, arrivals_due(cohort.schedule, arrival, arrived_at)
+        if not self._run.evaluator.is_built:
+            if not len(due.times):
+                return
+            after, cohort.schedule.last = cohort.schedule.last, before
+            evaluations.build(self._sn, arrival, int(due.times[0]))
+            cohort.schedule.last = after
+        coming, places = arrival, due.places
+        if arrived_at is not None:
+            numbered = self._run.by_element(arrival.stream)
+            marks = np.arange(1, len(places) + 1) if numbered else arrival.element_times
+            coming, places = arrival.of_elements(marks > arrived_at), places[marks > arrived_at]
+        pushes = np.full(len(due.times), arrival.push)
+        arrived = Arrived(coming, places + self._count)
+        self._waiting.append(_Due(due.times, pushes, due.arrived, [arrived]))
+        self._count += len(due.times)
+
+    def _all(self, cohort: Cohort) -> Iterator[int]:
+        """Makes the evaluations that are due, with pauses."""
+        if not self._waiting:
+            return
+        waiting = self._waiting
+        times, pushes, arrived = (np.concatenate([each[i] for each in waiting]) for i in range(3))
+        coming = [each for due in waiting for each in due.coming]
+        self._waiting, self._count, start = [], 0, 0
+        most = _JOINED_MAX if self._run.evaluator.joins_windows else _TOGETHER_MAX
+        while start < len(times):
+            stop = min(len(times), start + min(most, self._evaluations.most))
+            part = slice(start, stop)
+            due = _Due(times[part], pushes[part], arrived[part], _between(coming, start, stop))
+            self._evaluate(due, cohort)
+            start = stop
+            yield len(due.times)
+        for each in _between(coming, len(times), len(times) + 1):
+            if (numbered := self._run.evaluator.numbered) is not None:
+                numbered.arrive(each.arrival)
+
+    def _evaluate(self, due: _Due, cohort: Cohort) -> None:
+        evaluator, schedule, nothing = self._run.evaluator, cohort.schedule, self._run.plan.empty_result
+        self._evaluations.enter([cohort])
+
+        def at(place: int) -> tuple[Due, int]:
+            return Due(int(due.times[place]), int(due.arrived[place])), int(due.pushes[place])
+
+        def silent(first: int, stop: int) -> None:
+            if first < stop:
+                schedule.last = int(due.times[stop - 1])
+                cohort.steps.add_silent(at(first), at(stop - 1), stop - first, nothing)
+
+        done = 0
+        for place, result in evaluator.evaluate_numbered(self._sn, due.times, due.coming):
+            silent(done, place)
+            schedule.last = int(due.times[place])
+            cohort.add(*at(place), False, result)
+            done = place + 1
+        silent(done, len(due.times))
+        last, push = at(len(due.times) - 1)
+        schedule.last = self._evaluations.time = last.time
+        self._evaluations.at = Within(push, 0, last.arrived)
+
+
+def _between(coming: Sequence[Arrived], start: int, stop: int) -> list[Arrived]:
+    """Those that come with the evaluations from `start` on and before `stop`."""
+    found = []
+    for arrival, places in coming:
+        if not len(places):
+            continue
+        least, most = int(places.min()), int(places.max())
+        if least >= start and most < stop:
+            found.append(Arrived(arrival, places - start))
+        elif least < stop and most >= start:
+            inside = (places >= start) & (places < stop)
+            if inside.any():
+                found.append(Arrived(arrival.of_elements(inside), places[inside] - start))
+    return found

@@ -1,0 +1,56 @@
+"""A network whose rows have the numbers of evaluations, in hidden columns: many evaluations are one step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_ext.language.algebra.algebra import R2S
+from stream_ext.network.network import ROW_BYTES, Network, NetworkInputs, with_room
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.answers.ranking import Orders
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.plan.logic import Select
+from stream_ext.rows.zset import ZSet
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.scheduled_window import Times
+
+
+class NumberedRowsNetwork(Network):
+    @classmethod
+    def over(cls, select: Select, inputs: NetworkInputs, relation: Parameters | None = None) -> NumberedRowsNetwork:
+        """For one query, or for all queries of a template (`select` is that of the template, and they are rows of the
+        `relation`): many evaluations at arrivals are one step. It is stepped by `changed`; the rows have hidden columns
+        behind their own."""
+        builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
+        wire, cut = builder.query(select) if relation is None else builder.shared(select, relation)
+        answer = ResultState(Cut((), ()), R2S.RSTREAM)  # nothing is retained of what was emitted
+        return cls(builder.plan, wire, cut, answer, Orders(), unknown)
+
+    def arrive_with(self, arrival: Arrival, came: Times) -> None:
+        """As `arrive`, for numbered evaluations: `came` has for each element the number that its rows get."""
+        numbers = {
+            name: displacing.arrive(arrival.element_times, arrival.times, arrival.element, came)
+            for name, displacing in self.displacing.items()
+            if displacing.stream == arrival.stream
+        }
+        triples, of_triples = (arrival.s, arrival.p, arrival.o, arrival.g), (came[arrival.element].view(np.uint64),)
+        for scan in self.scans:
+            if scan.window.stream != arrival.stream:
+                continue
+            self._added += ROW_BYTES * len(arrival.s)
+            if isinstance(scan, WindowScan):
+                scan.arrive(*triples, arrival.times, of_triples)
+            else:
+                scan.arrive(triples, arrival.times, numbers[scan.window.name], ())
+
+    def changed(self, moment: Moment) -> ZSet:
+        """The rows of numbered evaluations (`Moment.evaluations`), with their hidden columns."""
+        assert moment.evaluations is not None, "its evaluations are numbered"
+        if moment.changes is not None:
+            moment.vocabulary.renew()
+        for displacing in self.displacing.values():
+            displacing.displace(moment.evaluations)
+        return with_room(moment.control, self._changed(moment))

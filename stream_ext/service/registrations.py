@@ -1,0 +1,129 @@
+"""The section of registered queries: registering, pausing, moving and dropping them; their status."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, cast
+
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.catalog.registered import query_of
+from stream_ext.errors import BadArgument
+from stream_ext.language.algebra.walk import query_parts
+from stream_ext.network.operators.remote.service import asks_source, check_services
+from stream_ext.oneshot.question import Question
+from stream_ext.service.opened import OpenedStore
+from stream_ext.service.sources import AttachedSources
+from stream_ext.service.status import fault_of_query, has_failed, query_figures, query_status
+from stream_ext.writer.catalog_changes import drop_query, move_query, pause_query, resume_query
+from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
+
+#: The greatest number of texts that are read before the first of them is registered.
+_REGISTERED_AHEAD = 256
+
+
+class Registrations:
+    """One for each service."""
+
+    def __init__(self, opened: OpenedStore, sources: AttachedSources) -> None:
+        self._opened, self._sources = opened, sources
+
+    def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
+        registration, release = self._sources.reserved(self._read_registration(asked, name))
+        try:
+            return _registered(self._opened.injector.change(registration))
+        finally:
+            release()
+
+    def register_all(self, texts: Iterable[str]) -> Iterator[tuple[QueryDefinition, bool, list[str]]]:
+        """As `register`, one text after the other, and many in one snapshot; ends at the first that is rejected."""
+        waiting: deque[Future[Any]] = deque()
+        for text in texts:
+            registration, release = self._sources.reserved(self._read_registration(text, None))
+            waiting.append(self._opened.injector.change(registration))
+            waiting[-1].add_done_callback(partial(_called, release))
+            while len(waiting) > _REGISTERED_AHEAD or (waiting and waiting[0].done()):
+                yield _registered(waiting.popleft())
+        for future in waiting:
+            yield _registered(future)
+
+    def register_live(self, asked: str | Question, name: str) -> None:
+        """Registers a query for one connection, which must drop it at its end."""
+        registration, release = self._sources.reserved(self._read_registration(asked, name))
+        try:
+            self._opened.change(replace(registration, live=True))
+        finally:
+            release()
+
+    def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
+        check = self._opened.deadline("text")
+        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
+            self._opened.check_text(asked)
+            asked = Question.read(asked, self._opened.base, check)
+        registration = read_registration(asked, name, self._opened.limits.queries, check)
+        check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
+        if self._opened.has_spark and asks_source(query_parts(registration.query), self._opened.sources):
+            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
+        return registration
+
+    def queries(self) -> list[QueryDefinition]:
+        return list(self._opened.catalog.queries.values())
+
+    def query_definition(self, name: str) -> QueryDefinition:
+        return self._opened.catalog.query(name)
+
+    def query_status(self, name: str) -> dict[str, Any]:
+        return query_status(self.query_definition(name), self._opened.injector, self._opened.engine)
+
+    def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
+        return query_figures(query, self._opened.engine)
+
+    def why_failed(self, name: str) -> str | None:
+        """Why the query has failed; None: it has not."""
+        query = self._opened.catalog.find_query(name)
+        return None if query is None else fault_of_query(query, self._opened.engine)
+
+    def pause_query(self, name: str) -> None:
+        """Stops the evaluation of a query after this snapshot; its emissions stay."""
+        sn = int(self._opened.change(pause_query(name)))
+        self._opened.engine.await_evaluated(sn, self._opened.limits.evaluated_s, for_all=False)
+
+    def resume_query(self, name: str) -> None:
+        """Evaluates a paused or failed query again, from here on. The closes in between are left out, and the next
+        emission has `gap`."""
+        query = self.query_definition(name)
+        state = self._opened.engine.merge.state(query.number)
+        t0, failed = None if state is None else state.t0, has_failed(query, self._opened.engine)
+        self._opened.change(resume_query(name, t0, failed))
+
+    def move_query(self, name: str, runner: str) -> int:
+        """Moves a query to another runner; returns the snapshot after which it is there."""
+        if runner not in ("inline", "spark"):
+            raise BadArgument(f"runner={runner}: the runner is 'inline' or 'spark'")
+        if runner == "spark" and not self._opened.has_spark:
+            raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
+        definition = self.query_definition(name)
+        asks = bool(definition.asked) or asks_source(
+            query_parts(query_of(definition.text, definition.base)), self._opened.sources
+        )
+        if runner == "spark" and asks:
+            raise BadArgument(f"query {definition.name!r} asks an attached store, which only the server's process can")
+        home: Literal["inline"] | None = "inline" if runner == "inline" else None
+        sn = int(self._opened.change(move_query(name, home, self._opened.engine.merge.left)))
+        self._opened.engine.await_evaluated(sn, self._opened.limits.evaluated_s, for_all=False)
+        return sn
+
+    def drop_query(self, name: str) -> None:
+        self._opened.change(drop_query(name))
+
+
+def _called(release: Callable[[], None], done: Future[Any]) -> None:
+    release()
+
+
+def _registered(future: Future[Any]) -> tuple[QueryDefinition, bool, list[str]]:
+    outcome = cast("RegistrationOutcome", future.result())
+    return outcome.definition, outcome.created, outcome.warnings

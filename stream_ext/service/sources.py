@@ -1,0 +1,131 @@
+"""The section of attached stores: their status, what is held of the source main, and writes that go to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stream_ext.attached.holding import Holding
+from stream_ext.attached.patterns import needs_of
+from stream_ext.attached.questions import Quad
+from stream_ext.catalog.registered import RegisteredText
+from stream_ext.catalog.sources import HeldPattern
+from stream_ext.errors import NotFound
+from stream_ext.remote.source import MAIN, Source
+from stream_ext.service.asking import AskedWithKeys
+from stream_ext.service.opened import OpenedStore, Wait, check_wait
+from stream_ext.service.source_status import found_source, status_of
+from stream_ext.service.source_watch import SourceWatch
+from stream_ext.service.source_writing import UpdatesTo, source_writing
+from stream_ext.writer.registration import Registration
+from stream_ext.writer.updates import SourceRequest
+
+
+class AttachedSources:
+    """One for each service, also if nothing is attached."""
+
+    def __init__(self, opened: OpenedStore, updates: UpdatesTo | None) -> None:
+        self._opened = opened
+        self._watch = SourceWatch(opened.sources)
+        self._holding: Holding | None = None
+        #: Writes that go to the source main; None: they go to our own store.
+        self.writing = source_writing(opened.store, opened.sources, updates, self._source_written)
+
+    def start(self) -> None:
+        self._watch.start()
+
+    def close(self) -> None:
+        self._watch.close()
+        self.end_holding()
+
+    def hold_main(self) -> None:
+        """Begins to hold what registered queries need of the source `main`."""
+        if self._opened.sources.main is not None:
+            injector = self._opened.injector  # the present one: an epoch that ends does not publish by the next
+            catalog = lambda: injector.catalog  # noqa: E731
+            store, clock = self._opened.store, self._opened.clock
+            self._holding = Holding(self._opened.sources.main, store, clock, catalog, injector.own_change)
+            self._holding.start()
+
+    def end_holding(self) -> None:
+        if self._holding is not None:
+            self._holding.close()
+
+    @property
+    def is_holding(self) -> bool:
+        return self._holding is not None
+
+    def explained(self, text: RegisteredText) -> list[dict[str, Any]]:
+        """What a query would hold of the source main, and what it would ask."""
+        return [] if self._holding is None else [{"source": MAIN, **each} for each in self._holding.explained(text)]
+
+    def reserved(self, registration: Registration) -> tuple[Registration, Callable[[], None]]:
+        """Waits until what the query needs of the source is held; the registration says what is asked instead. Call
+        what it returns when the query is registered."""
+        if self._holding is None:
+            return registration, lambda: None
+        reserved = self._holding.reserve(needs_of(registration.read))
+        if reserved.asked:
+            registration = replace(
+                registration,
+                asked=tuple(sorted(reserved.asked)),
+                check=AskedWithKeys(self._opened.store, self._opened.sources, reserved.asked).check,
+                home="inline" if self._opened.has_spark else registration.home,  # nobody else has the sources
+            )
+        return registration, reserved.release
+
+    @property
+    def updated_source(self) -> Source | None:
+        """The source that updates go to; None: they go to our own store."""
+        return None if self.writing is None else self.writing.source
+
+    def sources_status(self) -> list[dict[str, Any]]:
+        return [self._source_status(source) for source in self._opened.sources]
+
+    def source_status(self, name: str) -> dict[str, Any]:
+        """With what is held of it, pattern by pattern."""
+        source = found_source(self._opened.sources, name)
+        holding = self._holding_of(source)
+        return self._source_status(source) | ({} if holding is None else {"groups": holding.groups()})
+
+    def held_patterns(self) -> list[HeldPattern]:
+        """What is held of the source `main`, or is being fetched: all quads that match one of these."""
+        return [] if self._holding is None else self._holding.needed()
+
+    def source_changed(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
+        """A change of the source `main` that is known exactly: what is held follows, as one snapshot."""
+        if self._holding is not None:
+            self._holding.apply(inserted, deleted)
+
+    def refresh_source(self, name: str, wait: Wait = "published") -> int:
+        """Fetches what is held of a source anew; returns a snapshot that has it."""
+        check_wait(wait)
+        sn = self._held_of(name).refresh()
+        self._opened.wait_for(sn, wait)
+        return sn
+
+    def source_written(self, quads: Iterable[Quad]) -> None:
+        """An update has inserted or deleted these quads of the source `main`, texts of subject, predicate, object and
+        graph: returns when what is held of them is right."""
+        if self._holding is not None:
+            self._holding.written(quads)
+
+    def _source_status(self, source: Source) -> dict[str, Any]:
+        """How it answers; of the source main also what is held."""
+        holding = self._holding_of(source)
+        return status_of(source, {} if holding is None else holding.status())
+
+    def _holding_of(self, source: Source) -> Holding | None:
+        return self._holding if source is self._opened.sources.main else None
+
+    def _held_of(self, name: str) -> Holding:
+        if self._holding is None or name != MAIN:
+            raise NotFound(f"of no source {name!r} anything is held here")
+        return self._holding
+
+    def _source_written(self, request: SourceRequest) -> None:
+        if self._holding is not None and request.clears:
+            self._holding.refresh()
+        elif request.quads:
+            self.source_written((s, p, o, g or b"") for s, p, o, g in request.quads)

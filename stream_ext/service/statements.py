@@ -1,0 +1,149 @@
+"""The section of statements: the texts of requests become questions; queries are answered, updates published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from os import urandom
+from typing import Any
+
+from stream_ext.catalog.registered import RegisteredText
+from stream_ext.errors import BadArgument, QueryTooLarge
+from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import Admin, Query, Update
+from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
+from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.explanation import explain, operators_of, query_in
+from stream_ext.oneshot.question import Question, Questions
+from stream_ext.plan.dataset import DatasetOverride
+from stream_ext.service.opened import OpenedStore, Wait, check_wait
+from stream_ext.service.sources import AttachedSources
+from stream_ext.values.known_values import KnownValues
+from stream_ext.writer.derived_graphs import read_by
+from stream_ext.writer.elements import Ids
+from stream_ext.writer.graph_store import GraphAnswer
+from stream_ext.writer.updates import Updated, change_of, updated
+
+
+class Statements:
+    """One for each service."""
+
+    def __init__(self, opened: OpenedStore, sources: AttachedSources) -> None:
+        self._opened, self._sources = opened, sources
+        self._questions, self._known = Questions(), KnownValues(opened.store.terms)
+
+    def question(self, text: str, check: Callable[[], None] | None = None) -> Question:
+        """The text, parsed, for a request. `check` is called again and again while a long text is parsed, and may raise
+        to end it."""
+        self._opened.check_text(text)
+        return self._questions.read(text, self._opened.base, check or self._opened.deadline("text"))
+
+    def _question(self, asked: str | Question, control: Control) -> Question:
+        return asked if isinstance(asked, Question) else self.question(asked, control.check)
+
+    def update(
+        self,
+        asked: str | Question,
+        wait: Wait = "published",
+        dataset: DatasetOverride | None = None,
+        control: Control = Control.FREE,
+    ) -> Updated:
+        """SPARQL 1.1 Update: all operations of the request, as one snapshot, or none of them.
+
+        `control` may end the request until it is published; then no operation is done."""
+        check_wait(wait)
+        question = self._question(asked, control)
+        unit = question.over(dataset).supported()
+        if isinstance(unit, Admin):
+            raise BadArgument(
+                "this statement administers streams or queries, it is not an update: send it to a server (POST /sparql)"
+            )
+        if not isinstance(unit, Update):
+            raise BadArgument("this is a query, not an update: send it as a query (GET or POST /sparql?query=...)")
+        if self._sources.writing is not None:
+            asking, derived = self._asking(control), self._opened.derived_graphs(self._opened.head(), control)
+            return self._sources.writing.update(unit, question.text, asking, derived)
+        try:
+            change = change_of(
+                unit, question.text, self._opened.store, self._opened.head(), self._asking(control), self._opened.origin
+            )
+            published = self._opened.change(change)
+        except MemoryError as error:  # nothing of it was done
+            raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
+        self._opened.wait_for(published.sn, wait)
+        return updated(published, self._opened.store)
+
+    def query(
+        self,
+        asked: str | Question,
+        snapshot: int | None = None,
+        at: int | None = None,
+        dataset: DatasetOverride | None = None,
+        control: Control = Control.FREE,
+        streams: bool = False,
+    ) -> Answer:
+        """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
+        answers and that are only passed on are read while they are decoded."""
+        question = self._question(asked, control)
+        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
+        try:
+            sn = self._opened.retained(snapshot)
+            given = self._opened.derived_graphs(sn, control).of_query
+            return answer_once(self._opened.store, question, sn, at, dataset, asking, given)
+        except MemoryError as error:
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
+
+    def reads_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
+        """Whether the query may read the answer of a registered query, which is not a graph of the store."""
+        if not self._opened.catalog.deriving:
+            return False
+        read = query if dataset is None else dataset.over(query)
+        return isinstance(read, Query) and any(read_by(self._opened.catalog, read))
+
+    def rows_expected(
+        self,
+        asked: str | Question,
+        snapshot: int,
+        at: int | None,
+        dataset: DatasetOverride | None,
+        control: Control = Control.FREE,
+    ) -> float:
+        """The expected work of a query, from its plan: the number of rows that its operators produce together.
+
+        Planning may take long: `control` may end it."""
+        question = self._question(asked, control)
+        return rows_expected(
+            self._opened.store, question, self._opened.retained(snapshot), at, dataset, self._asking(control)
+        )
+
+    def decode(self, answer: Answer) -> list[tuple[bytes | None, ...]]:
+        return rows_of(answer)
+
+    def decoded(self, columns: Sequence[Ids], answer: Answer | GraphAnswer) -> Iterator[Decoded]:
+        """The columns of an answer as texts, some thousand rows at a time."""
+        if isinstance(answer, GraphAnswer):
+            return chain(decoded(columns, answer.decode), answer.more)
+        if answer.streamed is not None:
+            return answer.streamed
+        return decoded(columns, answer.vocabulary.decode, answer.count)
+
+    def explain(self, asked: str | Question) -> dict[str, Any]:
+        check = self._opened.deadline("text")
+        question = asked if isinstance(asked, Question) else self.question(asked, check)
+        found = explain(question) | operators_of(self._opened.store, question, check, self._opened.sources)
+        query = query_in(question)
+        if self._sources.is_holding and query is not None and "refused" not in found:
+            found["sources"] = self._sources.explained(RegisteredText.of(query, check))
+        return found
+
+    def _asking(self, control: Control) -> Asking:
+        return Asking(
+            self._opened.base,
+            self._opened.clock.now_ms(),
+            urandom(8),
+            control,
+            self._opened.allowed_urls,
+            self._known,
+            self._opened.sources,
+        )

@@ -1,0 +1,120 @@
+"""Many arrivals in one step emit what each of them emits in a step of its own: the same parts, bounds and numbers."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hbase_store
+from stream_ext.continuous import run_plan
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.turns import UNHURRIED, TurnLimits
+from stream_ext.windows.schedule import QueryState
+from tests.stream_ext.arrival_model import Window
+from tests.stream_ext.arrival_scene import PATTERNS, ArrivalScene
+from tests.stream_ext.continuous.test_pieces import Pieces, compare, take
+from tests.stream_ext.scene import EX, Change, Player, Push, Triple, _change
+
+#: Patterns none of whose operators removes what it has put out; and some more that differ in what they join.
+TOGETHER = [
+    *(each for each in PATTERNS if each[0].startswith("SELECT ?") and "}" not in each[1].replace(" }", "")),
+    ("SELECT ?a ?b ?c ?d", "@1{ ?a :p ?b . ?b :p ?c } @2{ ?c :p ?d }", 2),
+    ("SELECT ?a ?c ?k", "@1{ ?a :p ?b } ?b :k ?k . @2{ ?c :p ?k } FILTER(?a != ?c)", 2),
+    ("SELECT ?a ?b", "{ @1{ ?a :p ?b } } UNION { @2{ ?b :p ?a } }", 2),
+    ("SELECT ?a ?u", "@1{ ?a :v ?v } BIND(?v + 1 AS ?u)", 1),
+    ("SELECT ?a ?b ?c", "@1{ ?a :p ?b } @2{ ?a :p ?c }", 2),
+    ("SELECT ?b ?c", "@1{ ?a :p ?b } @2{ ?x :p ?c }", 2),
+]
+
+
+def random_window(chance: random.Random, stream: int) -> Window:
+    kind = chance.choice(["RANGE"] * 5 + ["NOW", "ALL", "TRIPLES", "ELEMENTS"])
+    if kind != "RANGE":
+        return Window(stream, kind, count=chance.choice([1, 3, 10, 60]))
+    bounds = chance.choice(["(]", "(]", "[]", "[)"])
+    return Window(
+        stream, kind, chance.choice([5, 20, 90]), chance.choice([0, 0, 10]), chance.choice([0, 0, 4]), 0, bounds
+    )
+
+
+def scene_of(seed: int) -> ArrivalScene:
+    chance = random.Random(f"numbered {seed}")
+    select, pattern, count = chance.choice(TOGETHER)
+    windows = [random_window(chance, stream) for stream in [1, chance.choice([1, 2])][:count]]
+    scene, now = ArrivalScene("cqels", windows, select, pattern, None), 0
+    for _ in range(chance.randrange(3, 7)):
+        if chance.random() < 0.3:
+            scene.steps.append(_change(chance))
+        pushes = []
+        for _ in range(chance.randrange(1, 4)):
+            elements, is_tidy = [], chance.random() < 0.7
+            for _ in range(chance.choice([1, 5, 40])):
+                now += chance.choice([0, 0, 1, 2])
+                time = max(0, now - (0 if is_tidy else chance.choice([0, 0, 5, 50])))
+                elements.append((time, tuple(_triple(chance) for _ in range(chance.randrange(1, 3)))))
+            pushes.append(Push(chance.choice([1, 2]), tuple(elements)))
+        scene.steps.append(pushes)
+    return scene
+
+
+def _triple(chance: random.Random) -> Triple:
+    one, other = (f"<{EX}n{chance.randrange(20)}>" for _ in range(2))
+    if chance.random() < 0.3:
+        return one, f"<{EX}v>", f'"{chance.randrange(9)}"^^<http://www.w3.org/2001/XMLSchema#integer>'
+    return one, f"<{EX}p>", other
+
+
+def played(scene: ArrivalScene, folder: Path, pace: TurnLimits | None, seed: int) -> dict[int, list[Any]]:
+    """`pace` None: each snapshot is stepped as a whole."""
+    store, chance = hbase_store.open(f"lmdb:{folder}"), random.Random(seed)
+    player = Player(store, scene)
+    sn = player.register()
+    pieces = Pieces(store, chance, sn - 1, pace or UNHURRIED)
+    for step in [None, *scene.steps]:
+        if step is not None and not isinstance(step, Change | list):
+            raise TypeError(step)
+        if step is not None:
+            sn = player.play(step)
+        pieces.step(sn)
+    pieces.finish()
+    store.close()
+    return pieces.said
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_many_in_one_step_are_what_each_is_alone(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    emitted = 0
+    for seed in range(block * 6, block * 6 + 6):
+        scene = scene_of(seed)
+        together = played(scene, tmp_path / f"{seed}", None, seed)
+        cut = played(scene, tmp_path / f"cut{seed}", TurnLimits(7, None, 5, None), seed)
+        with monkeypatch.context() as patched:
+            patched.setattr(run_plan, "why_one_by_one", lambda query, select: "a test compares them")
+            alone = played(scene, tmp_path / f"alone{seed}", None, seed)
+        compare(together, alone, f"seed {seed}: {scene.text}")
+        compare(cut, alone, f"seed {seed}, in pieces: {scene.text}")
+        emitted += sum(map(len, alone.values()))
+    assert emitted > 20
+
+
+def test_what_is_saved_after_a_step_is_what_is_saved_after_each_of_its_arrivals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a query, with which another process goes on."""
+    states: list[dict[int, QueryState]] = []
+    for name in ("together", "alone"):
+        if name == "alone":
+            monkeypatch.setattr(run_plan, "why_one_by_one", lambda query, select: "a test compares them")
+        scene, found = scene_of(3), dict[int, QueryState]()
+        store = hbase_store.open(f"lmdb:{tmp_path / name}")
+        player, shard = Player(store, scene), Shard(store)
+        shard.build({}, player.register())
+        for step in scene.steps:
+            take(store, shard.step(player.play(step)), found, defaultdict(list))
+        store.close()
+        states.append(found)
+    assert states[0] == states[1] != {}

@@ -42,7 +42,7 @@ from stream_ext.emissions.emission import Silence, Sources
 from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries, Runner
 from stream_ext.emissions.part_merger import PartMerger
-from stream_ext.emissions.placement import Plan, by_placement
+from stream_ext.emissions.placement import ShardPlan, by_placement
 from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
@@ -82,7 +82,7 @@ class Merge(HandOver):
         on_fault: Callable[[BaseException], None] = lambda _: None,
         waits: Waits | None = None,
         sources: Callable[[int], Sources | None] = lambda _: None,
-        plan: Plan = Plan(),  # noqa: B008  it never changes
+        plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
         that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
@@ -187,7 +187,7 @@ class Merge(HandOver):
         if changed:
             self._on_owner_change()
 
-    def follow(self, plan: Plan) -> None:
+    def follow(self, plan: ShardPlan) -> None:
         """From now on this is the plan: every shard begins anew at `position`. Spark has all of them if it had all
         before, else none."""
         with self._idle():
@@ -198,7 +198,7 @@ class Merge(HandOver):
         if had_some and not had_all:
             self._on_owner_change()
 
-    def balanced(self, loads: Mapping[int, float]) -> Plan:
+    def balanced(self, loads: Mapping[int, float]) -> ShardPlan:
         """The plan that spreads these loads of queries better; the present one if there is little to gain."""
         return self._plan.balanced(by_placement(self._queries().values(), loads))
 

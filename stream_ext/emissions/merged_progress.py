@@ -13,7 +13,7 @@ from typing import Protocol
 from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.emissions.groups import GroupMembership
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.progress import Progress, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.emissions.sent_parts import SentParts
@@ -38,7 +38,7 @@ class Queries(Protocol):
 
 
 class MergedProgress:
-    def __init__(self, position: int, progress: Progress, queries: Queries, plan: Plan) -> None:
+    def __init__(self, position: int, progress: Progress, queries: Queries, plan: ShardPlan) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = position
         self._busy = False
@@ -52,7 +52,7 @@ class MergedProgress:
         return self._position
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> ShardPlan:
         return self._plan
 
     @property

@@ -21,14 +21,14 @@ _GAIN_MIN = 0.85
 _ROUNDS = 48
 
 
-class Plan(msgspec.Struct, frozen=True, array_like=True):
+class ShardPlan(msgspec.Struct, frozen=True, array_like=True):
     """`number`: the later of two plans has the greater one. `weights`: one for each shard."""
 
     number: int = 1
     weights: tuple[float, ...] = (1.0,)
 
     @classmethod
-    def of(cls, shards: int, number: int = 1) -> Plan:
+    def of(cls, shards: int, number: int = 1) -> ShardPlan:
         """Shards of equal weight."""
         return cls(number, (1.0,) * shards)
 
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
             found[self.shard_of(placement)] += load
         return found
 
-    def balanced(self, measured: Mapping[int, float]) -> Plan:
+    def balanced(self, measured: Mapping[int, float]) -> ShardPlan:
         """The next plan, with weights that spread this load better; the same plan if there is little to gain."""
         best, best_most = self, max(self.loads(measured))
         enough, plan = best_most * _GAIN_MIN, self
@@ -75,7 +75,7 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
                 weight * max(0.25, min(4.0, mean / max(load, mean / 16))) ** gain
                 for weight, load in zip(plan.weights, loads, strict=True)
             ]
-            plan = Plan(self.number + 1, tuple(weight * len(weights) / sum(weights) for weight in weights))
+            plan = ShardPlan(self.number + 1, tuple(weight * len(weights) / sum(weights) for weight in weights))
             if (most := max(plan.loads(measured))) < best_most:
                 best, best_most = plan, most
         return best if best_most < enough else self

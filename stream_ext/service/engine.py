@@ -21,7 +21,7 @@ from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -123,7 +123,7 @@ class Engine:
             on_fault=self._failed,
             waits=self.waits,
             sources=self._source_times.at,
-            plan=Plan() if self._spark is None else Plan.of(self._spark.shard_count()),
+            plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
         )
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark.settings import SparkSettings
 
 #: A seat that nobody has taken so long after the others cuts the epoch; the next one waits longer.
@@ -23,7 +23,7 @@ class Epochs:
         self._short = 0  # epochs in a row that were cut
         self.end_ms: int | None = None
         self.is_over = False
-        self.next_plan: Plan | None = None
+        self.next_plan: ShardPlan | None = None
         self.end_sn = 0  # the snapshot after which the next plan begins
 
     @property
@@ -34,7 +34,7 @@ class Epochs:
     def is_new(self, number: int) -> bool:
         return number != self._number
 
-    def begin(self, number: int, now_ms: int) -> tuple[Plan | None, int]:
+    def begin(self, number: int, now_ms: int) -> tuple[ShardPlan | None, int]:
         """The first task of an epoch has started. Returns the plan that begins with it, and after which snapshot."""
         self._number, self._began_ms = number, now_ms
         self.count += 1

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.step_loads import StepLoads
 from stream_ext.runners.underway import Underway
@@ -36,7 +36,7 @@ class CachedShard:
     service: str
     codec: wire.Codec
     shard: Shard
-    plan: Plan = Plan()  # noqa: RUF009  it never changes
+    plan: ShardPlan = ShardPlan()  # noqa: RUF009  it never changes
     number: int = 0
     clean: bool = False
     head: int = 0  # the last snapshot that the shard's store has read

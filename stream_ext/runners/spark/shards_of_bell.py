@@ -14,7 +14,7 @@ from pathlib import Path
 from stream_ext.clock import Clock
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark import wire
@@ -74,7 +74,7 @@ class ShardsOfBell:
         """By when a task must have started."""
         return self._start_by_ms
 
-    def _follow(self, plan: Plan) -> None:
+    def _follow(self, plan: ShardPlan) -> None:
         self._merge.follow(plan)
         with self._lock:
             before, now = self.shards, self._clock.now_ms()

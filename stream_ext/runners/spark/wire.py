@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.remote.allowed_urls import AllowedUrls
 
@@ -150,7 +150,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     states: dict[int, msgspec.Raw] | None
     suspended: list[int]
     underway: str
-    plan: Plan = Plan()
+    plan: ShardPlan = ShardPlan()
     shard: int = 0
 
 

@@ -25,7 +25,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play, filled
 from tests.stream_ext.emissions.test_merge import Died, Log
@@ -73,15 +73,15 @@ class Divided(_Play):
     def __init__(self, seed: int, store: Store, shards: int) -> None:
         super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)], cqels=False)
         self.numbers = count(1_000_000)
-        self.one = self._merge(LogOfGroups(), Plan())
+        self.one = self._merge(LogOfGroups(), ShardPlan())
         self.log = LogOfGroups()
-        self.merge = self._merge(self.log, Plan.of(shards))
+        self.merge = self._merge(self.log, ShardPlan.of(shards))
         self.processes: list[Process] = []
         self.inline: tuple[Runner, Shard] | None = None
         self.did: Counter[str] = Counter()
         self.creating: set[int] = set()  # queries of which rows have terms that they created
 
-    def _merge(self, log: LogOfGroups, plan: Plan) -> Merge:
+    def _merge(self, log: LogOfGroups, plan: ShardPlan) -> Merge:
         log.at = log.at or int(self.store.head())
         return Merge(
             log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.numbers.__next__, plan=plan
@@ -219,7 +219,7 @@ class Divided(_Play):
         plan, shards = self.merge.plan, self.chance.choice([1, 2, 2, 3, 4])
         weights = tuple(self.chance.choice([0.5, 1.0, 2.0]) for _ in range(shards))
         self._leave()
-        self.merge.follow(Plan(plan.number + 1, weights))
+        self.merge.follow(ShardPlan(plan.number + 1, weights))
 
     def finish(self) -> None:
         head = int(self.store.head())
@@ -291,7 +291,7 @@ def test_any_number_of_shards_emits_what_one_emits_thousands_of_times(shards: in
 
 
 def test_a_template_is_in_one_shard_and_few_move_when_weights_change() -> None:
-    plan, chance = Plan.of(4), random.Random(1)
+    plan, chance = ShardPlan.of(4), random.Random(1)
     measured = {chance.getrandbits(62) + 1: chance.paretovariate(1.5) for _ in range(200)}
     heavy = max(measured, key=lambda placement: measured[placement])
     measured[heavy] *= 10

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Death
@@ -166,7 +166,7 @@ class ChainMerge:
 
     # ---- the contract -----------------------------------------------------------------------------------------
 
-    plan = Plan()
+    plan = ShardPlan()
 
     def is_on_spark(self, shard: int) -> bool:
         return self.owner == "spark"

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
 from stream_ext.emissions.merged_progress import Runner
-from stream_ext.emissions.placement import Plan
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.service import Service
@@ -47,6 +48,12 @@ def say(service: Service, chance: random.Random, times: range, between: Callable
 
 def said(service: Service) -> dict[str, list[bytes]]:
     return {name: [e.json for e in service.emissions(name, 0, None)] for name in NAMES}
+
+
+def assert_same(found: dict[str, list[bytes]], expected: dict[str, list[bytes]]) -> None:
+    for name, emissions in expected.items():
+        for one, other in zip_longest(found[name], emissions):
+            assert one == other, name
 
 
 def with_seats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +110,13 @@ def test_seats_that_wander_and_workers_that_die_change_nothing(
                 assert spark is not None
                 bell, plan = spark._bell, service._engine.merge.plan
                 with bell._lock:
-                    bell.epochs.next_plan = Plan(plan.number + 1, (3.0, *plan.weights[1:]))
+                    bell.epochs.next_plan = ShardPlan(plan.number + 1, (3.0, *plan.weights[1:]))
 
             if time == 140:
                 until(lambda: service._engine.merge.plan.number > 1, "the plan is followed")
 
         say(service, random.Random(1), range(1, 160), between)
-        assert said(service) == expected
+        assert_same(said(service), expected)
         status = shards(service)
         assert len(status) == count and service._engine.merge.plan.number > 1
         placed = {service.query_status(name)["shard"] for name in NAMES}
@@ -156,7 +163,11 @@ def test_what_is_behind_says_the_same_in_two_shards(tmp_path: Path, monkeypatch:
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
-def test_two_shards_on_the_real_spark_say_what_the_inline_runner_says(tmp_path: Path) -> None:
+def test_two_shards_on_the_real_spark_say_what_the_inline_runner_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As above: on a busy machine the next worker may come too late, and what is tried apart makes snapshots.
+    monkeypatch.setattr("stream_ext.runners.quarantine.Quarantine.hold", lambda self, death: None)
     with opened(tmp_path / "inline") as service:
         begin(service)
         say(service, random.Random(1), range(1, 160), lambda time: None)
@@ -175,6 +186,6 @@ def test_two_shards_on_the_real_spark_say_what_the_inline_runner_says(tmp_path: 
                 kill(living(service)[-1])
 
         say(service, random.Random(1), range(1, 160), between)
-        assert said(service) == expected
+        assert_same(said(service), expected)
         assert len({shard["pid"] for shard in shards(service)}) == 2
         assert all(shard["steps"] > 50 for shard in shards(service)), shards(service)

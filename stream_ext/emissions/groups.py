@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 
 class GroupMembership(msgspec.Struct, frozen=True, array_like=True):

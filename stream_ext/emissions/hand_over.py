@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from stream_ext.emissions.merged_progress import MergedProgress
 from stream_ext.emissions.sent_parts import ShardParts
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 
 class HandOver(MergedProgress):

@@ -37,6 +37,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from hbase_store import EmissionRow, Sn
+from hbase_store.log.emissions import EmissionsSoFar
+from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import Silence, Sources
 from stream_ext.emissions.hand_over import HandOver
@@ -48,7 +50,7 @@ from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 Result = TypeVar("Result")
 
@@ -64,6 +66,11 @@ class EmissionCommits(Protocol):
     def last(self, query: int) -> int: ...
     def states(self) -> dict[int, bytes]: ...
     def position(self) -> int: ...
+    def so_far(self) -> EmissionsSoFar: ...
+
+
+def _no_number() -> int:
+    raise AssertionError("a server that only reads makes no groups")
 
 
 class Merge(HandOver):
@@ -96,6 +103,8 @@ class Merge(HandOver):
         self._has_unstored = False  # besides the position: progress of queries that are behind
         self._parts = PartMerger(self._progress, lambda ids: self._retry(lambda: decode(ids)), sources)
         self._attempts = 0
+        self._followed = -1  # the last commit of another process that was taken in, with these queries
+        self._followed_queries: Mapping[int, QueryDefinition] = {}
 
     # ---- called by runners -------------------------------------------------------------------------------------
 
@@ -187,7 +196,7 @@ class Merge(HandOver):
         if changed:
             self._on_owner_change()
 
-    def follow(self, plan: ShardPlan) -> None:
+    def follow_plan(self, plan: ShardPlan) -> None:
         """From now on this is the plan: every shard begins anew at `position`. Spark has all of them if it had all
         before, else none."""
         with self._idle():
@@ -208,6 +217,18 @@ class Merge(HandOver):
         return [each.number for each in self._queries().values() if each.is_evaluated and plan.takes(shard, each)]
 
     # ---- called by the service ---------------------------------------------------------------------------------
+
+    def follow(self) -> bool:
+        """For a server that only reads: takes in what the writer has committed; whether there was anything."""
+        so_far, queries = self._log.so_far(), self._queries()
+        with self._changed:
+            if so_far.commit == self._followed and queries is self._followed_queries:
+                return False
+            self._progress = Progress(so_far, queries, _no_number)
+            self._position = self._stored = int(so_far.position())
+            self._followed, self._followed_queries = so_far.commit, queries
+            self._changed.notify_all()
+            return True
 
     def publish(self, sn: int, some: bool) -> None:
         """A snapshot was published. `some`: after it at least one query stays inline, whatever runner has the

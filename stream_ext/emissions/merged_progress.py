@@ -18,7 +18,7 @@ from stream_ext.emissions.progress import Progress, Stored
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.errors import DeadlineExceeded
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 
 class Runner(StrEnum):

@@ -15,7 +15,7 @@ from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of,
 from stream_ext.emissions.groups import EmissionGroup
 from stream_ext.emissions.progress import Progress
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import NOWHERE, QueryState
+from stream_ext.windows.query_state import NOWHERE, QueryState
 
 
 class PartMerger:

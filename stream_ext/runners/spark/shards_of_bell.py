@@ -75,7 +75,7 @@ class ShardsOfBell:
         return self._start_by_ms
 
     def _follow(self, plan: ShardPlan) -> None:
-        self._merge.follow(plan)
+        self._merge.follow_plan(plan)
         with self._lock:
             before, now = self.shards, self._clock.now_ms()
             self.shards = [ShardOnSpark(number, int(self._merge.position)) for number in range(plan.shards)]

@@ -219,7 +219,7 @@ class Divided(_Play):
         plan, shards = self.merge.plan, self.chance.choice([1, 2, 2, 3, 4])
         weights = tuple(self.chance.choice([0.5, 1.0, 2.0]) for _ in range(shards))
         self._leave()
-        self.merge.follow(ShardPlan(plan.number + 1, weights))
+        self.merge.follow_plan(ShardPlan(plan.number + 1, weights))
 
     def finish(self) -> None:
         head = int(self.store.head())

@@ -271,10 +271,9 @@ def play(seed: int, folder: Path, shards: int) -> tuple[int, Counter[str]]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shards", [1, 2, 4])
-@pytest.mark.parametrize("block", range(3))
-def test_any_number_of_shards_emits_what_one_emits(shards: int, block: int, tmp_path: Path) -> None:
+def test_any_number_of_shards_emits_what_one_emits(shards: int, tmp_path: Path) -> None:
     emitted, did = 0, Counter[str]()
-    for seed in range(block * 5, block * 5 + 5):
+    for seed in range(6):
         some, what = play(seed, tmp_path / str(seed), shards)
         emitted += some
         did += what

@@ -6,6 +6,7 @@ before FastAPI sees them; all other paths (/docs, routes that a host adds) are p
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from endpoint.console import create_console
 from endpoint.errors import Forbidden, Unauthorized, render
 from endpoint.errors import describe as describe_error
 from endpoint.formats.description import Description, correct, describe
+from endpoint.forwarding.forwarding import ForwardingToWriter
 from endpoint.http import browsers
 from endpoint.http.access import ANY, Access
 from endpoint.http.answer_cache import AnswerCache
@@ -28,6 +30,7 @@ from endpoint.http.body import Bodies, Disconnected, Receive
 from endpoint.http.exchange import Exchange, Message, Send, raw_path
 from endpoint.http.read_first import ReadFirst
 from endpoint.http.request_log import log_request
+from endpoint.http.sealed import Seal
 from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import current as current_log
@@ -69,7 +72,7 @@ class Front:
         exchange, began = Exchange(scope, receive, send, self.state), time.perf_counter()
         failure: Exception | None = None
         try:
-            self.state.access.check_host(exchange.headers.get("host"))
+            exchange.check_host()
             if exchange.method == "OPTIONS":
                 preflight = self.state.access.for_preflight(exchange.headers.get("origin"))
                 await exchange.answer(204, headers=[*preflight, *routes.allowed(exchange.path)])
@@ -128,7 +131,7 @@ class RilletEndpoint(SparqlEndpoint):  # type: ignore[misc]  # mypy does not fol
         exchange, began = Exchange(scope, receive, send, self.app_state), time.perf_counter()
         is_console = exchange.path.startswith(_CONSOLE) or exchange.path == CONSOLE.encode()
         try:
-            self.app_state.access.check_host(exchange.headers.get("host"))
+            exchange.check_host()
             if exchange.path != b"/" and not is_console:  # / only redirects; the console has a sign-in page
                 exchange.check_may_read()
         except (Forbidden, Unauthorized) as error:
@@ -161,12 +164,17 @@ def create_app(
     console: bool = True,
     access: Access | None = None,
     cors_enabled: bool = False,
+    forwards: bool = False,
+    verify: ssl.SSLContext | bool = True,
 ) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service.
 
     `access` defines who may read and write, the host names, and the origins whose pages are answered. Without it any
     host name is answered, which suits an application that embeds this one; and with `cors_enabled` pages of any origin
     may read, and write with the bearer token.
+
+    `forwards`: while another server writes to the store, requests that this one cannot answer go there; `verify` is how
+    its certificate is checked.
 
     The query workers run from `app_state.start()` to `app_state.close()`."""
     limits = limits or HttpLimits()
@@ -195,6 +203,7 @@ def create_app(
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
     shown = create_console(service, access, limits, memory) if console else None
+    seal = Seal(service.store.secret()) if forwards else None
     state = AppState(
         service,
         service.base,
@@ -208,6 +217,8 @@ def create_app(
         Bodies(limits.bodies_bytes),
         None,
         shown.is_reader if shown else lambda _: False,
+        seal,
+        None if seal is None else ForwardingToWriter(service, seal, verify),
     )
     app = RilletEndpoint(Front(state), router)
     if shown is not None:

@@ -29,15 +29,12 @@ from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
 from endpoint.monitoring.log import Settings as LogSettings
 from hbase_store.version import __version__
 from stream_ext.clock import SystemClock
-from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import TERM_BYTES
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
-from stream_ext.runners.spark.settings import SparkSettings
-from stream_ext.service.service import Limits, Service
-from stream_ext.upkeep.retention import Retain
+from stream_ext.service.service import Budget, Limits, Retain, Service, SparkSettings
 
 log = logging.getLogger("rillet.server")
 
@@ -166,6 +163,14 @@ class ServeSettings:
             ) from None
         return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
 
+    def trusted(self) -> ssl.SSLContext | bool:
+        """How the certificate of another server of the same store is checked: our own is trusted, too."""
+        if not self.tls_cert:
+            return True
+        context = ssl.create_default_context()
+        context.load_verify_locations(self.tls_cert)
+        return context
+
     def attached(self) -> list[SparqlEndpointSource]:
         """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
         return [SparqlEndpointSource(each, self.allowed_urls.timeout_s) for each in self.sources]
@@ -236,6 +241,8 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.app_state.stop()
         await super().shutdown(sockets)
+        if (forwarding := self._app.app_state.forwarding) is not None:
+            await forwarding.close()
         self._app.app_state.close()
 
     def run_until_stopped(self, listening: socket.socket) -> None:
@@ -276,14 +283,19 @@ def _serve(
             budget=settings.budget(),
             sources=settings.attached(),
             updates=settings.updates,
+            shared=True,
+            own_base=settings.base is not None,
         ) as service:
             access = settings.access(service.base)
-            app = create_app(service, access=access, limits=settings.limits(), query_workers=workers)
+            app = create_app(
+                service, access=access, limits=settings.limits(), query_workers=workers, forwards=True,
+                verify=settings.trusted(),
+            )  # fmt: skip
 
             def ready() -> None:
                 fields = {"address": address, "store": settings.store, "engine": settings.engine, "pid": os.getpid()}
                 log.info("the server is ready", extra={"fields": {"version": __version__, **fields}})
-                announce(banner(settings, address))
+                announce(banner(settings, address, service.writer_address))
 
             # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()
@@ -368,13 +380,15 @@ class _Signals:
             signal.signal(number, handler)
 
 
-def banner(settings: ServeSettings, address: str) -> str:
+def banner(settings: ServeSettings, address: str, writer: str | None = None) -> str:
+    """`writer`: the address of the server that writes to the store, if it is another one ('': it is no server)."""
     guarded = "writing needs the token" if settings.token else "anyone on this machine may write"
     if settings.read_token:
         guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
         + "".join(f"  source   {each.name} at {each.url}\n" for each in settings.sources)
+        + ("" if writer is None else f"  writer   {writer or 'a process that is no server'}; this server reads\n")
         + f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
         f"  streams  {address}streams\n"
         f"  queries  {address}queries\n"

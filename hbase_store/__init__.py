@@ -16,10 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hbase_store.backends.calls import Calls
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
-    from hbase_store.log.emissions import EmissionLog, EmissionRow
+    from hbase_store.log.emission_rows import EmissionRow
+    from hbase_store.log.emissions import EmissionLog
     from hbase_store.store import Store
     from hbase_store.store import open_store as open
     from hbase_store.writing.batch import Batch
@@ -27,10 +29,11 @@ if TYPE_CHECKING:
     from hbase_store.writing.preview import Preview
 
 _PLACES = {
+    "Calls": "hbase_store.backends.calls",
     "Batch": "hbase_store.writing.batch",
     "CatalogChange": "hbase_store.layout.rows",
     "EmissionLog": "hbase_store.log.emissions",
-    "EmissionRow": "hbase_store.log.emissions",
+    "EmissionRow": "hbase_store.log.emission_rows",
     "Loading": "hbase_store.writing.loading",
     "NAMED": "hbase_store.edges.snapshot",
     "Preview": "hbase_store.writing.preview",
@@ -49,6 +52,7 @@ _PLACES = {
 __all__ = [
     "NAMED",
     "Batch",
+    "Calls",
     "CatalogChange",
     "EmissionLog",
     "EmissionRow",

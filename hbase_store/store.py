@@ -18,6 +18,7 @@ from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
 from hbase_store.backends.keyvalue import KeyValue, Put, Value
 from hbase_store.backends.lease import Clock, Leasing
 from hbase_store.backends.meta_cells import check_put
+from hbase_store.backends.shared_cells import share_base, shared_base, shared_secret
 from hbase_store.edges.edges import Edges, changes_of
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.snapshot import Rows, Snapshot
@@ -111,6 +112,20 @@ class Store:
     def probe(self) -> None:
         """A small call, to see whether the store answers. Raises StoreUnavailable."""
         self.kv.get_many("meta", [self._cell.key])
+
+    # ---- several servers of one store
+
+    def secret(self) -> bytes:
+        """A secret of all processes that can open this store."""
+        return shared_secret(self.kv)
+
+    def base(self) -> str | None:
+        """The base IRI of the server that wrote last; None: no server has written yet."""
+        return shared_base(self.kv)
+
+    def share_base(self, base: str) -> None:
+        """Tells the other servers the base IRI of this one, which is the writer."""
+        share_base(self.kv, base)
 
     # ---- snapshots
 

@@ -10,7 +10,17 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.cli import demonstrating, explaining, loading, maintenance, pushing, query, server_commands, serving
+from endpoint.cli import (
+    demonstrating,
+    explaining,
+    loading,
+    maintenance,
+    pushing,
+    query,
+    resources,
+    server_commands,
+    serving,
+)
 from endpoint.cli.flags import Command, Parser, add_command
 
 _DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
@@ -51,6 +61,7 @@ def build_parser() -> Parser:
     query.add(commands)
     pushing.add(commands)
     server_commands.add(commands)
+    resources.add(commands)
     explaining.add(commands)
     demonstrating.add(commands)
     maintenance.add(commands)

@@ -92,7 +92,7 @@ MENU = (
     ("graphs", "Graphs"),
     ("upload", "Upload"),
     ("streams", "Streams"),
-    ("queries", "Live queries"),
+    ("queries", "Registered queries"),
     ("explain", "Explain"),
     ("log", "Log"),
 )

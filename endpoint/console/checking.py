@@ -14,7 +14,8 @@ from endpoint.console.room import Room
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
-from stream_ext.language.algebra.algebra import Explain, Query, Register, Unit, Update
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.statements import Explain, Unit, Update
 from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import Check, parse
 from stream_ext.oneshot.question import Question

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endpoint.console.shown import short
-from stream_ext.language.algebra.algebra import Unit
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 
 

@@ -26,7 +26,8 @@ from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
-from stream_ext.language.algebra.algebra import Explain, Form, Query, Register, Update
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.algebra.statements import Explain, Update
 from stream_ext.oneshot.question import Question
 from stream_ext.service.administration import administer, changes_state
 from stream_ext.times import parse_time

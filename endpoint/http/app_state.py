@@ -21,6 +21,7 @@ from endpoint.http.answer_cache import AnswerCache
 from endpoint.http.body import Bodies
 from endpoint.http.connections import Connections
 from endpoint.http.request_counts import Requests
+from endpoint.http.sealed import Forwarding, Seal
 from endpoint.http.underway import Underway
 from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
@@ -59,6 +60,8 @@ class AppState:
     bodies: Bodies
     console: Application | None
     is_reader: Callable[[Caller], bool]  # by the console's cookie
+    seal: Seal | None = None  # of requests between servers of one store; None: this one shares its store with none
+    forwarding: Forwarding | None = None
     requests: Requests = field(default_factory=Requests)
     underway: Underway = field(init=False)
     connections: Connections = field(init=False)

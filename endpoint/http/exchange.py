@@ -19,6 +19,9 @@ from endpoint.http.app_state import AppState
 from endpoint.http.body import Paced, Receive, as_text, read_body, unpack
 from endpoint.http.connections import BODY_FOLLOWS
 from endpoint.http.parameters import Parameters, parse_pairs
+from endpoint.http.sealed import COMMIT
+from endpoint.http.sealed import ERROR as ERROR_KIND
+from endpoint.http.sealed import HEADER as SEALED
 from stream_ext.errors import BadArgument, TooLarge, UnsupportedMedia
 from stream_ext.rdf.versions import is_of_messages
 
@@ -46,9 +49,11 @@ class Exchange:
         self.started = False
         self.status = 0  # of the answer, once it has begun
         self.route = "none"  # as the table of routes has it, once it is found
-        self._scheme: str = scope.get("scheme", "http")
+        self._own_scheme: str = scope.get("scheme", "http")
         self.root: str = scope.get("root_path", "")
+        self._forwarded_scheme: str | None = None  # the client's, if another server of this store sent the request on
         self._unread = False  # the rest of the body is still on the connection
+        self.unpacked: bytes | None = None  # the body, once all of it was read
 
     # ---- the request ----
 
@@ -77,11 +82,23 @@ class Exchange:
         body = await self.sent_body(limit)
         encoding = self.headers.get("content-encoding")
         if not encoding:
+            self.unpacked = body
             return body
         most = min(limit or limits.inflated_bytes, limits.inflated_bytes)
         unpacked = await self.state.workers.unpackers.run(unpack, body, encoding, most)
         self.state.bodies.hold(self, len(unpacked))
+        self.unpacked = unpacked
         return unpacked
+
+    def replay(self, body: bytes) -> None:
+        """The body was read in order to be forwarded, and is now handled here after all."""
+        receive = self.receive
+
+        async def again() -> Message:
+            self.receive = receive
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        self.receive = again
 
     async def sent_body(self, limit: int | None = None) -> bytes:
         """The body as it was sent, still compressed."""
@@ -111,18 +128,39 @@ class Exchange:
         """The URL of a resource of this server, with the host name that this client uses."""
         path = "/".join(quote(segment, safe="") for segment in segments)
         host = self.headers.get("host")
-        return f"{self._scheme}://{host}{self.root}/{path}" if host else self.state.base + path
+        return f"{self.scheme}://{host}{self.root}/{path}" if host else self.state.base + path
+
+    # ---- who asks ----
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether another server of this store has forwarded the request, and has checked the client."""
+        return self._forwarded_scheme is not None
+
+    @property
+    def scheme(self) -> str:
+        return self._forwarded_scheme or self._own_scheme
 
     @cached_property
     def caller(self) -> Caller:
         return caller_of(self._scope, self.headers)
 
+    def check_host(self) -> None:
+        """First of all: finds out who sends the request; refuses it if this server does not answer its host name."""
+        header, seal = self.headers.get(SEALED), self.state.seal
+        if header is not None and seal is not None:
+            target = self.path + (b"?" + self.query_string if self.query_string else b"")
+            self._forwarded_scheme = seal.scheme_of(header, self._scope["method"], target)
+        else:
+            self.state.access.check_host(self.headers.get("host"))
+
     def check_may_read(self) -> None:
-        if self.state.access.closed:
+        if self.state.access.closed and not self.is_forwarded:
             self.state.access.check_read(self.caller, self.state.is_reader(self.caller))
 
     def check_may_write(self) -> None:
-        self.state.access.check_write(self.caller)
+        if not self.is_forwarded:
+            self.state.access.check_write(self.caller)
 
     # ---- the answer ----
 
@@ -148,7 +186,10 @@ class Exchange:
             raise error  # the connection is closed: an incomplete answer must not look complete
         problem = describe(error)
         body, media_type = render(problem, self.accept)
-        await self.answer(problem.status, body, media_type, headers_of(error, problem.status, self._unread))
+        headers = headers_of(error, problem.status, self._unread)
+        if SEALED in self.headers:
+            headers.append((ERROR_KIND.encode(), problem.type.rpartition(":")[2].encode()))
+        await self.answer(problem.status, body, media_type, headers)
 
     async def start(
         self,
@@ -165,12 +206,20 @@ class Exchange:
         for_origin = self.state.access.for_origin(self.headers.get("origin"))
         all_headers = [(b"rillet-snapshot", b"%d" % shown), _VARIES, *browsers.of_data(media_type), *for_origin]
         all_headers += headers
+        if self.is_forwarded:
+            all_headers.append((COMMIT.encode(), b"%d" % self.state.service.commits))
         if media_type is not None:
             all_headers.append((b"content-type", media_type))
         head = {"type": "http.response.start", "status": status, "headers": all_headers}
         if body_follows:
             head[BODY_FOLLOWS] = True
         await self._send(head)
+
+    async def relay(self, status: int, headers: Headers) -> None:
+        """Sends the head of an answer that another server has given; `piece` and `end` follow."""
+        self.started, self.status = True, status
+        for_origin = self.state.access.for_origin(self.headers.get("origin"))
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *for_origin]})
 
     async def hand_on(self, app: Application, mounted_at: str, path: str) -> None:
         """Lets another application answer, as if the request were for `path`."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from endpoint.monitoring.figures import Figures
     from endpoint.monitoring.last_known import Known
     from endpoint.query_workers import QueryWorkers
-    from hbase_store.backends.calls import Calls
+    from hbase_store import Calls
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -172,6 +172,8 @@ def _of_service(status: dict[str, Any]) -> Iterator[Metric]:
     yield _gauge("rillet_streams", "Streams.", status["streams"])
     yield _gauge("rillet_queries", "Registered queries.", status["queries"])
     yield _gauge("rillet_subscriptions", "Subscriptions to emissions.", status["subscriptions"])
+    is_writer = float(status["role"] == "writer")
+    yield _gauge("rillet_writer", "1 if this server writes to the store, 0 if it is a reader.", is_writer)
     yield _gauge("rillet_writer_queued", "Requests that wait for the writer.", writer["queued"])
     yield _gauge("rillet_writer_queued_bytes", "Bytes of pushes that wait for the writer.", writer["queued_bytes"])
     faults = bool(status["fault"]) + bool(writer["fault"])

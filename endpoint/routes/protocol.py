@@ -22,9 +22,10 @@ from endpoint.routes.emissions import SSE
 from endpoint.routes.one_shot import SHORT_CHARACTERS, QueryRequest, ask
 from hbase_store.layout.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
-from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Update
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.statements import CreateStream, Drop, Explain, Show, Update
 from stream_ext.language.syntax import Check
-from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE, Dataset
+from stream_ext.oneshot.dataset import OF_QUERY, OF_UPDATE, Dataset
 
 if TYPE_CHECKING:
     from stream_ext.oneshot.question import Question
@@ -107,12 +108,24 @@ async def _answer(
     unit = asked.outline
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
+    if await _is_forwarded(exchange, unit):
+        return
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
         await live_query.listen(exchange, asked, unit, parameters)
     elif isinstance(unit, Query):
         await ask(exchange, _query_request(exchange, asked, unit, key, parameters, spent_s))
     else:
         await _run(exchange, asked, parameters, spent_s)
+
+
+async def _is_forwarded(exchange: Exchange, unit: object) -> bool:
+    """Whether the writer has answered: it does what changes the store, if this server only reads."""
+    forwarding = exchange.state.forwarding
+    if forwarding is None:
+        return False
+    changes = isinstance(unit, Register | Update | CreateStream | Drop)
+    is_live = isinstance(unit, Query) and live_query.is_wanted(exchange, unit)
+    return (changes or is_live) and await forwarding.forward(exchange)
 
 
 async def _run(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:

@@ -63,6 +63,11 @@ ROUTES = (
 #: Routes without a read token: they show nothing of the store, or check it themselves to show the sign-in page.
 OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
 
+#: Answered by any server of a store, whatever the method: their text decides, or they are about this server.
+_OF_ANY = ("/sparql", "/query", "/update", "/queries/{query}/results", "/$/queries/{query}")
+#: What is read of the writer, if it answers: it knows what waits, what is late, and what it holds of attached stores.
+_OF_WRITER = ("/streams/{stream}", "/streams/{stream}/late", "/queries/{query}", "/sources", "/sources/{source}")
+
 _Tree = dict[bytes, Any]
 _LEAF = b""
 _ANY, _REST = b"{}", b"{...}"
@@ -97,7 +102,15 @@ async def dispatch(exchange: Exchange) -> None:
         raise MethodNotAllowed(exchange.method, path, tuple(methods))
     if path not in OPEN:
         exchange.check_may_read()
+    forwarding = exchange.state.forwarding
+    if forwarding is not None and is_for_writer(path, exchange.method) and await forwarding.forward(exchange):
+        return
     await handler(exchange, *names)
+
+
+def is_for_writer(path: str, method: str) -> bool:
+    """Whether a server that only reads the store forwards these requests. On the routes of SPARQL the text decides."""
+    return path in _OF_WRITER if method == "GET" else path not in _OF_ANY
 
 
 def allowed(path: bytes) -> list[tuple[bytes, bytes]]:

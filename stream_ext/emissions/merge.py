@@ -42,6 +42,7 @@ import msgspec
 
 from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
+from hbase_store.log.emissions import EmissionsSoFar
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked
@@ -51,7 +52,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import NOWHERE, QueryState
+from stream_ext.windows.query_state import NOWHERE, QueryState
 
 Result = TypeVar("Result")
 
@@ -77,12 +78,17 @@ class EmissionCommits(Protocol):
     def last(self, query: int) -> int: ...
     def states(self) -> dict[int, bytes]: ...
     def position(self) -> int: ...
+    def so_far(self) -> EmissionsSoFar: ...
 
 
 class Queries(Protocol):
     """The registered queries that exist now, by number."""
 
     def __call__(self) -> Mapping[int, QueryDefinition]: ...
+
+
+def _no_number() -> int:
+    raise AssertionError("a server that only reads makes no groups")
 
 
 class Merge:
@@ -121,6 +127,8 @@ class Merge:
         self._owner = Runner.INLINE
         self._attempt = 0
         self._attempts = 0
+        self._followed = -1  # the last commit of another process that was taken in, with these queries
+        self._followed_queries: Mapping[int, QueryDefinition] = {}
         self._pending: dict[int, list[list[Part]]] = {}
         self._inline_pending: dict[int, list[list[Part]]] | None = None
         self.homes = Homes()
@@ -322,6 +330,18 @@ class Merge:
             self._on_owner_change()
 
     # ---- called by the service ---------------------------------------------------------------------------------
+
+    def follow(self) -> bool:
+        """For a server that only reads: takes in what the writer has committed; whether there was anything."""
+        so_far, queries = self._log.so_far(), self._queries()
+        with self._changed:
+            if so_far.commit == self._followed and queries is self._followed_queries:
+                return False
+            self._progress = Progress(so_far, queries, _no_number)
+            self._position = self._stored = int(so_far.position())
+            self._followed, self._followed_queries = so_far.commit, queries
+            self._changed.notify_all()
+            return True
 
     def publish(self, sn: int, some: bool) -> None:
         """A snapshot was published. `some`: after it at least one query stays inline, whatever runner has the

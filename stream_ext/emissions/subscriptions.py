@@ -242,11 +242,20 @@ class Subscriptions:
 
     def go_on(self, queries: Collection[int]) -> None:
         """These queries exist now: ends the subscriptions of all others, and notifies these."""
+        self.end_all_but(queries)
+        self.announce(queries)
+
+    def end_all_but(self, queries: Collection[int]) -> None:
+        """Ends the subscriptions of all queries but these, which exist."""
         with self._lock:
             gone = [query for query in self._of if query not in queries]
         for query in gone:
             self.end(query)
-        self.announce(queries)
+
+    def subscribed(self) -> list[int]:
+        """The queries that have a subscription."""
+        with self._lock:
+            return [query for query, those in self._of.items() if those]
 
     def has(self, query: int) -> bool:
         """Whether the query has a subscription."""

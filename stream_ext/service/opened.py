@@ -20,9 +20,10 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import Sources
 from stream_ext.service.engine import Engine
 from stream_ext.waits import Waits
+from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import checked_graph
-from stream_ext.writer.injector import Change, Injector
+from stream_ext.writer.injector import Injector
 
 #: Until when a write waits: until it is published, or until all queries are evaluated up to it.
 Wait = Literal["published", "evaluated"]
@@ -62,6 +63,8 @@ class OpenedStore:
         self.budget, self.sources = budget, sources
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
+        #: At a reader, reads what others have published; whether there was anything.
+        self.follow: Callable[[], bool] = lambda: False
 
     @property
     def catalog(self) -> Catalog:
@@ -78,6 +81,8 @@ class OpenedStore:
         """The snapshot to read: this one, or the head; Gone if there is none of this number."""
         head = self.head()
         sn = head if snapshot is None else snapshot
+        if sn > head and self.follow():
+            head = self.head()
         if not 0 <= sn <= head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")
         return sn

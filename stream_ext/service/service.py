@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
+from hbase_store.errors import WriterElsewhere
+from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
-from stream_ext.emissions.subscriptions import Subscriptions
-from stream_ext.errors import BadArgument
+from stream_ext.errors import BadArgument, RilletError
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
@@ -29,17 +30,28 @@ from stream_ext.service.opened import Limits, OpenedStore, Wait
 from stream_ext.service.pushes import PushReceipt, StreamPushes
 from stream_ext.service.registrations import Registrations
 from stream_ext.service.results import Results
+from stream_ext.service.role import Role, WriterSettings
 from stream_ext.service.source_writing import UpdatesTo
 from stream_ext.service.sources import AttachedSources
-from stream_ext.service.standby import Standby
 from stream_ext.service.statements import Statements
 from stream_ext.service.status import at_once, service_status
 from stream_ext.service.streams import Streams
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.catalog_changes import drop_query
-from stream_ext.writer.injector import Injector, PublishingPace, goes_on_after
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.write_queue import PublishingPace
 
-__all__ = ["READER", "Limits", "PushReceipt", "Service", "Wait"]
+#: What users of the service name: its parameters and its results, too.
+__all__ = [
+    "READER",
+    "Budget",
+    "Limits",
+    "PushReceipt",
+    "Retain",
+    "Service",
+    "SparkSettings",
+    "StreamDefinition",
+    "Wait",
+]
 
 #: What waits while the store does not answer a read.
 READER = "readers of the store"
@@ -62,19 +74,18 @@ class Service:
         budget: Budget = USUAL,
         sources: Sources = NO_SOURCES,
         updates: UpdatesTo | None = None,
+        reads: WriterElsewhere | None = None,
+        forwards: bool = False,
     ) -> None:
-        """Use `Service.open`."""
-        opened = OpenedStore(store, base, clock, limits, allowed_urls, budget, sources)
-        self._opened, self._pace, self._spark, self._retain = opened, pace, spark, retain
+        """Use `Service.open`. `reads`: another process is the writer."""
+        self._opened = opened = OpenedStore(store, base, clock, limits, allowed_urls, budget, sources)
         self.store, self.base, self.allowed_urls, self.sources = store, base, allowed_urls, sources
         self.clock, self.waits, self.head = opened.clock, opened.waits, opened.head
         self._make_sections(updates)
         self._closing = threading.Lock()
         self._closed = False
-        self._subscriptions: Subscriptions | None = None
-        self._standby = Standby(store, self.clock, self.waits, self)
-        self.begin()
-        self._standby.start()
+        self._role = Role(opened, WriterSettings(pace, spark, retain, forwards), self._attached, reads)
+        self.catch_up, self.look_for_writer = self._role.catch_up, self._role.hurry
         self._attached.start()
 
     def _make_sections(self, updates: UpdatesTo | None) -> None:
@@ -147,51 +158,20 @@ class Service:
     def _engine(self) -> Engine:
         return self._opened.engine
 
-    # ---- one writer epoch: the standby calls these -------------------------------------------------------------
+    @property
+    def role(self) -> Literal["writer", "reader"]:
+        """Of this process: a store has one writer and any number of readers."""
+        return self._role.name
 
-    def begin(self) -> None:
-        """Starts an injector and an engine from the present state of the store."""
-        injector = Injector(self.store, self.clock, self._pace, self.waits)
-        self.clock.go_on_from(_last_time(injector))
-        engine = Engine(
-            self.store, self.base, self.clock, injector, self._spark, self._retain, self.allowed_urls, self.waits,
-            self._opened.budget, self.limits.catch_up_ms, self._subscriptions, self._failed, sources=self.sources,
-        )  # fmt: skip
-        try:
-            engine.start()
-        except BaseException as error:
-            engine.stopped(error)  # else subscribers would get the error that it closes
-            engine.close()
-            raise
-        is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
-        self._opened.injector, self._opened.engine = injector, engine
-        injector.start(engine)
-        self._attached.hold_main()
-        # The listeners of live queries were connected to a process that has ended.
-        left = [query for query in self.queries() if query.live and not engine.subscriptions.has(query.number)]
-        for dropped in [injector.own_change(drop_query(query.name)) for query in left]:
-            if is_first:
-                dropped.result()
+    @property
+    def writer_address(self) -> str | None:
+        """At a reader: where the writer answers ('': it is no server); None: it is this process, or it is not known."""
+        return self._role.writer_address
 
-    def end(self, error: BaseException) -> None:
-        self._injector.halt(error)
-        self._attached.end_holding()
-        self._engine.stopped(error)
-        self._injector.close()
-        self._engine.close()
-
-    def follow(self) -> None:
-        self._injector.follow()
-
-    def give_up(self, error: BaseException) -> None:
-        if self._subscriptions is not None:
-            self._subscriptions.end_all(error)
-
-    def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error) and not self._closed:
-            self._standby.lost(error)
-        else:
-            self.give_up(error)
+    @property
+    def commits(self) -> int:
+        """The number of the last commit of emissions that can be read here."""
+        return self.store.emissions.commits
 
     @classmethod
     def open(
@@ -211,8 +191,12 @@ class Service:
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
         updates: UpdatesTo | None = None,
+        shared: bool = False,
+        own_base: bool = True,
     ) -> Service:
-        """Takes the writer's lease, and continues after the last writer. `sources` are closed with the service; what
+        """Takes the writer's lease, and continues after the last writer. `shared`: if another process has the lease,
+        this one reads, and the caller forwards writes to it (otherwise this raises WriterElsewhere); unless `own_base`
+        it has the base of the writer then. `sources` are closed with the service; what
         registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
         not, to the source main if that takes any, else to our own store."""
         if engine not in ("spark", "inline"):
@@ -220,12 +204,21 @@ class Service:
         limits = limits or Limits()
         store = open_store(url, clock=clock, durability=durability)
         try:
-            store.take_lease(address)
-            store.emissions.take_over()
+            reads = None
+            try:
+                store.take_lease(address)
+                store.emissions.take_over()
+            except WriterElsewhere as error:
+                if not shared:
+                    raise
+                reads, base = error, base if own_base else store.base() or base
             pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
             retain, attached = retain or Retain(), Sources(sources, base)
-            return cls(store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates)
+            return cls(
+                store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates,
+                reads, shared,
+            )  # fmt: skip
         except BaseException:
             store.close()
             raise
@@ -233,11 +226,11 @@ class Service:
     # ---- operations --------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        return service_status(self.store.url, self._injector, self._engine)
+        return service_status(self.store.url, self._injector, self._engine) | self._role.status()
 
     def status_at_once(self) -> dict[str, Any]:
         """The part of `status` that waits for nothing, whatever hangs."""
-        return at_once(self.store.url, self._injector, self._engine)
+        return at_once(self.store.url, self._injector, self._engine) | self._role.status()
 
     def spark_epochs(self) -> int:
         """The number of Spark epochs that have begun; 0 without Spark."""
@@ -261,11 +254,12 @@ class Service:
             if self._closed:
                 return
             self._closed = True
-            self._standby.close()
+            self._role.close()
             self._attached.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()
+            self._role.give_up(RilletError("the service is being closed"))
             self.store.close()
             for source in self.sources:
                 source.close()
@@ -275,10 +269,3 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _last_time(injector: Injector) -> int:
-    """The latest time of the clock that the store has."""
-    by_clock = [n for n, stream in injector.catalog.streams.items() if stream.runs_by == "clock"]
-    latest = [at.latest for n in by_clock if (at := injector.positions.get(n)) is not None and at.latest is not None]
-    return max([injector.published_ms, *latest])

@@ -51,6 +51,7 @@ class AttachedSources:
     def end_holding(self) -> None:
         if self._holding is not None:
             self._holding.close()
+            self._holding = None
 
     @property
     def is_holding(self) -> bool:

@@ -1,16 +1,19 @@
-"""Standby: a service that cannot write any more, because another process does or the store does not answer.
+"""Standby: a service that does not write, because another process does or the store does not answer.
 
 Twice a second a service that writes checks that the store answers, and that it is still the writer. If it is not, all
-parts that belong to the writer epoch are ended. Then, until this process is the writer again,
+parts that belong to the writer epoch are ended. Then, until this process is the writer (again),
 
-    it follows what others publish   reads are answered at the newest snapshot
+    it follows what others publish   reads are answered at the newest snapshot, and subscribers get what is emitted
     it tries to get the lease        which is free when the other writer has ended, or when its time is over
-    then it starts everything anew   from catalog, positions and terms of the store: nothing known before is used"""
+    then it starts everything anew   from catalog, positions and terms of the store: nothing known before is used
+
+A service may also begin so: a second server of a store, which reads while the first one writes."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Protocol
 
 from hbase_store import Store
@@ -20,6 +23,12 @@ from stream_ext.waits import Kind, Waits
 
 #: The time between two checks.
 LOOK_MS = 500
+#: A reader looks for new snapshots after so many milliseconds: while there are some, and when there were none for long.
+FOLLOW_MS, IDLE_FOLLOW_MS = 10, 50
+_IDLE_AFTER_MS = 2_000
+#: Of its time, following takes at most this part.
+_FOLLOWS_AT_MOST = 0.25
+_FAILURES_MAX = 3
 
 _KINDS: tuple[Kind, ...] = ("lease", "disk", "store")
 
@@ -33,8 +42,8 @@ class Writing(Protocol):
         """Ends the epoch, because of `error`. When this returns, no part of it runs any more."""
         ...
 
-    def follow(self) -> None:
-        """Reads what others have published."""
+    def follow(self) -> bool:
+        """Reads what others have published; whether there was anything."""
         ...
 
     def begin(self) -> None:
@@ -47,14 +56,43 @@ class Writing(Protocol):
 
 
 class Standby:
-    def __init__(self, store: Store, clock: Clock, waits: Waits, writing: Writing) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        waits: Waits,
+        writing: Writing,
+        reads: WriterElsewhere | None = None,
+        forwards: bool = False,
+    ) -> None:
+        """`reads`: another process is the writer, so this one begins as a reader. `forwards`: writes are forwarded to
+        the writer, so a writer that can be reached is nothing to wait for."""
         self._store, self._clock, self._waits, self._writing = store, clock, waits, writing
+        self._forwards = forwards
         self._changed = threading.Condition()
-        self._error: BaseException | None = None  # why this process does not write
-        self._has_ended = self._closed = self._is_unanswered = False
+        self._error: BaseException | None = reads  # why this process does not write
+        self._has_ended = reads is not None
+        self._closed = self._is_unanswered = self._is_urgent = False
+        self._holder: WriterElsewhere | None = None
+        if reads is not None:
+            self._see_holder(reads)
+        self._look_at_ms = self._moved_at_ms = 0
+        self._follow_ms = FOLLOW_MS
+        self._failed_in_a_row = 0
         self._thread = threading.Thread(target=self._run, name="rillet-standby", daemon=True)
 
+    @property
+    def holder(self) -> WriterElsewhere | None:
+        """The other process that is the writer; None: it is this one, or it is not known."""
+        return self._holder
+
+    @property
+    def writes(self) -> bool:
+        """Whether this process is the writer, as far as it knows."""
+        return self._error is None
+
     def start(self) -> None:
+        self._look_at_ms = self._clock.now_ms() + LOOK_MS
         self._thread.start()
 
     def lost(self, error: BaseException) -> None:
@@ -63,6 +101,12 @@ class Standby:
             if self._error is None and not self._closed:
                 self._error = error
                 self._changed.notify_all()
+
+    def hurry(self) -> None:
+        """The writer does not answer: looks at once whether the lease is free. Any thread may call."""
+        with self._changed:
+            self._is_urgent = True
+            self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -74,18 +118,50 @@ class Standby:
     def _run(self) -> None:
         try:
             while self._is_time():
-                self._look()
+                if self._is_urgent or self._clock.now_ms() >= self._look_at_ms or not self._has_ended:
+                    self._is_urgent = False
+                    self._look()
+                    self._look_at_ms = self._clock.now_ms() + LOOK_MS
+                else:
+                    self._follow()
         except Exception as error:  # our bug, or a store that cannot be read: listeners get the error
             log.error("this server does not write until it is restarted", exc_info=error)
             self._writing.give_up(error)
 
     def _is_time(self) -> bool:
-        """Waits until the next look is due; False at the end."""
+        """Waits until the next look is due, or until a reader follows; False at the end."""
         with self._changed:
-            at_ms = self._clock.now_ms() + LOOK_MS
-            while not self._closed and self._clock.now_ms() < at_ms and (self._error is None or self._has_ended):
+            at_ms = self._look_at_ms
+            if self._has_ended:
+                at_ms = min(at_ms, self._clock.now_ms() + self._follow_ms)
+            while not self._closed and not self._is_urgent and self._clock.now_ms() < at_ms:
+                if self._error is not None and not self._has_ended:
+                    break  # lost just now
                 self._clock.wait(self._changed, at_ms)
             return not self._closed
+
+    def _follow(self) -> None:
+        """Quickly while something is published, less often otherwise; and never most of the time."""
+        began = time.perf_counter()
+        try:
+            moved = self._writing.follow()
+        except StoreUnavailable as error:
+            self._waits.begin("store", str(error))  # the next look that is answered ends it
+            moved = False
+        except StoreError:
+            # What was just read may have been replaced and deleted before the rest was, if this process stood still.
+            self._failed_in_a_row += 1
+            if self._failed_in_a_row >= _FAILURES_MAX:
+                raise
+            moved = False
+        else:
+            self._failed_in_a_row = 0
+        took_ms = (time.perf_counter() - began) * 1000
+        now_ms = self._clock.now_ms()
+        if moved:
+            self._moved_at_ms = now_ms
+        usual_ms = FOLLOW_MS if now_ms - self._moved_at_ms < _IDLE_AFTER_MS else IDLE_FOLLOW_MS
+        self._follow_ms = max(usual_ms, int(took_ms / _FOLLOWS_AT_MOST))
 
     def _look(self) -> None:
         if self._error is None:
@@ -122,14 +198,35 @@ class Standby:
                 self._error, self._has_ended, begins = None, False, True
             self._writing.begin()
         except (WriterElsewhere, StoreUnavailable, Fenced) as why:
-            self._waits.begin(_kind_of(why), str(why))
+            self._see_why(why)
             if begins:
                 with self._changed:
                     self._error, self._has_ended = why, True
         else:
+            self._holder = None
             for kind in _KINDS:
                 self._waits.end(kind)
-            log.warning("this server writes again", extra={"fields": {"head": int(self._store.head())}})
+            log.warning("this server is the writer now", extra={"fields": {"head": int(self._store.head())}})
+
+    def _see_why(self, why: StoreError) -> None:
+        """Shows why this process does not write now."""
+        if isinstance(why, WriterElsewhere):
+            self._see_holder(why)
+            return
+        self._holder = None
+        self._waits.begin(_kind_of(why), str(why))
+
+    def _see_holder(self, why: WriterElsewhere) -> None:
+        before, self._holder = self._holder, why
+        self._waits.end("store")  # it has answered
+        self._waits.end("disk")
+        if self._forwards and why.address:
+            self._waits.end("lease")
+        else:
+            self._waits.begin("lease", str(why))
+        if before is None or (before.address, before.pid) != (why.address, why.pid):
+            fields = {"writer": why.address, "pid": why.pid}
+            log.info("this server reads; another one is the writer", extra={"fields": fields})
 
 
 def _kind_of(error: StoreError) -> Kind:

@@ -255,18 +255,9 @@ def told_to(campaign: Campaign, server: Process, numbered: list[tuple[int, Push 
         campaign.send(number, step)
 
 
-def until_free(server: Process) -> None:
-    """Starts it again and again, until the other one's lease is over."""
-    for _ in range(PATIENCE_S):
-        try:
-            server.start()
-        except AssertionError:
-            if "is the writer of" not in server.log().splitlines()[-1]:
-                raise
-            continue
-        server.stop()
-        return
-    raise AssertionError("the lease of a server that stands still is never over")
+def until_it_writes(server: Process) -> None:
+    """Begins as a reader, and becomes the writer when the other one's lease is over."""
+    server.until(lambda: bool(httpx.get(server.url + "/$/stats", timeout=PATIENCE_S).json()["role"] == "writer"))
 
 
 def fence(store: str, seed: int, folder: Path) -> None:
@@ -282,8 +273,8 @@ def fence(store: str, seed: int, folder: Path) -> None:
         open_line(first)
         told_to(campaign, first, steps[:cut])
         os.kill(campaign.pid, signal.SIGSTOP)
-        until_free(second)
         with running(second):
+            until_it_writes(second)
             told_to(campaign, second, steps[cut:back])
             second.stop()
         os.kill(first._process.pid if first._process else 0, signal.SIGCONT)

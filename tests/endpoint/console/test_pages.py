@@ -121,7 +121,7 @@ def test_the_overview_counts_what_is_there(server: Live) -> None:
     assert facts["Predicates"] == "3"
     assert facts["Named graphs"] == "1"
     assert facts["Snapshot"] == str(server.service.head())
-    assert (facts["Streams"], facts["Live queries"], facts["Runner"]) == ("1", "1", "inline")
+    assert (facts["Streams"], facts["Registered queries"], facts["Runner"]) == ("1", "1", "inline")
     assert facts["Memory"].endswith("MiB")
     counted = {row[0]: row[2] for row in get(server, "/").cells()}
     assert counted == {"<http://ex/partOf>": "3", "<http://ex/name>": "2", "<http://ex/rooms>": "1"}

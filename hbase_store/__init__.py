@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hbase_store.backends.calls import purpose
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
@@ -44,6 +45,7 @@ _PLACES = {
     "StreamMove": "hbase_store.layout.rows",
     "StreamPosition": "hbase_store.layout.rows",
     "open": "hbase_store.store",
+    "purpose": "hbase_store.backends.calls",
 }
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "StreamMove",
     "StreamPosition",
     "open",
+    "purpose",
 ]
 
 

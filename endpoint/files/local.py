@@ -78,9 +78,11 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         if not analyze:
             stages = Network.of_query(logic_of(query), NetworkInputs(store.at(sn), store.ids)).stages
             return [_planned(line, stages, []) for line in lines_of(stages)]
-        _, traced = trace(store, query, sn)
+        with hbase_store.purpose("query") as tally:
+            _, traced = trace(store, query, sn)
         stages = [each.stage for each in traced]
-        return [_planned(line, stages, traced) for line in lines_of(stages)]
+        calls = [Planned(f"{tally.calls} calls of HBase")] if url.startswith("hbase:") else []
+        return [*(_planned(line, stages, traced) for line in lines_of(stages)), *calls]
 
 
 def _planned(line: Line, stages: Sequence[Stage], traced: Sequence[Traced]) -> Planned:

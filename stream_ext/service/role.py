@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hbase_store import purpose
 from hbase_store.errors import WriterElsewhere
 from stream_ext.emissions.subscriptions import Subscriptions
 from stream_ext.errors import NotWriter
@@ -148,8 +149,9 @@ class Role:
                 self._begin_reading(self._ended_by)
                 return True
             head = self._opened.injector.head
-            self._opened.injector.follow()
-            self._opened.engine.follow()
+            with purpose("follow"):
+                self._opened.injector.follow()
+                self._opened.engine.follow()
             return self._opened.injector.head != head
 
     def give_up(self, error: BaseException) -> None:

@@ -42,7 +42,7 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
     if url.startswith("hbase://"):
         from hbase_store.backends.hbase import HBaseKeyValue
 
-        (first, *others), namespace = _place(url)
+        (first, *others), namespace = place_of(url)
         return HBaseKeyValue(*first, namespace, read_only=read_only, others=others)
     raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
 
@@ -56,7 +56,7 @@ def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:
     return backend
 
 
-def _place(url: str) -> tuple[list[tuple[str, int]], str]:
+def place_of(url: str) -> tuple[list[tuple[str, int]], str]:
     """The Thrift servers, and the namespace: hbase://HOST1:9090,HOST2:9090/NAMESPACE."""
     advice = f"{url!r}: write hbase://HOST:{THRIFT_PORT}/NAMESPACE, or several HOST:PORT with commas"
     hosts, _, path = url.removeprefix("hbase://").partition("/")

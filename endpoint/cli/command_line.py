@@ -10,7 +10,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from endpoint.cli import demonstrating, explaining, loading, maintenance, pushing, query, server_commands, serving
+from endpoint.cli import (
+    backing_up,
+    demonstrating,
+    explaining,
+    hbase_tables,
+    loading,
+    maintenance,
+    pushing,
+    query,
+    server_commands,
+    serving,
+)
 from endpoint.cli.flags import Command, Parser, add_command
 
 _DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
@@ -53,6 +64,8 @@ def build_parser() -> Parser:
     server_commands.add(commands)
     explaining.add(commands)
     demonstrating.add(commands)
+    backing_up.add(commands)
+    hbase_tables.add(commands)
     maintenance.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")

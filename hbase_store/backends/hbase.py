@@ -59,6 +59,8 @@ DELETE_ROWS = 4096
 #: So many threads make calls for others; and so many answers of one read are on their way at a time.
 _THREADS = 16
 _AT_A_TIME = 4
+#: Of the tables: what HBase compresses its files with.
+COMPRESSIONS = ("NONE", "SNAPPY", "LZ4", "ZSTD", "GZ")
 #: HBase's own namespace, if there is one, and the prefix of the tables.
 _NAMESPACE = re.compile(r"(?:[A-Za-z0-9_]+:)?[A-Za-z0-9][A-Za-z0-9_]*")
 

@@ -28,18 +28,31 @@ CHUNK_ROWS = 4096
 ROW_BYTES = 64
 
 
-def table_names(client: Any) -> list[bytes]:
-    names: list[bytes] = client.getTableNames()
-    return names
-
-
-def create_table(client: Any, name: bytes) -> None:
+def create_table(client: Any, name: bytes, compression: str = "NONE") -> None:
     # None of this is a default of HBase.
-    family = thrift.ColumnDescriptor(name=b"n:", maxVersions=1, bloomFilterType=b"ROW", blockCacheEnabled=True)
+    family = thrift.ColumnDescriptor(
+        name=b"n:", maxVersions=1, bloomFilterType=b"ROW", blockCacheEnabled=True, compression=compression.encode()
+    )
     try:
         client.createTable(name, [family])
     except thrift.AlreadyExists:
         return  # another process was quicker, or a call was repeated
+
+
+def delete_table(client: Any, name: bytes) -> None:
+    if client.isTableEnabled(name):
+        client.disableTable(name)
+    client.deleteTable(name)
+
+
+def regions_of(client: Any, name: bytes) -> list[Any]:
+    regions: list[Any] = client.getTableRegions(name)
+    return regions
+
+
+def family_of(client: Any, name: bytes) -> Any:
+    """The description of the family `n`; None: there is none."""
+    return {bytes(key): found for key, found in client.getColumnDescriptors(name).items()}.get(b"n:")
 
 
 def get_rows(client: Any, name: bytes, rows: Sequence[bytes]) -> list[Row]:

@@ -107,6 +107,10 @@ class EmissionsSoFar:
     def last(self, query: int) -> int:
         return self._lasts.get(query, 0)
 
+    def queries(self) -> list[int]:
+        """The queries and groups that have emissions."""
+        return sorted(self._lasts)
+
 
 class EmissionLog:
     """The log: one writer, the process with the lease of the store; any number of readers, in any process."""

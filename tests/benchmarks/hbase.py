@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def run(quick: bool) -> Figures:
         with HBase(folder / "hbase", heap="1g") as hbase:
             stores = {"lmdb": f"lmdb:{folder / 'lmdb'}", "hbase": f"hbase://127.0.0.1:{hbase.thrift_port}/bench"}
             for backend, store in stores.items():
+                print(f"{backend} ...", file=sys.stderr)
                 figures[backend] = _of(backend, store, folder, lines, quick)
                 print(backend, json.dumps(figures[backend]), file=sys.stderr)
     return figures
@@ -62,7 +64,9 @@ def _of(backend: str, store: str, folder: Path, lines: Path, quick: bool) -> Fig
         found["updates"] = _updates(server, 300 if quick else 3_000)
         found["pushes"] = _pushes(server, 500 if quick else 8_000)
     pushes = 100 if quick else 500
-    found["push_to_emission"] = push_to_subscriber(folder / f"{backend}-line", "inline", pushes, f"{store}line")
+    line = folder / f"{backend}-line"
+    line.mkdir()
+    found["push_to_emission"] = push_to_subscriber(line, "inline", pushes, f"{store}line")
     return found
 
 
@@ -72,7 +76,7 @@ def _queries(server: Server) -> Figures:
     with server.client() as client:
         for name, text in social.QUERIES.items():
             calls = _Calls(server)
-            times = [_timed(lambda text=text: _ask(client, text)) for _ in range(21)]
+            times = [_timed(partial(_ask, client, text)) for _ in range(21)]
             found[name] = {
                 "cold_ms": round(times[0] * 1e3, 2),
                 "warm_ms": round(statistics.median(times[1:]) * 1e3, 2),
@@ -122,7 +126,7 @@ def _by(server: Server, threads: int, count: int, act: Callable[[Any, int], None
             for _ in range(left):
                 with lock:
                     number = next(numbers)
-                times.append(_timed(lambda number=number: act(client, number)))  # type: ignore[misc]
+                times.append(_timed(partial(act, client, number)))
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(client_at_work, [5] * threads))  # connections, code that runs for the first time

@@ -18,14 +18,15 @@ run: $(STAMP)  ## set up all that is needed, Java too, then serve on http://127.
 test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase and Fuseki also need JDK 17 and Maven)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
-setup: $(STAMP)  ## the virtual environment, the packages, the compiled kernels
+setup: $(STAMP)  ## the virtual environment, the packages, the editor of the console, the compiled kernels
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml $(wildcard endpoint/console/web/*.js*)
 	$(PYTHON) -c 'import sys; sys.exit("Rillet needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	@echo "setting up $(VENV): packages first, then kernels are compiled; two or three minutes together"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m endpoint.console.web
 	$(BIN)/rillet warm
 	@touch $@
 
@@ -52,4 +53,4 @@ fuseki: $(STAMP)  ## a real Apache Jena Fuseki on this machine, http://127.0.0.1
 	$(BIN)/python -m tests.parts.fuseki.server run --home rillet-data/fuseki --port 3030 $(FUSEKI_FLAGS)
 
 clean:  ## remove the virtual environment and caches (data stays)
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) endpoint/console/web/node_modules endpoint/console/static/libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

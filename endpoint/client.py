@@ -145,6 +145,10 @@ class Client:
         """The attached stores, and what is held of each."""
         return list(self._send("GET", "/sources").json()["sources"])
 
+    def refresh_source(self, source: str) -> dict[str, Any]:
+        """Fetches what is held of an attached store anew; the snapshot that has it."""
+        return _object(self._send("POST", _path("sources", source, "refresh")))
+
     def loads(self) -> list[dict[str, Any]]:
         """The files that were loaded."""
         return list(self._send("GET", "/$/loads").json()["loads"])

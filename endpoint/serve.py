@@ -29,15 +29,12 @@ from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
 from endpoint.monitoring.log import Settings as LogSettings
 from hbase_store.version import __version__
 from stream_ext.clock import SystemClock
-from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import TERM_BYTES
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
-from stream_ext.runners.spark.settings import SparkSettings
-from stream_ext.service.service import Limits, Service
-from stream_ext.upkeep.retention import Retain
+from stream_ext.service.service import Budget, Limits, Retain, Service, SparkSettings
 
 log = logging.getLogger("rillet.server")
 

@@ -16,11 +16,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hbase_store.backends.calls import purpose
+    from hbase_store.backends.calls import Calls, purpose, purposes
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
-    from hbase_store.log.emissions import EmissionLog, EmissionRow
+    from hbase_store.log.emission_rows import EmissionRow
+    from hbase_store.log.emissions import EmissionLog
     from hbase_store.store import Store
     from hbase_store.store import open_store as open
     from hbase_store.writing.batch import Batch
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
     from hbase_store.writing.preview import Preview
 
 _PLACES = {
+    "Calls": "hbase_store.backends.calls",
     "Batch": "hbase_store.writing.batch",
     "CatalogChange": "hbase_store.layout.rows",
     "EmissionLog": "hbase_store.log.emissions",
-    "EmissionRow": "hbase_store.log.emissions",
+    "EmissionRow": "hbase_store.log.emission_rows",
     "Loading": "hbase_store.writing.loading",
     "NAMED": "hbase_store.edges.snapshot",
     "Preview": "hbase_store.writing.preview",
@@ -46,11 +48,13 @@ _PLACES = {
     "StreamPosition": "hbase_store.layout.rows",
     "open": "hbase_store.store",
     "purpose": "hbase_store.backends.calls",
+    "purposes": "hbase_store.backends.calls",
 }
 
 __all__ = [
     "NAMED",
     "Batch",
+    "Calls",
     "CatalogChange",
     "EmissionLog",
     "EmissionRow",
@@ -67,6 +71,7 @@ __all__ = [
     "StreamPosition",
     "open",
     "purpose",
+    "purposes",
 ]
 
 

@@ -22,7 +22,7 @@ from plugin.sparql import Sparql, SparqlRequest
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.service.service import Service
-from stream_ext.writer.injector import HeadView, Intent
+from stream_ext.writer.change import HeadView, Intent
 
 #: Stands for the id of a term that is not in the store.
 ABSENT = -1

@@ -17,34 +17,35 @@ from msgspec import structs
 from stream_ext.language.algebra.algebra import (
     Assigned,
     Bgp,
-    DeleteData,
-    DeleteWhere,
     Extend,
     Form,
     Graph,
     GraphClause,
     InAnyWindow,
-    InsertData,
     Join,
-    Load,
-    Manage,
-    Modify,
-    Operation,
     Pattern,
     QuadPattern,
     Query,
     SubSelect,
-    Transfer,
-    Unit,
-    Update,
     Values,
-    Whole,
 )
 from stream_ext.language.algebra.quads import pattern_of
 from stream_ext.language.algebra.replace_parts import rebuilt
+from stream_ext.language.algebra.statements import (
+    DeleteData,
+    DeleteWhere,
+    InsertData,
+    Load,
+    Manage,
+    Modify,
+    Operation,
+    Transfer,
+    Unit,
+    Update,
+    Whole,
+)
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
-from stream_ext.language.algebra.walk import walk
-from stream_ext.plan.normalise import template_of
+from stream_ext.language.algebra.walk import template_of, walk
 
 _NOWHERE = Position(1, 1)
 Bound = Mapping[str, Constant]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.edges.snapshot import NAMED, Snapshot
+from hbase_store import NAMED, Snapshot
 
 Ids = npt.NDArray[np.uint64]
 DEFAULT_GRAPH = 0

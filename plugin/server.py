@@ -26,7 +26,8 @@ from plugin.bindings import BoundDataset
 from plugin.sparql import SparqlRequest, places_as_written
 from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument, RilletError
-from stream_ext.language.algebra.algebra import Form, Query, Unit, Update
+from stream_ext.language.algebra.algebra import Form, Query
+from stream_ext.language.algebra.statements import Unit, Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import parse

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hbase_store", "stream_ext", "plugin", "endpoint")
+#: What a reader can take in: lines of a module, modules of a folder.
+LINES_MAX, FILES_MAX = 400, 30
 
 
 def classes(package: str) -> Iterator[tuple[str, str]]:
@@ -53,3 +55,18 @@ def test_the_architecture_shows_each_room(package: str) -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     rooms = [each.parent.name for each in (ROOT / package).glob("*/__init__.py")]
     assert [room for room in rooms if f"{room}/" not in text] == []
+
+
+def test_a_module_is_not_long_without_a_reason() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    reasons = dict(re.findall(r"^\| `([\w/]+\.py)` \| (.+?) \|$", text.partition("## Long modules")[2], re.MULTILINE))
+    modules = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    long = {str(file.relative_to(ROOT)) for file in modules if len(file.read_text().splitlines()) > LINES_MAX}
+    assert len(modules) > 300
+    assert sorted(long - reasons.keys()) == []
+
+
+def test_a_folder_is_not_long() -> None:
+    folders = [each for package in PACKAGES for each in (ROOT / package).rglob("*") if any(each.glob("*.py"))]
+    assert len(folders) > 40
+    assert [str(each) for each in folders if len(list(each.glob("*.py"))) > FILES_MAX + 1] == []  # and its __init__

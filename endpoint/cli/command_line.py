@@ -19,6 +19,7 @@ from endpoint.cli import (
     maintenance,
     pushing,
     query,
+    resources,
     server_commands,
     serving,
 )
@@ -62,6 +63,7 @@ def build_parser() -> Parser:
     query.add(commands)
     pushing.add(commands)
     server_commands.add(commands)
+    resources.add(commands)
     explaining.add(commands)
     demonstrating.add(commands)
     backing_up.add(commands)

@@ -15,7 +15,7 @@ from endpoint.cli.server_commands import add_text, text_of
 from endpoint.cli.terminal import prefixes_of
 
 if TYPE_CHECKING:
-    from endpoint.files.local import Planned
+    from stream_ext.oneshot.plan_lines import PlanLine
 
 _EXAMPLES = """\
   rillet explain -f near.rq
@@ -77,7 +77,7 @@ def _of_store(arguments: argparse.Namespace, text: str) -> None:
     print("\n".join(terminal.table(columns, [row[: len(columns)] for row in rows])))
 
 
-def _row(line: Planned, prefixes: dict[str, str]) -> list[str]:
+def _row(line: PlanLine, prefixes: dict[str, str]) -> list[str]:
     estimated = "" if line.estimated is None else f"{line.estimated:,.0f}"
     measured = ["", ""] if line.rows is None else [f"{line.rows:,}", f"{line.ms:,.3f}"]
     return [terminal.shortened(line.text, prefixes), estimated, *measured]

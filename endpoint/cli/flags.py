@@ -57,7 +57,8 @@ class Command(Parser):
     _within = False  # argparse's parse_known_intermixed_args calls this method again
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._within or "--" in (args or ()):
+        # argparse cannot parse what has actions (`rillet source list`) this way; these parse their own flags.
+        if self._within or self._subparsers is not None or "--" in (args or ()):
             return super().parse_known_args(args, namespace)
         self._within = True
         try:
@@ -179,7 +180,7 @@ def size(text: str) -> int:
 
 def iri(text: str) -> str:
     """The type of a flag for an absolute IRI."""
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if not is_iri(text):
         raise argparse.ArgumentTypeError(
@@ -190,7 +191,7 @@ def iri(text: str) -> str:
 
 def base_iri(text: str) -> str:
     """The type of a flag for an IRI that relative IRIs are resolved against."""
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if not is_iri(text) or not re.match(r"https?://[^/?#]|urn:[^:]+:", text, re.IGNORECASE):
         wanted = "an absolute IRI that begins with http://, https:// or urn:"

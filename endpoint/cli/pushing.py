@@ -104,7 +104,7 @@ def rate(text: str) -> tuple[float, bool]:
 
 
 def _time_from(text: str) -> str:
-    from stream_ext.catalog.options import is_iri
+    from stream_ext.names import is_iri
 
     if text not in ("data", "arrival") and not is_iri(text):
         raise argparse.ArgumentTypeError(f"{text!r}: write data, arrival, or the IRI of a predicate")
@@ -345,10 +345,10 @@ def streams(arguments: argparse.Namespace) -> None:
     columns = ["stream", "runs_by", "time", "late", "lateness", "timeless", "iri"]
     rows = [[_cell(name, each[name]) for name in columns] for each in found]
     heads = ["stream", "times from", *columns[2:]]
-    if any(each["made_by"] for each in found):  # perhaps a mistyped name: nothing was pushed to it yet
-        heads.insert(-1, "made by")
+    if any(each["created_by"] for each in found):  # perhaps a mistyped name: nothing was pushed to it yet
+        heads.insert(-1, "created by")
         for row, each in zip(rows, found, strict=True):
-            row.insert(-1, f"query {each['made_by']}" if each["made_by"] else "")
+            row.insert(-1, f"query {each['created_by']}" if each["created_by"] else "")
     advice = "there are no streams; rillet query 'CREATE STREAM name' creates one"
     print("\n".join(terminal.table(heads, rows)) if rows else advice)
 

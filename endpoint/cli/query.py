@@ -13,7 +13,7 @@ from endpoint.cli.flags import Commands, UsageError, add_command, add_server, wh
 from endpoint.cli.server_commands import add_text, client_of, print_json, text_of
 
 if TYPE_CHECKING:
-    from stream_ext.language.algebra.algebra import Query
+    from stream_ext.language.algebra.statements import Unit
 
 _ROWS = {
     "json": "application/sparql-results+json",
@@ -48,18 +48,22 @@ def add(commands: Commands) -> None:
     parser.add_argument("--at", metavar="TIME", help="evaluate a query with windows at this time")
     parser.add_argument("--timeout", metavar="TIME", help="the longest that the query may take, for example 30s")
     parser.add_argument("--explain", action="store_true", help="explain the text and do not run it")
+    parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
     parser.add_argument("--store", metavar="URL", help="open this store directly, without a server")
     add_server(parser)
 
 
 def query(arguments: argparse.Namespace) -> None:
-    from stream_ext.language.algebra.algebra import Form
-    from stream_ext.plan.advice import warnings_of
+    from stream_ext.language.algebra.algebra import Form, Query
+    from stream_ext.language.algebra.statements import Explain
+    from stream_ext.oneshot.advice import warnings_of
 
     text = text_of(arguments)
     unit = _read(text)
-    is_graph = unit is not None and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
-    for warning in () if unit is None else warnings_of(unit):
+    if arguments.json and not (arguments.explain or unit is None or isinstance(unit, Explain)):
+        raise UsageError("--json is for explanations (--explain); for a result in JSON write --format json")
+    is_graph = isinstance(unit, Query) and unit.form in (Form.CONSTRUCT, Form.DESCRIBE)
+    for warning in warnings_of(unit) if isinstance(unit, Query) else ():
         print(f"warning: {warning}", file=sys.stderr)
     format = arguments.format or ("table" if terminal.is_live(sys.stdout) else "turtle" if is_graph else "tsv")
     known = _GRAPH if is_graph else _ROWS
@@ -70,14 +74,14 @@ def query(arguments: argparse.Namespace) -> None:
         body = _of_store(arguments, text, format, is_graph)
     elif arguments.explain:
         with client_of(arguments) as client:
-            print_json(client.query(text, explain="true"))
+            _print_explanation(arguments, text, client.query(text, explain="true"))
         return
     else:
         body = _of_server(arguments, text, known["nt" if is_graph else "json"] if format == "table" else known[format])
     if body == "":
         print("done")  # an update
     elif isinstance(body, dict) and "head" not in body:
-        print_json(body)  # of EXPLAIN
+        _print_explanation(arguments, text, body)
     elif format == "table":
         answer = terminal.triples(body) if is_graph else _parsed(body)
         print("\n".join(_table(answer, terminal.prefixes_of(text), time.monotonic() - began)))
@@ -87,17 +91,15 @@ def query(arguments: argparse.Namespace) -> None:
         sys.stdout.write(body if body.endswith("\n") else body + "\n")
 
 
-def _read(text: str) -> Query | None:
-    """The parsed query; None for an update or a statement, and for a text with errors, which the server reports."""
+def _read(text: str) -> Unit | None:
+    """What the text means; None for a text with errors, which the server reports."""
     from stream_ext.errors import TextError
-    from stream_ext.language.algebra.algebra import Query
     from stream_ext.language.syntax import parse
 
     try:
-        unit = parse(text)
+        return parse(text)
     except TextError:
         return None
-    return unit if isinstance(unit, Query) else None
 
 
 def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
@@ -155,6 +157,28 @@ def _table(answer: Mapping[str, Any], prefixes: Mapping[str, str], seconds: floa
     if terminal.is_live(sys.stdout):
         count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
         yield terminal.paint(f"{count}, {seconds * 1e3:,.1f} ms", "2")
+
+
+def _print_explanation(arguments: argparse.Namespace, text: str, explained: Mapping[str, Any]) -> None:
+    """The meaning of the text, the operators that answer it on the server, and what is asked of attached stores."""
+    from stream_ext.language.syntax import parse
+    from stream_ext.oneshot.explain_text import explain_text
+
+    if arguments.json:
+        print_json(explained)
+        return
+    print(explain_text(parse(text, f"{arguments.server}/")), end="")
+    if operators := explained.get("operators"):
+        prefixes = terminal.prefixes_of(text)
+        rows = [[terminal.shortened(each["operator"], prefixes), _estimate(each)] for each in operators]
+        print("\n".join(["", *terminal.table(["operator", "estimated"], rows)]))
+    for source in explained.get("sources", ()):
+        facts = ", ".join(f"{name} {value}" for name, value in source.items() if name != "source")
+        print(f"\nsource {source['source']}: {facts}")
+
+
+def _estimate(operator: Mapping[str, Any]) -> str:
+    return f"{operator['estimated']:,.0f}" if "estimated" in operator else ""
 
 
 def _parsed(body: Any) -> Any:

@@ -34,8 +34,8 @@ _WATCH = """\
   rillet watch near                  on a terminal: a table that shows the latest result
   rillet watch near | tee near.txt   one line for each row
   rillet watch near --json --since 0 all retained emissions as JSON, then new ones"""
-_QUERY, _STREAM = "the name or IRI of the query", "the name or IRI of the stream"
-_AS_JSON = "print the response of the server as JSON"
+_QUERY, STREAM = "the name or IRI of the query", "the name or IRI of the stream"
+AS_JSON = "print the response of the server as JSON"
 
 
 def add(commands: Commands) -> None:
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
         "show the state of the server, attached stores and registered queries",
         "  rillet status",
     )
-    status_.add_argument("--json", action="store_true", help=_AS_JSON)
+    status_.add_argument("--json", action="store_true", help=AS_JSON)
     add_server(status_)
     for run, what in (
         (pause, "pause a registered query until it is resumed"),
@@ -80,14 +80,14 @@ def add(commands: Commands) -> None:
         "advance the time of a stream without an element",
         "  rillet heartbeat taxis 2000",
     )
-    heartbeat_.add_argument("stream", help=_STREAM)
+    heartbeat_.add_argument("stream", help=STREAM)
     heartbeat_.add_argument("time", help="milliseconds or xsd:dateTime; windows that end at or before this time close")
     add_server(heartbeat_)
     late_ = add_command(commands, "late", late, "list the late elements of a stream", "  rillet late taxis")
-    late_.add_argument("stream", help=_STREAM)
+    late_.add_argument("stream", help=STREAM)
     late_.add_argument("--since", type=whole, metavar="SN", help="only elements from snapshots after this one")
     late_.add_argument("--limit", type=whole, metavar="N", help="at most N elements")
-    late_.add_argument("--json", action="store_true", help=_AS_JSON)
+    late_.add_argument("--json", action="store_true", help=AS_JSON)
     add_server(late_)
 
 

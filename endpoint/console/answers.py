@@ -25,6 +25,19 @@ TABLE = "table"
 #: The forms of an answer, and their names on the page.
 FORMS = {TABLE: "Table", "json": "JSON", "xml": "XML", "csv": "CSV", "tsv": "TSV"}
 GRAPH_FORMS = {TABLE: "Table", "turtle": "Turtle", "nt": "N-Triples", "xml": "RDF/XML", "json-ld": "JSON-LD"}
+#: The formats of a download: media type, suffix of the file, name on the page.
+DOWNLOADS = (
+    ("text/csv", "csv", "CSV"),
+    ("text/tab-separated-values", "tsv", "TSV"),
+    ("application/sparql-results+json", "json", "JSON"),
+    ("application/sparql-results+xml", "xml", "XML"),
+)
+GRAPH_DOWNLOADS = (
+    ("text/turtle", "ttl", "Turtle"),
+    ("application/n-triples", "nt", "N-Triples"),
+    ("application/ld+json", "jsonld", "JSON-LD"),
+    ("application/rdf+xml", "rdf", "RDF/XML"),
+)
 _TRIPLE = ("subject", "predicate", "object")
 
 

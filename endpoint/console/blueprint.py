@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request, url_for
 
-from endpoint.console import graphs, overview, queries, query_editor, signing, streams
+from endpoint.console import (
+    assets,
+    checking,
+    graphs,
+    overview,
+    queries,
+    query_editor,
+    resource,
+    signing,
+    streams,
+    vocabulary,
+)
 from endpoint.console.room import Room
 from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
@@ -50,6 +61,12 @@ def snapshot(room: Room) -> Response:
 PAGES = (
     Page("/", "overview", overview.page),
     Page("/query", "query", query_editor.query, ("GET", "POST")),
+    Page("/query/check", "check", checking.check, ("GET", "POST")),
+    Page("/query/layout", "layout", checking.layout, ("POST",)),
+    Page("/query/cancel", "cancel", query_editor.cancel, ("POST",)),
+    Page("/vocabulary", "vocabulary", vocabulary.page),
+    Page("/resource", "resource", resource.page),
+    Page("/static/<path:filename>", "static", assets.give),
     Page("/explain", "explain", query_editor.explain, ("GET", "POST")),
     Page("/graphs", "graphs", graphs.page),
     Page("/graphs/drop", "drop_graph", graphs.drop, ("POST",)),
@@ -71,7 +88,7 @@ MENU = (
     ("graphs", "Graphs"),
     ("upload", "Upload"),
     ("streams", "Streams"),
-    ("queries", "Live queries"),
+    ("queries", "Registered queries"),
     ("explain", "Explain"),
 )
 #: Pages that need no sign-in, even if reading needs a token.
@@ -79,7 +96,7 @@ _OPEN = ("sign_in", "static")
 #: Pages that need no store.
 WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot")
 #: Pages that belong to a link of the bar, and are not its target.
-_UNDER = {"stream": "streams", "registered": "queries", "drop_graph": "graphs"}
+_UNDER = {"resource": "query", "stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 
 
 def console_blueprint(
@@ -97,7 +114,7 @@ def console_blueprint(
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
     room = Room(service, access or Access(None, service.base), limits, memory, Statistics(service.store), http)
-    blueprint = Blueprint(name, __name__, template_folder="templates", static_folder="static")
+    blueprint = Blueprint(name, __name__, template_folder="templates")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
     blueprint.before_request(partial(_admit, room))
@@ -129,6 +146,8 @@ def _context(room: Room, name: str) -> dict[str, Any]:
         "menu": MENU,
         "here": _UNDER.get(here, here),
         "console": name,
+        "libraries": assets.has_libraries(),
+        "words": vocabulary.WORDS,
     }
 
 
@@ -149,7 +168,7 @@ def guard(room: Room, response: Response) -> Response:
     http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
     for header, value in browsers.of_page(http).items():
         response.headers[header] = value
-    if request.endpoint is None or not request.endpoint.endswith(".static"):
+    if not (request.endpoint or "").endswith(".static"):
         response.headers["Cache-Control"] = "no-store"
         response.headers["Rillet-Snapshot"] = str(room.service.head())
     return response

@@ -8,13 +8,13 @@ from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import TABLE, table_of
 from endpoint.console.examples import REGISTRATION
+from endpoint.console.explained import plan_of
 from endpoint.console.room import Room
 from endpoint.console.shown import prefixes_of
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.language.syntax import parse
-from stream_ext.oneshot.explain_text import explain_text
 
 #: How many earlier emissions the live view shows.
 _EARLIER = 20
@@ -55,7 +55,7 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
         state=state,
         stays=definition.home is not None,
         has_spark=room.service.has_spark,
-        plan=explain_text(parse(text, definition.base)),
+        plan=plan_of(parse(text, definition.base), {}, prefixes_of(text)),
         table=table_of(room.service, answer, TABLE, prefixes_of(text)),
         answered=answer.sn,
         results=room.http_url("queries", state["query"], "results"),

@@ -8,56 +8,94 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import FORMS, GRAPH_FORMS, TABLE, Table, administration_table, table_of
-from endpoint.console.examples import EXPLAINED, FIRST, QUERIES
+from endpoint.console.answers import (
+    DOWNLOADS,
+    FORMS,
+    GRAPH_DOWNLOADS,
+    GRAPH_FORMS,
+    TABLE,
+    Table,
+    administration_table,
+    table_of,
+)
+from endpoint.console.examples import EXAMPLES, EXPLAINED, FIRST
+from endpoint.console.explained import Plan, plan_of
 from endpoint.console.room import Room
 from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
-from stream_ext.language.algebra.algebra import Explain, Form, Query, Register, Unit, Update
-from stream_ext.oneshot.explain_text import explain_text
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.algebra.statements import Explain, Update
 from stream_ext.oneshot.question import Question
 from stream_ext.service.administration import administer, changes_state
 from stream_ext.times import parse_time
 from stream_ext.writer.updates.request import Updated
 
 _DEADLINE_S = 60.0
+_RUN_NAME_MAX = 64
 
 
 def query(room: Room) -> ResponseReturnValue:
     """A text in the address is only filled in; it runs when the user presses the button, as someone else may have
     written the address."""
     if request.method != "POST":
-        return _editor(text=request.args.get("query", FIRST), came="query" in request.args)
-    text = request.form.get("query", "")
+        return _editor(room, text=request.args.get("query", FIRST), came="query" in request.args)
+    text, act = request.form.get("query", ""), request.form.get("act", "run")
     try:
         text = room.checked_text(text)
-        return _run(room, room.service.question(text, room.limits.control(_DEADLINE_S).check))
+        question = room.service.question(text, room.limits.control(_DEADLINE_S).check)
+        if act == "explain":
+            return _editor(room, text=text, plan=_plan(room, question))
+        return _register(room, question) if act == "register" else _run(room, question)
     except (RilletError, StoreError) as error:
         problem = describe(error)
-        return _editor(text=text, problem=problem), problem.status
+        return _editor(room, text=text, problem=problem), problem.status
 
 
 def _run(room: Room, question: Question) -> ResponseReturnValue:
     text, unit = question.text, question.unit
     if isinstance(unit, Explain):
-        return _explained(text, unit)
+        return _editor(room, text=text, plan=_plan(room, question))
     if isinstance(unit, Query):
         return _ask(room, question, unit)
     if isinstance(unit, Update | Register) or changes_state(unit):
         room.check_may_write()
     if isinstance(unit, Update):
-        with room.control(_DEADLINE_S, "update") as control:
-            return _editor(text=text, done=_done(room.service.update(question, control=control)))
+        with room.control(_DEADLINE_S, "update", _run_name()) as control:
+            return _editor(room, text=text, done=_done(room.service.update(question, control=control)))
     if isinstance(unit, Register):
-        definition, _, warnings = room.service.register(question)
-        for warning in warnings:
-            flash(warning, "warning")
-        return redirect(url_for(".registered", name=definition.name))
+        return _register(room, question)
     result = administer(unit, room.service)
-    return _editor(text=text, table=administration_table(result.variables, result.rows))
+    return _editor(room, text=text, table=administration_table(result.variables, result.rows))
+
+
+def _register(room: Room, question: Question) -> ResponseReturnValue:
+    """Registers the text, which may be a query without REGISTER: it gets a name."""
+    room.check_may_write()
+    definition, created, warnings = room.service.register(question)
+    flash(f"{definition.name} is registered." if created else f"{definition.name} was already registered.")
+    for warning in warnings:
+        flash(warning, "warning")
+    return redirect(url_for(".registered", name=definition.name))
+
+
+def _plan(room: Room, question: Question) -> Plan:
+    return plan_of(question.unit, room.service.explain(question), prefixes_of(question.text))
+
+
+def _run_name() -> str:
+    """The name that the page gave to this run, which it chose at random; "": it cannot be cancelled."""
+    return request.form.get("run", "")[:_RUN_NAME_MAX]
+
+
+def cancel(room: Room) -> ResponseReturnValue:
+    """Ends a query that the same page has started."""
+    control = room.running.get(_run_name())
+    if control is not None:
+        control.cancel()
+    return "", 204
 
 
 def _done(updated: Updated) -> str:
@@ -74,16 +112,20 @@ def _ask(room: Room, question: Question, unit: Query) -> ResponseReturnValue:
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
     started_s = time.perf_counter()
-    with room.control(_DEADLINE_S) as control:
+    with room.control(_DEADLINE_S, run=_run_name()) as control:
         answer = room.service.query(question, snapshot=snapshot, at=at, control=control)
         took_ms = (time.perf_counter() - started_s) * 1000
         table = table_of(room.service, answer, form, prefixes_of(text))
     whole = room.http_url("sparql")
-    return _editor(text=text, table=table, forms=forms, form=form, took_ms=took_ms, sn=answer.sn, whole=whole)
+    downloads = GRAPH_DOWNLOADS if forms is GRAPH_FORMS else DOWNLOADS
+    return _editor(
+        room, text=text, table=table, forms=forms, form=form, took_ms=took_ms, sn=answer.sn, whole=whole,
+        downloads=downloads,
+    )  # fmt: skip
 
 
 def _editor(
-    *, text: str, table: Table | None = None, problem: Problem | None = None, done: str = "", **more: Any
+    room: Room, *, text: str, table: Table | None = None, problem: Problem | None = None, done: str = "", **more: Any
 ) -> str:
     return render_template(
         "console/query.html",
@@ -91,8 +133,9 @@ def _editor(
         table=table,
         problem=problem,
         done=done,
-        examples=QUERIES,
+        examples=EXAMPLES,
         options={name: _filled_in(name) for name in ("snapshot", "at")},
+        oldest=room.service.status()["retention"]["oldest_snapshot"],
         **more,
     )
 
@@ -107,14 +150,11 @@ def explain(room: Room) -> ResponseReturnValue:
         return render_template("console/explain.html", text=EXPLAINED, plan=None, problem=None)
     try:
         text = room.checked_text(text)
-        return _explained(text, room.service.question(text, room.limits.control(_DEADLINE_S).check).unit)
-    except RilletError as error:
+        plan = _plan(room, room.service.question(text, room.limits.control(_DEADLINE_S).check))
+        return render_template("console/explain.html", text=text, plan=plan, problem=None)
+    except (RilletError, StoreError) as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status
-
-
-def _explained(text: str, unit: Unit) -> str:
-    return render_template("console/explain.html", text=text, plan=explain_text(unit), problem=None)
 
 
 def _integer(name: str) -> int | None:

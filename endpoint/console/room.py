@@ -14,7 +14,7 @@ from urllib.parse import quote
 from flask import request, session
 
 from endpoint.console.sessions import SIGNED_IN
-from endpoint.console.statistics import Counts, Statistics
+from endpoint.console.statistics import Classes, Counts, Statistics
 from endpoint.errors import Unauthorized
 from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
@@ -36,6 +36,8 @@ class Room:
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
+    running: dict[str, Control] = field(default_factory=dict)  # by the names that pages gave to their queries
+    classes: Classes = field(default_factory=Classes)
 
     def __post_init__(self) -> None:
         self.counts = LastKnown("counts", self.statistics.counts)
@@ -74,12 +76,15 @@ class Room:
             raise Unauthorized("this changes the store: sign in with the token of this server first")
 
     @contextmanager
-    def control(self, timeout_s: float, what: str = "query") -> Iterator[Control]:
-        """The budget of one query or update."""
+    def control(self, timeout_s: float, what: str = "query", run: str = "") -> Iterator[Control]:
+        """The budget of one query or update. `run`: the name by which its page may cancel it."""
         control = self.limits.control(timeout_s, what, self.memory)
+        if run:
+            self.running[run] = control
         try:
             yield control
         finally:
+            self.running.pop(run, None)
             control.close()
 
     def checked_text(self, text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from resource import getpagesize
 
@@ -60,6 +61,21 @@ class Statistics:
         ranked = counted.most_common()
         texts = self._store.terms(np.array([id for id, _ in ranked], np.uint64))
         return {text: count for text, (_, count) in zip(texts, ranked, strict=True)}
+
+
+@dataclass(eq=False)
+class Classes:
+    """The classes of the store and how many instances each has, counted once for each snapshot that is asked for."""
+
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _sn: int | None = None
+    _counted: list[tuple[str, int]] = field(default_factory=list)
+
+    def at(self, sn: int, count: Callable[[], list[tuple[str, int]]]) -> list[tuple[str, int]]:
+        with self._lock:
+            if self._sn != sn:
+                self._sn, self._counted = sn, count()
+            return self._counted
 
 
 def memory_bytes() -> int:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import NamedTuple
 
 import hbase_store
 from hbase_store import Store
 from stream_ext.clock import SystemClock
-from stream_ext.errors import BadArgument, Gone
-from stream_ext.language.algebra.algebra import Admin, Query, Register, Update
+from stream_ext.errors import Gone
+from stream_ext.language.algebra.algebra import Register
+from stream_ext.language.algebra.statements import Admin, Update
 from stream_ext.language.syntax import DEFAULT_BASE, parse
-from stream_ext.network.network import Network, NetworkInputs, Traced
-from stream_ext.network.stages import Line, lines_of
-from stream_ext.network.wires import Stage
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
-from stream_ext.oneshot.evaluate import Answer, trace
+from stream_ext.oneshot.evaluate import Answer
+from stream_ext.oneshot.plan_lines import PlanLine, plan_lines
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service
 from stream_ext.times import parse_time
 
@@ -56,38 +52,10 @@ def _snapshot(store: Store, wanted: int | None) -> int:
     return head if wanted is None else wanted
 
 
-# ---- plans ---------------------------------------------------------------------------------------
-
-
-class Planned(NamedTuple):
-    """One line of a plan: an operator, the estimated number of rows, the actual number and the time."""
-
-    text: str
-    estimated: float | None = None  # None: there is no estimate
-    rows: int | None = None
-    ms: float = 0.0
-
-
-def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[Planned]:
-    """The plan of a query over a store, one line for each operator; `analyze` evaluates it and measures."""
+def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[PlanLine]:
+    """The plan of a query over a store; `analyze` evaluates it and measures."""
     with closing(hbase_store.open(url, read_only=True)) as store:
-        sn = _snapshot(store, snapshot)
-        query = parse_runnable(text, base)
-        if not isinstance(query, Query) or query.windows:
-            raise BadArgument("a query with windows needs a server; leave --store out")
-        if not analyze:
-            stages = Network.of_query(logic_of(query), NetworkInputs(store.at(sn), store.ids)).stages
-            return [_planned(line, stages, []) for line in lines_of(stages)]
         with hbase_store.purpose("query") as tally:
-            _, traced = trace(store, query, sn)
-        stages = [each.stage for each in traced]
-        calls = [Planned(f"{tally.calls} calls of HBase")] if url.startswith("hbase:") else []
-        return [*(_planned(line, stages, traced) for line in lines_of(stages)), *calls]
-
-
-def _planned(line: Line, stages: Sequence[Stage], traced: Sequence[Traced]) -> Planned:
-    if line.stage is None:
-        return Planned(line.text)
-    return Planned(
-        line.text, stages[line.stage].estimate, *((traced[line.stage].rows, traced[line.stage].ms) if traced else ())
-    )
+            lines = plan_lines(store, Question.read(text, base), _snapshot(store, snapshot), analyze)
+        measured = analyze and url.startswith("hbase:")
+        return [*lines, PlanLine(f"{tally.calls} calls of HBase")] if measured else lines

@@ -13,7 +13,7 @@ from rdflib_endpoint.utils import FORMATS, SD
 from endpoint.negotiation import Offer
 
 if TYPE_CHECKING:
-    from stream_ext.catalog.catalog import StreamDefinition
+    from stream_ext.service.service import StreamDefinition
 
 OFFERS = (
     Offer("text/turtle", "turtle"),

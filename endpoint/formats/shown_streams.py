@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from stream_ext.catalog.catalog import StreamDefinition
-    from stream_ext.service.service import Service
+    from stream_ext.service.service import Service, StreamDefinition
 
 
 def described(definition: StreamDefinition) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from endpoint.formats import graph_results, results
 from stream_ext.errors import QueryTooLarge
 
 if TYPE_CHECKING:
+    from hbase_store.arrays import Ids
     from stream_ext.oneshot.answers import Decoded
     from stream_ext.oneshot.evaluate import Answer
-    from stream_ext.windows.part import Ids
 
 Decode = Callable[[Sequence["Ids"], "Answer"], Iterator["Decoded"]]
 

@@ -37,18 +37,17 @@ from endpoint.query_workers.messages import (
     to_worker,
 )
 from hbase_store import Store
+from hbase_store.arrays import Ids
 from hbase_store.backends.lmdb import LmdbKeyValue
 from stream_ext.clock import SystemClock
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.frames import Closed, receive
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded
-from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.dataset import Dataset
+from stream_ext.oneshot.evaluate import Answer, Asking, KnownValues
 from stream_ext.oneshot.question import Questions
-from stream_ext.plan.dataset import Dataset
 from stream_ext.query_memory import QueryMemory
-from stream_ext.values.known_values import KnownValues
-from stream_ext.windows.part import Ids
 
 log = logging.getLogger("rillet.endpoint")
 

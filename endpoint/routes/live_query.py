@@ -17,7 +17,7 @@ from endpoint.routes.emissions import SSE, Span, emit
 from endpoint.routes.one_shot import offers_of
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE
+from stream_ext.oneshot.dataset import OF_QUERY, OF_UPDATE
 
 if TYPE_CHECKING:
     from stream_ext.oneshot.question import Question

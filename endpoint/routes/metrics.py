@@ -21,7 +21,7 @@ from prometheus_client.utils import floatToGoString
 
 from endpoint.http.connections import REASONS
 from endpoint.http.request_counts import BOUNDS_S, Requests
-from hbase_store.backends.calls import purposes
+from hbase_store import purposes
 from hbase_store.version import __version__
 from stream_ext.waits import Kind
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endpoint.monitoring.figures import Figures
     from endpoint.monitoring.last_known import Known
     from endpoint.query_workers import QueryWorkers
-    from hbase_store.backends.calls import Calls
+    from hbase_store import Calls
 
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 

@@ -22,16 +22,16 @@ from endpoint.http.exchange import Exchange
 from endpoint.http.underway import Question, watching
 from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
+from stream_ext import registered_functions
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.volatile import is_volatile
-from stream_ext.values.functions.custom import registered_functions
 
 if TYPE_CHECKING:
     from endpoint.query_workers import Worker
+    from stream_ext.oneshot.dataset import Dataset
     from stream_ext.oneshot.evaluate import Answer
     from stream_ext.oneshot.question import Question as AskedQuestion
-    from stream_ext.plan.dataset import Dataset
     from stream_ext.service.service import Service
 
 #: Returns the next pieces, joined, and whether they are the last.

@@ -22,9 +22,10 @@ from endpoint.routes.emissions import SSE
 from endpoint.routes.one_shot import SHORT_CHARACTERS, QueryRequest, ask
 from hbase_store.layout.terms import iri, literal
 from stream_ext.errors import BadArgument, UnsupportedMedia
-from stream_ext.language.algebra.algebra import CreateStream, Drop, Explain, Query, Register, Show, Update
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.statements import CreateStream, Drop, Explain, Show, Update
 from stream_ext.language.syntax import Check
-from stream_ext.plan.dataset import OF_QUERY, OF_UPDATE, Dataset
+from stream_ext.oneshot.dataset import OF_QUERY, OF_UPDATE, Dataset
 
 if TYPE_CHECKING:
     from stream_ext.oneshot.question import Question

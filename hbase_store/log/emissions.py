@@ -6,7 +6,6 @@ and the position of the last commit, so nothing is emitted twice."""
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,75 +17,35 @@ from hbase_store.backends.keyvalue import Key, KeyValue, Put, Value
 from hbase_store.backends.lease import Clock
 from hbase_store.errors import Corrupt, StoreError, StoreUnavailable
 from hbase_store.layout.rows import Sn
-from hbase_store.layout.sealed import corrupt, cut, of_pieces, seal, unseal
+from hbase_store.layout.sealed import corrupt, of_pieces, unseal
+from hbase_store.log.emission_rows import (
+    COMMIT_HEADER,
+    COMMIT_KEY,
+    COMMIT_MAGIC,
+    EMISSION_KEY,
+    CommitSum,
+    EmissionCommit,
+    EmissionRow,
+    body_of,
+    commit_puts,
+    emission_puts,
+)
 from hbase_store.log.head import Head, HeadCell
-
-_EMISSION_KEY = struct.Struct(">QQIQ")
-_EMISSION_HEADER = struct.Struct("<QI")
-_COMMIT_KEY = struct.Struct(">QQI")
-_COMMIT_HEADER = struct.Struct("<I")
-_EMISSION_MAGIC, _COMMIT_MAGIC = b"RE", b"RC"
 
 #: Each of these commits holds the states of all queries, so that no more than so many are read.
 WHOLE_EVERY = 256
 _ALL = (1 << 62) - 1
 
 
-class EmissionRow(msgspec.Struct, array_like=True, frozen=True):
-    """Emission `number` of a query; the store does not look into `body`."""
-
-    query: int
-    number: int
-    body: bytes
-
-
-class _Commit(msgspec.Struct, array_like=True, frozen=True):
-    """`lasts`: the number of the last emission of each query named; a state of None: that query is gone.
-
-    `time_ms`: when it was made, by the writer's clock."""
-
-    number: int
-    position: int
-    whole: bool
-    states: dict[int, bytes | None]
-    lasts: dict[int, int]
-    time_ms: int = 0
-
-
 @dataclass(frozen=True, slots=True)
-class _EmissionCommit:
+class _Publication:
     """A commit as it is written: the same bytes each time, however often it takes."""
 
     emissions: Sequence[EmissionRow]
     states: dict[int, bytes | None]
-    commit: _Commit
+    commit: EmissionCommit
     stages: list[list[Put]]
     head: Head
-
-
-class _Sum:
-    """The sum of all commits up to `number`: the state and the last emission of each query."""
-
-    def __init__(self) -> None:
-        self.number = 0
-        self.position = Sn(0)
-        self.states: dict[int, bytes] = {}
-        self.lasts: dict[int, int] = {}
-        self.dropped: set[int] = set()
-
-    def add(self, commit: _Commit) -> None:
-        if commit.whole:  # it does not name those that are gone
-            self.dropped |= self.lasts.keys() - commit.lasts.keys()
-            self.states, self.lasts = {}, {}
-        self.number, self.position = commit.number, Sn(commit.position)
-        self.lasts.update(commit.lasts)
-        for query, state in commit.states.items():
-            if state is None:
-                self.states.pop(query, None)
-                self.lasts.pop(query, None)
-                self.dropped.add(query)
-            else:
-                self.states[query] = state
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +77,8 @@ class EmissionLog:
     def __init__(self, kv: KeyValue, clock: Clock) -> None:
         self._kv, self._clock = kv, clock
         self.cell = HeadCell(kv, b"emitted")
-        self._sum = _Sum()
-        self._undecided: _EmissionCommit | None = None
+        self._sum = CommitSum()
+        self._undecided: _Publication | None = None
         self._lock = threading.RLock()
         # Of each query the last emission that was let go, and the last that was deleted: after an outage some are let
         # go and not deleted. And whether the next number is known to be kept: some may be used elsewhere.
@@ -167,13 +126,13 @@ class EmissionLog:
             # With the commit and not by a change of its own: it counts with it, or neither does.
             head = self.cell.head.advanced(needed_from=self._needed_from)
             commit = self._commit_of(head.last, position, states, lasts)
-            puts = [put for row in emissions for put in _emission_puts(row, head)]
-            stages = [puts, _commit_puts(commit, head)]
-            self._undecided = _EmissionCommit(emissions, states, commit, stages, head)
+            puts = [put for row in emissions for put in emission_puts(row, head)]
+            stages = [puts, commit_puts(commit, head)]
+            self._undecided = _Publication(emissions, states, commit, stages, head)
             self._publish(self._undecided)
             return head.last
 
-    def _publish(self, publication: _EmissionCommit) -> None:
+    def _publish(self, publication: _Publication) -> None:
         try:
             self.cell.publish(publication.stages, publication.head)
         except StoreUnavailable:
@@ -194,14 +153,16 @@ class EmissionLog:
             lasts[row.query] = row.number
         return lasts
 
-    def _commit_of(self, number: int, position: Sn, states: dict[int, bytes | None], lasts: dict[int, int]) -> _Commit:
-        commit = _Commit(number, position, False, states, lasts, self._clock.now_ms())
+    def _commit_of(
+        self, number: int, position: Sn, states: dict[int, bytes | None], lasts: dict[int, int]
+    ) -> EmissionCommit:
+        commit = EmissionCommit(number, position, False, states, lasts, self._clock.now_ms())
         if number % WHOLE_EVERY:
             return commit
-        whole = _Sum()
+        whole = CommitSum()
         whole.states, whole.lasts = dict(self._sum.states), dict(self._sum.lasts)
         whole.add(commit)
-        return _Commit(number, position, True, dict(whole.states), whole.lasts, commit.time_ms)
+        return EmissionCommit(number, position, True, dict(whole.states), whole.lasts, commit.time_ms)
 
     # ---- collecting
 
@@ -245,7 +206,7 @@ class EmissionLog:
             with self._lock:  # before anything is deleted: reads meanwhile look here
                 self._gone[query] = max(last, self._gone.get(query, 0))
                 self._found.discard(query)
-            start, stop = _EMISSION_KEY.pack(query, done + 1, 0, 0), _EMISSION_KEY.pack(query, last + 1, 0, 0)
+            start, stop = EMISSION_KEY.pack(query, done + 1, 0, 0), EMISSION_KEY.pack(query, last + 1, 0, 0)
             self._kv.delete_range("emission", start, stop, self.cell.head.last)
             self._deleted[query] = last
 
@@ -264,9 +225,9 @@ class EmissionLog:
     def _epochs_from(self, retained_from: Mapping[int, int]) -> Iterator[int]:
         """Of each of these queries the epoch of the first row above its number."""
         for query, last in retained_from.items():
-            start, stop = _EMISSION_KEY.pack(query, last + 1, 0, 0), _EMISSION_KEY.pack(query + 1, 0, 0, 0)
+            start, stop = EMISSION_KEY.pack(query, last + 1, 0, 0), EMISSION_KEY.pack(query + 1, 0, 0, 0)
             for key, _ in self._kv.scan("emission", start, stop):
-                yield _EMISSION_KEY.unpack(key)[-1]
+                yield EMISSION_KEY.unpack(key)[-1]
                 break
 
     def _delete_orphans(self) -> None:
@@ -277,15 +238,15 @@ class EmissionLog:
         lasts = {granted.epoch: granted.last for granted in head.ranges}
         epoch = self._next_epoch(0)
         while epoch is not None and epoch < head.epoch:
-            start, stop = _COMMIT_KEY.pack(epoch, lasts.get(epoch, 0) + 1, 0), _COMMIT_KEY.pack(epoch + 1, 0, 0)
+            start, stop = COMMIT_KEY.pack(epoch, lasts.get(epoch, 0) + 1, 0), COMMIT_KEY.pack(epoch + 1, 0, 0)
             self._kv.delete_range("commit", start, stop, _ALL)
             epoch = self._next_epoch(epoch + 1)
         self._orphans_gone = True
 
     def _next_epoch(self, epoch: int) -> int | None:
         """The first from this one on under which there are commits."""
-        for key, _ in self._kv.scan("commit", _COMMIT_KEY.pack(epoch, 0, 0), None):
-            found: int = _COMMIT_KEY.unpack(key)[0]
+        for key, _ in self._kv.scan("commit", COMMIT_KEY.pack(epoch, 0, 0), None):
+            found: int = COMMIT_KEY.unpack(key)[0]
             return found
         return None
 
@@ -305,14 +266,14 @@ class EmissionLog:
 
     def _find_first_commit(self, head: Head) -> int:
         for granted in head.ranges:
-            start = _COMMIT_KEY.pack(granted.epoch, granted.first, 0)
-            for key, _ in self._kv.scan("commit", start, _COMMIT_KEY.pack(granted.epoch, granted.last + 1, 0)):
-                number: int = _COMMIT_KEY.unpack(key)[1]
+            start = COMMIT_KEY.pack(granted.epoch, granted.first, 0)
+            for key, _ in self._kv.scan("commit", start, COMMIT_KEY.pack(granted.epoch, granted.last + 1, 0)):
+                number: int = COMMIT_KEY.unpack(key)[1]
                 return number
         return head.last + 1
 
-    def _summed_at(self, number: int) -> _Sum:
-        head, found = self.cell.head, _Sum()
+    def _summed_at(self, number: int) -> CommitSum:
+        head, found = self.cell.head, CommitSum()
         for commit in self._read_commits(head, range(max(1, number - number % WHOLE_EVERY), number + 1)):
             found.add(commit)
         return found
@@ -332,8 +293,8 @@ class EmissionLog:
             query = self._next_query(query + 1)
 
     def _next_query(self, query: int) -> int | None:
-        for key, _ in self._kv.scan("emission", _EMISSION_KEY.pack(query, 0, 0, 0), None):
-            found: int = _EMISSION_KEY.unpack(key)[0]
+        for key, _ in self._kv.scan("emission", EMISSION_KEY.pack(query, 0, 0, 0), None):
+            found: int = EMISSION_KEY.unpack(key)[0]
             return found
         return None
 
@@ -345,7 +306,7 @@ class EmissionLog:
         for granted in self.cell.head.ranges:
             first, last = max(granted.first, self._first_commit), min(granted.last, before - 1)
             if first <= last:
-                start, stop = _COMMIT_KEY.pack(granted.epoch, first, 0), _COMMIT_KEY.pack(granted.epoch, last + 1, 0)
+                start, stop = COMMIT_KEY.pack(granted.epoch, first, 0), COMMIT_KEY.pack(granted.epoch, last + 1, 0)
                 self._kv.delete_range("commit", start, stop, last)
         self._first_commit = before
 
@@ -371,7 +332,7 @@ class EmissionLog:
         given = 0
         for number, pieces in self._numbers(query, after):
             try:
-                body = _body(pieces, head)
+                body = body_of(pieces, head)
             except Corrupt:
                 if number > self._gone.get(query, 0):
                     raise
@@ -386,9 +347,9 @@ class EmissionLog:
         """All rows of each number, whether or not they count."""
         rows: list[tuple[Key, Value]] = []
         number = 0
-        start = _EMISSION_KEY.pack(query, after + 1, 0, 0)
-        for key, value in self._kv.scan("emission", start, _EMISSION_KEY.pack(query + 1, 0, 0, 0)):
-            _, row_number, _, _ = _EMISSION_KEY.unpack(key)
+        start = EMISSION_KEY.pack(query, after + 1, 0, 0)
+        for key, value in self._kv.scan("emission", start, EMISSION_KEY.pack(query + 1, 0, 0, 0)):
+            _, row_number, _, _ = EMISSION_KEY.unpack(key)
             if row_number != number and rows:
                 yield number, rows
                 rows = []
@@ -424,7 +385,7 @@ class EmissionLog:
         with self._lock:
             self._found.clear()
 
-    def _summed(self) -> _Sum:
+    def _summed(self) -> CommitSum:
         with self._lock:
             self._add_commits()
             return self._sum
@@ -437,54 +398,21 @@ class EmissionLog:
         for commit in self._read_commits(head, range(first, head.last + 1)):
             self._sum.add(commit)
 
-    def _read_commits(self, head: Head, numbers: Sequence[int]) -> list[_Commit]:
-        keys = [_COMMIT_KEY.pack(head.epoch_of(number), number, 0) for number in numbers]
+    def _read_commits(self, head: Head, numbers: Sequence[int]) -> list[EmissionCommit]:
+        keys = [COMMIT_KEY.pack(head.epoch_of(number), number, 0) for number in numbers]
         return [self._commit(key, value) for key, value in zip(keys, self._kv.get_many("commit", keys), strict=True)]
 
-    def _commit(self, key: Key, value: Value | None) -> _Commit:
-        payload = unseal(_COMMIT_MAGIC, value, "commit", key)
-        epoch, number, _ = _COMMIT_KEY.unpack(key)
-        (pieces,) = _COMMIT_HEADER.unpack_from(payload)
-        parts = [bytes(payload[_COMMIT_HEADER.size :])]
+    def _commit(self, key: Key, value: Value | None) -> EmissionCommit:
+        payload = unseal(COMMIT_MAGIC, value, "commit", key)
+        epoch, number, _ = COMMIT_KEY.unpack(key)
+        (pieces,) = COMMIT_HEADER.unpack_from(payload)
+        parts = [bytes(payload[COMMIT_HEADER.size :])]
         if pieces > 1:
-            keys = [_COMMIT_KEY.pack(epoch, number, piece) for piece in range(1, pieces)]
+            keys = [COMMIT_KEY.pack(epoch, number, piece) for piece in range(1, pieces)]
             values = self._kv.get_many("commit", keys, of_pieces(len(keys)))
             for more, value in zip(keys, values, strict=True):
-                parts.append(bytes(unseal(_COMMIT_MAGIC, value, "commit", more)[_COMMIT_HEADER.size :]))
+                parts.append(bytes(unseal(COMMIT_MAGIC, value, "commit", more)[COMMIT_HEADER.size :]))
         try:
-            return msgspec.msgpack.decode(b"".join(parts), type=_Commit)
+            return msgspec.msgpack.decode(b"".join(parts), type=EmissionCommit)
         except msgspec.DecodeError as error:
             raise corrupt("commit", key, str(error)) from error
-
-
-def _emission_puts(row: EmissionRow, head: Head) -> Iterator[Put]:
-    pieces = cut(row.body)
-    header = _EMISSION_HEADER.pack(head.last, len(pieces))
-    for piece, body in enumerate(pieces):
-        key = _EMISSION_KEY.pack(row.query, row.number, piece, head.epoch)
-        yield Put("emission", key, seal(_EMISSION_MAGIC, header + body), head.last)
-
-
-def _commit_puts(commit: _Commit, head: Head) -> list[Put]:
-    pieces = cut(msgspec.msgpack.encode(commit))
-    header = _COMMIT_HEADER.pack(len(pieces))
-    return [
-        Put("commit", _COMMIT_KEY.pack(head.epoch, head.last, i), seal(_COMMIT_MAGIC, header + piece), head.last)
-        for i, piece in enumerate(pieces)
-    ]
-
-
-def _body(rows: list[tuple[Key, Value]], head: Head) -> bytes | None:
-    """What counts of the rows of one number; None if nothing does."""
-    parts: list[bytes] = []
-    expected = 0
-    for key, value in rows:
-        *_, epoch = _EMISSION_KEY.unpack(key)
-        payload = unseal(_EMISSION_MAGIC, value, "emission", key)
-        commit, expected_here = _EMISSION_HEADER.unpack_from(payload)
-        if head.epoch_of(commit) == epoch:
-            parts.append(bytes(payload[_EMISSION_HEADER.size :]))
-            expected = expected_here
-    if len(parts) != expected:
-        raise Corrupt(f"emission {rows[0][0].hex()} has {len(parts)} of its {expected} pieces in table emission")
-    return b"".join(parts) if expected else None

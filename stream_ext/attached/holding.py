@@ -38,7 +38,7 @@ from stream_ext.network.operators.remote.remote_question import question_of_grou
 from stream_ext.oneshot.asked import asked_plan, holds_at_any
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.source import Source
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 
 log = logging.getLogger("rillet.sources")
 

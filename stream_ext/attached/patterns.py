@@ -18,7 +18,7 @@ from stream_ext.catalog.held_patterns import graphs_of, patterns_of_scan
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
 from stream_ext.language.algebra.terms import Variable
-from stream_ext.network.operators.paths.walking import id_path, may_be_empty, predicates_of
+from stream_ext.network.operators.paths.id_path import id_path, may_be_empty, predicates_of
 from stream_ext.plan.logic import (
     GraphNames,
     Logic,

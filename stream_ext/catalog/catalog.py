@@ -16,13 +16,13 @@ from urllib.parse import quote
 import msgspec
 
 from hbase_store import Store
-from stream_ext.catalog.options import StreamOptions, is_iri
+from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.persistent_map import Layered
 from stream_ext.catalog.sources import MAIN_NUMBER, HeldPattern, SourceRecord, decoded
 from stream_ext.computed_once import computed_once
 from stream_ext.errors import BadArgument, NotFound
-from stream_ext.names import meant
-from stream_ext.windows.schedule import QueryState
+from stream_ext.names import is_iri, meant
+from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:
     from stream_ext.catalog.registered import Registered
@@ -35,7 +35,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`runs_by` is decided by the first push: by the clock, or by the times of its elements.
 
     `of_query` is the number of the query whose emissions are its elements; None: it gets pushes.
-    `made_by` is the name of the query whose registration created it, until a client creates it or pushes to it: the
+    `created_by` is the name of the query whose registration created it, until a client creates it or pushes to it: the
     name may have been a slip."""
 
     number: int
@@ -44,7 +44,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     options: StreamOptions
     runs_by: Literal["clock", "elements"] | None = None
     of_query: int | None = None
-    made_by: str | None = None
+    created_by: str | None = None
 
 
 class Left(msgspec.Struct, frozen=True, array_like=True):
@@ -231,7 +231,7 @@ class Catalog:
 
     def stream_names(self) -> list[str]:
         """The names of streams that were not created by a registration alone."""
-        return [stream.name for stream in self.streams.values() if stream.made_by is None]
+        return [stream.name for stream in self.streams.values() if stream.created_by is None]
 
     def query(self, key: str) -> QueryDefinition:
         if (found := self.find_query(key)) is None:

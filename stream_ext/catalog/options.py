@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stream_ext.errors import BadArgument
-from stream_ext.names import meant
+from stream_ext.names import is_iri, meant
 
 RETENTION_MS = 60_000
 #: Times further ahead of the clock are rejected: a wrong one would end the stream, because its time never goes back.
@@ -25,7 +25,6 @@ DURATION_MS_MAX = 2**53
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SHORT = re.compile(r"(\d+)\s*(ms|s|min|m|h|d)?", re.IGNORECASE)
 _ISO = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_IRI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>\"{}|^`\\]*")
 
 
 class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
@@ -53,10 +52,6 @@ class StreamOptions(msgspec.Struct, frozen=True, array_like=True):
             "retention": self.retention_ms,
             "ahead": ANY if self.ahead_ms is None else self.ahead_ms,
         }
-
-
-def is_iri(text: str) -> bool:
-    return _IRI.fullmatch(text) is not None
 
 
 def parse_duration(value: object, option: str) -> int:

@@ -24,7 +24,8 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.templates import Parametrised, parametrised
-from stream_ext.windows.schedule import ScheduledWindow, Timing
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)

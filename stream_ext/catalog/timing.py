@@ -7,8 +7,8 @@ from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.policy import Empty, EvaluationTrigger, FirstClose, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import Bounds, Dialect, Extent, WindowClause
-from stream_ext.windows.schedule import ScheduledWindow, Timing
-from stream_ext.windows.scheduled_window import Count
+from stream_ext.windows.scheduled_window import Count, ScheduledWindow
+from stream_ext.windows.timing import Timing
 
 
 def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:

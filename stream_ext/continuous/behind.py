@@ -22,7 +22,7 @@ from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard

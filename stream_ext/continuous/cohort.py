@@ -23,7 +23,8 @@ from stream_ext.continuous.run_plan import Joining
 from stream_ext.continuous.steps import Steps
 from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
-from stream_ext.windows.schedule import Due, QueryState, Schedule, Within, own_begins
+from stream_ext.windows.query_state import QueryState, Within, own_begins
+from stream_ext.windows.schedule import Due, Schedule
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
@@ -79,18 +80,20 @@ class Cohort:
 
     def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
         """Merges with a cohort that is alike, or is added to `cohorts`; returns the cohort that has the queries now."""
-        found = next((other for other in cohorts if other._likeness() == self._likeness()), None)
+        found = next((other for other in cohorts if other.likeness == self.likeness), None)
         if found is None:
             cohorts.append(self)
             return self
         found._take_over(self)
         return found
 
-    def _likeness(self) -> tuple[object, ...]:
+    @property
+    def likeness(self) -> tuple[object, ...]:
         """Equal for cohorts whose next evaluations are the same, and whose windows have begun or not in the same
         way."""
         begun = tuple(begin is None for begin in self.schedule.begins)
-        return self.entered, self.evaluated, self.schedule.after, self.schedule.last, begun
+        after = self.schedule.after if self.schedule.timing.has_beats else None  # that of closes
+        return self.entered, self.evaluated, after, self.schedule.last, begun
 
     def _take_over(self, other: Cohort) -> None:
         for member in other.members.values():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stream_ext.windows.schedule import QueryState, Within
+from stream_ext.windows.query_state import QueryState, Within
 
 if TYPE_CHECKING:
     from stream_ext.continuous.cohort import Cohort

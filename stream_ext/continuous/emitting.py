@@ -16,7 +16,8 @@ from stream_ext.continuous.results import Result
 from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Steps, one
 from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
-from stream_ext.windows.schedule import Due, LastEvaluation
+from stream_ext.windows.query_state import LastEvaluation
+from stream_ext.windows.schedule import Due
 
 if TYPE_CHECKING:
     from stream_ext.continuous.cohort import Cohort

@@ -18,7 +18,10 @@ from hbase_store import Store
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import Due, Within, arrives_by_element
+from stream_ext.windows.pushes import PushesOfSnapshot
+from stream_ext.windows.query_state import Within
+from stream_ext.windows.schedule import Due
+from stream_ext.windows.timing import arrives_by_element
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
@@ -64,14 +67,14 @@ class Evaluations:
         self._ranked = evaluator.ranked()
         cohort.add(Due(time, None), 0, False, result)
 
-    def of_pushes(self, sn: int, arrivals: Sequence[Arrival]) -> Iterator[int]:
+    def of_pushes(self, sn: int, pushes: PushesOfSnapshot) -> Iterator[int]:
         """Without those that were made before."""
         within, streams = self._run.within, self._run.streams
         self.at = within or _NOTHING
         if self._plan.one_by_one is None:
-            yield from NumberedArrivals(self._run, self, sn, within).of_pushes(arrivals)
+            yield from NumberedArrivals(self._run, self, sn, within).of_pushes(pushes)
             return
-        for arrival in arrivals:
+        for arrival in pushes:
             if arrival.stream in streams:
                 yield from self._take(sn, arrival, within)
 

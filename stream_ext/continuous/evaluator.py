@@ -9,20 +9,22 @@ another one at its present position."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from hbase_store import Snapshot, Store
+from hbase_store import Store
 from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
 from stream_ext.continuous.results import Result, repeated_within, result_of
 from stream_ext.continuous.run_plan import RunPlan
+from stream_ext.continuous.start_point import ChangesBetween, RelationRow, StartPoint
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
-from stream_ext.network.operators.core.moment import Moment, QuadChange, seed_of
+from stream_ext.network.operators.core.moment import Moment, seed_of
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.oneshot.asked import asked_plan, holds_always, holds_at_any
@@ -35,49 +37,11 @@ from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import LastEvaluation, ScheduledWindow, Timing, Within, arrives_by_element
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 #: A run whose network has created more terms than this begins anew: most of the terms are in no row any more.
 TERMS_CREATED_MAX = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class ChangesBetween:
-    """How the store changed after `low`, up to and with `high`."""
-
-    store: Store
-    low: int
-    high: int
-
-    def of(self, predicates: tuple[int, ...] | None, held: bool = False) -> list[QuadChange]:
-        found = (self.store.net_changes(sn, predicates, held) for sn in range(self.low + 1, self.high + 1))
-        return [change for change in found if len(change)]
-
-    def before(self) -> Snapshot:
-        return self.store.at(self.low)
-
-
-#: The number of a query's row in the relation, and its constants.
-RelationRow = tuple[int, tuple[bytes, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class StartPoint:
-    """Where an evaluator begins: after snapshot `sn`, and `within` the next one.
-
-    `last`: the last evaluation, which is repeated. `reference`: the time before which the windows are not read.
-    `first`: the arrival that is about to come. What arrived up to snapshot `began` was there when the query began.
-    `rows`: those of the relation, of the queries that were evaluated."""
-
-    sn: int
-    last: LastEvaluation | None
-    ranked: bytes | None
-    reference: int | None = None
-    within: Within | None = None
-    first: Arrival | None = None
-    began: int = 0
-    rows: Sequence[RelationRow] = ()
 
 
 def _arriving(timing: Timing) -> tuple[ScheduledWindow, ...]:
@@ -96,7 +60,7 @@ class Evaluator:
         stepped: Callable[[], int] = lambda: 0,
     ) -> None:
         """`stepped`: the snapshot that the run is stepped in, or was last."""
-        self._stepped = stepped
+        self._stepped_sn = stepped
         self._exclusive: tuple[PatternScan, ...] = ()  # the patterns that only the source is asked for
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
@@ -177,7 +141,7 @@ class Evaluator:
             self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows)
             return
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
-        network, r2s = self._stepped[0].network, plan.query.emits
+        network, r2s = self._one_by_one[0].network, plan.query.emits
         self._composed = None if single else Composed(network.cut, r2s, network.construct_at_end, orders)
         self._service_answers = None if single else ServiceAnswers(by_several=True)
 
@@ -187,7 +151,7 @@ class Evaluator:
         plan, sources = self._plan, self._backoff.sources
         if not plan.asked:
             return plan.select
-        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped())})]
+        snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
         holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
         try:
             found = asked_plan(plan.select, plan.asked, sources.main, holds)
@@ -300,13 +264,13 @@ class Evaluator:
         return self.numbered is not None and len(self.numbered.network.scans) > 1
 
     @property
-    def _stepped(self) -> list[TriggeredNetwork]:
+    def _one_by_one(self) -> list[TriggeredNetwork]:
         """Those that are stepped evaluation by evaluation."""
         return [triggered for triggered in self._networks if isinstance(triggered, TriggeredNetwork)]
 
     @property
     def answer(self) -> ResultState:
-        return self._stepped[0].network.answer if self._composed is None else self._composed.answer
+        return self._one_by_one[0].network.answer if self._composed is None else self._composed.answer
 
     def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
         plan = self._plan

@@ -16,8 +16,10 @@ import numpy as np
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.numbered_network import Arrived
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.arrivals_due import arrivals_due
-from stream_ext.windows.schedule import Due, Within
+from stream_ext.windows.arrivals_due import MergedDue, arrivals_due, merged_due
+from stream_ext.windows.pushes import Merged, PushesOfSnapshot
+from stream_ext.windows.query_state import Within
+from stream_ext.windows.schedule import Due
 from stream_ext.windows.scheduled_window import Times
 
 if TYPE_CHECKING:
@@ -48,9 +50,15 @@ class NumberedArrivals:
         self._waiting: list[_Due] = []  # what is due, push by push
         self._count = 0  # of these evaluations
 
-    def of_pushes(self, arrivals: Sequence[Arrival]) -> Iterator[int]:
+    def of_pushes(self, pushes: PushesOfSnapshot) -> Iterator[int]:
         (cohort,), streams = self._run.cohorts, self._run.streams
-        for arrival in arrivals:
+        if self._within is None and self._run.evaluator.is_built:
+            merged = pushes.merged(streams)
+            if (due := merged_due(cohort.schedule, merged)) is not None:
+                self._take_merged(merged, due)
+                yield from self._all(cohort)
+                return
+        for arrival in pushes:
             if arrival.stream not in streams:
                 continue
             self._take(arrival, cohort)
@@ -82,6 +90,12 @@ class NumberedArrivals:
         pushes = np.full(len(due.times), arrival.push)
         arrived = Arrived(coming, places + self._count)
         self._waiting.append(_Due(due.times, pushes, due.arrived, [arrived]))
+        self._count += len(due.times)
+
+    def _take_merged(self, merged: Merged, due: MergedDue) -> None:
+        self._evaluations.has_taken = self._evaluations.has_taken or len(merged.times) > 0
+        coming = [Arrived(arrival, due.places[places]) for arrival, places in merged.streams]
+        self._waiting.append(_Due(due.times, due.pushes, due.arrived, coming))
         self._count += len(due.times)
 
     def _all(self, cohort: Cohort) -> Iterator[int]:

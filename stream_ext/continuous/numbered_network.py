@@ -21,8 +21,7 @@ from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.rows.zset import Columns, Weights, ZSet, in_order, sum_equal_rows
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.numbered_evaluations import OLD, NumberedEvaluations
-from stream_ext.windows.schedule import ScheduledWindow
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 
 _NOTHING: Times = np.empty(0, np.int64)
 

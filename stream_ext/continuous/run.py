@@ -14,6 +14,7 @@ has changed. The same pushes give the same parts, in whatever process, and where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -23,16 +24,20 @@ from hbase_store import Store, StreamPosition
 from stream_ext.continuous.cohort import Cohort, Stand
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
-from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator, StartPoint
+from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run_plan import Joining, Key, RunPlan
+from stream_ext.continuous.start_point import StartPoint
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
 from stream_ext.windows.part import Ids, Part, WindowBounds
-from stream_ext.windows.schedule import QueryState, Schedule, Timing, Within, arrives_by_element
+from stream_ext.windows.pushes import PushesOfSnapshot
+from stream_ext.windows.query_state import QueryState, Within
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 
 class Run:
@@ -99,6 +104,29 @@ class Run:
         if state.within is not None:
             cohort.behind = state.behind(sn - self.plan.is_over_past, state.within)
         self._cohort_of[joining.number] = cohort.join_one_of(self.cohorts)
+
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """Equal for runs of one template that are evaluated at the same arrivals from now on, and see the same elements
+        as new; None: the run has no numbered evaluations, or was not evaluated yet."""
+        if self.evaluator.numbered is None or len(self.cohorts) != 1 or not self.cohorts[0].entered:
+            return None
+        return self.timing, *self.cohorts[0].likeness
+
+    def join_evaluated(self, joining: Sequence[Joining], sn: int) -> None:
+        """Queries that were evaluated by another run, which was like this one, up to this snapshot."""
+        for each in joining:
+            self.join(each, sn)
+        members = [self._cohort_of[each.number].members[each.number] for each in joining]
+        self.evaluator.enter([(member.row, member.constants) for member in members])
+
+    def joining_now(self, sn: int) -> list[Joining]:
+        """All its queries, with their states after this snapshot."""
+        (cohort,) = self.cohorts
+        if self.plan.is_shared:
+            return cohort.joining(cohort.stand(sn))
+        own = replace(self.plan.first, state=self.state_now(cohort.only, sn))
+        return [own.joining]
 
     def _positions_at(self, sn: int) -> Mapping[int, StreamPosition]:
         if self._positions is None or self._positions[0] != sn:
@@ -189,7 +217,7 @@ class Run:
             return self._begin(sn, self._evaluations.past(sn), turn)
         return self._begin(sn, self._evaluations.of_store(sn, True), turn) if self.plan.is_over_store else []
 
-    def step(self, sn: int, arrivals: Sequence[Arrival], turn: Turn) -> Sequence[Part]:
+    def step(self, sn: int, pushes: PushesOfSnapshot, turn: Turn) -> Sequence[Part]:
         """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
         if self.plan.is_over_past:
             return []
@@ -198,7 +226,7 @@ class Run:
                 self.evaluator.skip(sn)
                 return []
             return self._begin(sn, self._evaluations.of_store(sn, False), turn)
-        return self._begin(sn, self._evaluations.of_pushes(sn, arrivals), turn)
+        return self._begin(sn, self._evaluations.of_pushes(sn, pushes), turn)
 
     @property
     def is_underway(self) -> bool:

@@ -22,7 +22,8 @@ from stream_ext.language.algebra.walk import has_services
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.plan.together import why_one_by_one
-from stream_ext.windows.schedule import QueryState, Timing
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.timing import Timing
 
 #: Equal for queries that may share a network: the template, and the names of its streams.
 Key = tuple[QueryTemplate, tuple[str, ...]]
@@ -58,7 +59,8 @@ class PlannedQuery:
         at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
         within = None if state.within is None else (state.within.push, state.within.arrived_at)
         began = state.began if last is None and self.timing.arrivals else None
-        return self.timing, at, state.after, state.last, state.behind_at, within, began, tuple(state.counts)
+        after = state.after if self.timing.has_beats else None  # that of closes
+        return self.timing, at, after, state.last, state.behind_at, within, began, tuple(state.counts)
 
     @property
     def joining(self) -> Joining:
@@ -86,7 +88,8 @@ class RunPlan:
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
         #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.
-        self.one_by_one = why_one_by_one(query, self.template.select if is_shared else self.select)
+        select = self.template.select if is_shared else self.select
+        self.one_by_one = "what a source is asked for" if self.asked else why_one_by_one(query, select)
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hbase_store import Store
+from hbase_store.errors import StoreUnavailable
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import Key, PlannedQuery, RunPlan
@@ -22,6 +23,7 @@ class Runs:
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
+        self._kept_apart: set[int] = set()  # queries whose network could not be built together with others
 
     @property
     def streams(self) -> frozenset[int]:
@@ -74,10 +76,48 @@ class Runs:
             other._forget(run)
             self._add(run)
 
+    # ---- queries that have become alike
+
+    def gather(self, sn: int) -> None:
+        """After this snapshot: runs of one template that are evaluated at the same arrivals from now on become one."""
+        for runs in [list(runs) for runs in self._by_key.values() if len(runs) > 1]:
+            alike: dict[tuple[object, ...], list[Run]] = {}
+            for run in runs:
+                if (likeness := run.likeness) is not None and self._kept_apart.isdisjoint(run.numbers):
+                    alike.setdefault(likeness, []).append(run)
+            for some in alike.values():
+                if len(some) > 1:
+                    self._make_one_of(some, sn)
+
+    def _make_one_of(self, runs: Sequence[Run], sn: int) -> None:
+        into = next((run for run in runs if run.plan.is_shared), None)
+        if into is None:
+            numbers = [run.numbers[0] for run in runs]
+            alone = [
+                replace(run.plan.first, state=run.state_now(number, sn), timing=run.timing)
+                for run, number in zip(runs, numbers, strict=True)
+            ]
+            try:
+                self.start_apart(alone, sn)
+            except StoreUnavailable:
+                raise
+            except Exception:  # noqa: BLE001  each goes on alone, and reports its own fault, if it has one
+                self._kept_apart.update(numbers)
+                return
+            for run in runs:
+                self._forget(run)
+            return
+        for run in runs:
+            if run is not into:
+                into.join_evaluated(run.joining_now(sn), sn)
+                self.of |= dict.fromkeys(run.numbers, into)
+                self._forget(run)
+
     # ---- queries that end
 
     def end(self, number: int) -> None:
         run = self.of.pop(number, None)
+        self._kept_apart.discard(number)
         if run is not None:
             run.leave(number)
             if run.is_empty:

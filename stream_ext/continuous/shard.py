@@ -19,25 +19,21 @@ from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import fault_of
+from stream_ext.continuous.faulty_runs import FaultyRuns
 from stream_ext.continuous.query_budget import USUAL, Budget
-from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
-from stream_ext.errors import DeadlineExceeded
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
 from stream_ext.remote.sources import NO_SOURCES, Sources
-from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import NOWHERE, QueryState, initial_state
+from stream_ext.windows.pushes import PushesOfSnapshot
+from stream_ext.windows.query_state import NOWHERE, QueryState
+from stream_ext.windows.schedule import initial_state
 
-#: Networks that are built again after a fault in one: to find one faulty query of a thousand takes twenty.
-_TRIES_MAX = 200
-#: So many of them may exceed the time limit of an evaluation, because all other queries wait meanwhile.
-_LATE_MAX = 12
 _NOT_CAUGHT_UP = "a resumed query skips what it has missed"
 
 Found = TypeVar("Found")
@@ -89,6 +85,7 @@ class Shard:
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources, clock_ms)
+        self._faulty = FaultyRuns(self)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
@@ -136,12 +133,13 @@ class Shard:
         parts, self._unsent = self._unsent, []
         parts += self.those_behind.ask_again()
         self.stepping(sn, ())
-        runs, pushes = list(self.runs.all), self._pushes(sn)
+        runs, pushes = list(self.runs.all), PushesOfSnapshot(self.store, sn, self.runs.streams)
         for run in runs:
-            parts += self._stepped_run(run, sn, pushes)
+            parts += self._faulty.stepped(run, sn, pushes)
         self.stepping(sn, ())
         self.those_behind.part_from_those_underway(in_step=True)
         self.sn = sn
+        self.runs.gather(sn)
         parts += self._follow_catalog(sn)
         self.those_behind.part_from_those_underway(in_step=False)
         unsent, self._unsent = self._unsent, []
@@ -172,12 +170,7 @@ class Shard:
         """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
         self.those_behind.return_to(states)
 
-    def _pushes(self, sn: int) -> list[Arrival]:
-        # Streams that no query reads may have been collected already.
-        read = self.runs.streams
-        return arrivals(self.store, sn, read) if read else []
-
-    def _turn_of_run(self) -> Turn:
+    def turn_of_run(self) -> Turn:
         return self._turn or self.pace.with_all(self.interrupted)
 
     def refresh(self) -> int:
@@ -253,13 +246,13 @@ class Shard:
         if run is None:
             return []
         try:
-            return run.start(self.sn, self._turn_of_run())
+            return run.start(self.sn, self.turn_of_run())
         except Unanswered as error:
-            return self._without_answer(run, error, behind_at, None)
+            return self._faulty.without_answer(run, error, behind_at, None)
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001  as in `guarded`
-            return self._broken(run, error)
+            return self._faulty.broken(run, error)
 
     def guarded(self, numbers: Sequence[int], call: Callable[[], Found]) -> Found | None:
         """The result of `call`, a step of these queries. A fault does not stop the other queries; it is reported."""
@@ -271,10 +264,10 @@ class Shard:
         except Exception as error:  # noqa: BLE001  see above
             for number in numbers:
                 self.runs.end(number)
-                self._report(number, error, self.sn - 1, None)
+                self.report(number, error, self.sn - 1, None)
             return None
 
-    def _report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
+    def report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
         """`state`: the state at `sn`; None: the query begins in the snapshot after `sn`."""
         was_behind = number in self.those_behind
         self.forget_fault(number)
@@ -333,13 +326,13 @@ class Shard:
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
-                parts += self._stepped_run(run, self.sn + in_step, [])
+                parts += self._faulty.stepped(run, self.sn + in_step, PushesOfSnapshot(self.store, self.sn, ()))
         else:
             turn.spend()
             self.backoff.advance_to(self.sn + 1)
-            pushes, in_step = self._pushes(self.sn + 1), True
+            pushes, in_step = PushesOfSnapshot(self.store, self.sn + 1, self.runs.streams), True
             for run in list(self.runs.all):
-                parts += self._stepped_run(run, self.sn + 1, pushes)
+                parts += self._faulty.stepped(run, self.sn + 1, pushes)
         self.in_step = in_step and bool(self.runs.underway)
         if in_step and not self.in_step:
             self.sn += 1
@@ -373,84 +366,6 @@ class Shard:
         where = Part.silent(planned.number, self.sn, 0, msgspec.structs.replace(begins, sn=self.sn))
         return [where, *self._started(planned.number, NOWHERE)]
 
-    # ---- faults of queries that share a network
-
-    def _stepped_run(self, run: Run, sn: int, pushes: Sequence[Arrival]) -> Sequence[Part]:
-        """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
-        stood = run.stand(self.sn) if run.plan.has_services else None
-        self.stepping(sn, run.numbers)
-        turn, was_underway = self._turn_of_run(), run.is_underway
-        try:
-            return run.go_on(turn) if was_underway else run.step(sn, pushes, turn)
-        except StoreUnavailable:
-            raise
-        except Unanswered as error:
-            return self._without_answer(run, error, self.sn, stood)
-        except Exception as error:  # noqa: BLE001  as in `guarded`
-            before = run.joining_before()
-            if not before:
-                return self._broken(run, error)
-            self.runs.drop(run.numbers)
-            queries, catalog = self.catalog.queries, self.catalog
-            found = (self.read(queries[each.number], each.state, catalog) for each in before)
-            alike = [planned for planned in found if planned is not None]
-            again = arrivals(self.store, sn, run.streams) if was_underway else pushes
-            return self._without_faulty(
-                alike, error, lambda some: self.runs.of[some[0].number].step(sn, again, self._turn_of_run())
-            )
-
-    def _without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Part]:
-        """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
-        `sn`."""
-        parts, state = run.state_without_answer()
-        if state is None or (stood is None and state.within is None):
-            state = stood
-        (number,) = run.numbers  # a query with SERVICE shares no network
-        self.runs.drop(run.numbers)
-        self._report(number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
-        return parts
-
-    def _broken(self, run: Run, error: Exception) -> Sequence[Part]:
-        """The parts before the fault."""
-        parts, numbers = run.parts_before_fault(), run.numbers
-        self.runs.drop(numbers)
-        for number in numbers:
-            self._report(number, error, self.sn, None)
-        return parts
-
-    def _without_faulty(
-        self,
-        alike: Sequence[PlannedQuery],
-        error: Exception,
-        go_on: Callable[[Sequence[PlannedQuery]], Sequence[Part]],
-    ) -> list[Part]:
-        """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
-        parts: list[Part] = []
-        waiting, tries, late = _halves(alike), 0, 0
-        while waiting:
-            some = waiting.pop()
-            tries += 1
-            self.stepping(self.sn, [planned.number for planned in some])
-            try:
-                if tries > _TRIES_MAX or late > _LATE_MAX:
-                    raise error
-                self.runs.start_apart(some, self.sn)
-                parts += go_on(some)
-            except StoreUnavailable:
-                raise
-            except Exception as fault:  # noqa: BLE001  as in `guarded`
-                run = self.runs.of.get(some[0].number)
-                if run is not None:
-                    parts += run.parts_before_fault()
-                self.runs.drop([planned.number for planned in some])
-                late += isinstance(fault, DeadlineExceeded)
-                if len(some) > 1 and tries <= _TRIES_MAX and late <= _LATE_MAX:
-                    waiting += _halves(some)
-                    continue
-                for planned in some:
-                    self._report(planned.number, fault, self.sn, planned.state)
-        return parts
-
     # ---- which queries share a run
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
@@ -471,12 +386,7 @@ class Shard:
             raise
         except Exception as error:  # noqa: BLE001  as in `guarded`
             left = [planned for planned in alike if planned.number not in self.runs.of]
-            self._without_faulty(left, error, lambda planned: [])
-
-
-def _halves(some: Sequence[PlannedQuery]) -> list[Sequence[PlannedQuery]]:
-    middle = len(some) // 2
-    return [half for half in (some[:middle], some[middle:]) if half]
+            self._faulty.without_them(left, error, lambda planned: [])
 
 
 def open_shard(

@@ -14,7 +14,8 @@ import numpy as np
 from stream_ext.continuous.results import Result, is_empty
 from stream_ext.windows.grids import Grid, RepeatedTimes
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import Due, LastEvaluation
+from stream_ext.windows.query_state import LastEvaluation
+from stream_ext.windows.schedule import Due
 
 RUN_EMITTED_SINGLY_MAX = 1000
 

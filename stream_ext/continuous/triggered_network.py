@@ -20,7 +20,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.rows.zset import Columns, Weights, ZSet, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.occupancy import Occupancy, next_entry
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 #: A network over these windows, by their names.
 MakeNetwork = Callable[[Mapping[str, ScheduledWindow]], Network]

@@ -20,7 +20,7 @@ from stream_ext.remote.source import MAIN
 from stream_ext.rows.key_table import KeyTable
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Ids, Part, WindowBounds
-from stream_ext.windows.schedule import LastEvaluation
+from stream_ext.windows.query_state import LastEvaluation
 
 #: Of each source that the answer was made from, of which time its data were: {"main": {"as_of": {...}}}.
 Sources = dict[str, dict[str, Any]]

@@ -52,7 +52,7 @@ from stream_ext.errors import DeadlineExceeded
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import NOWHERE, QueryState
+from stream_ext.windows.query_state import NOWHERE, QueryState
 
 Result = TypeVar("Result")
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import QueryState, own_begins
+from stream_ext.windows.query_state import QueryState, own_begins
 
 
 class GroupMembership(msgspec.Struct, frozen=True, array_like=True):

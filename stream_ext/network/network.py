@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hbase_store import Snapshot
-from stream_ext.evaluation_budget import Check, Control
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.building.builder import Builder
+from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
-from stream_ext.network.estimate import Estimates
+from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.cut import Cut
@@ -39,16 +37,10 @@ from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
-from stream_ext.plan.logic import PatternScan, Select
-from stream_ext.plan.named_terms import constants_of
-from stream_ext.plan.normalise import template_of
+from stream_ext.plan.logic import Select
 from stream_ext.plan.templates import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
-
-Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
-PatternOf = Callable[[PatternScan], IdPattern]
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
 _MANY = 8192
@@ -60,9 +52,6 @@ _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
 _CELLS_WITH_ROW = 8
 
-#: The terms of longer tables are not looked up with the others.
-_TABLE_ROWS_MAX = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class Traced:
@@ -71,49 +60,6 @@ class Traced:
     stage: Stage
     rows: int
     ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkInputs:
-    """What a network is built over. `windows`: by their names; `snapshot`: its counts order the joins. `check` is
-    called again and again during the planning, and may raise. `counted_as`: ids that stand for any other, and those
-    whose counts order the joins."""
-
-    snapshot: Snapshot
-    encode: Encode
-    windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
-    check: Check = Control.FREE.check
-    counted_as: Mapping[int, int] = field(default_factory=dict)
-
-    def builder(
-        self, select: Select, orders: Orders, held: bool, numbered: bool = False
-    ) -> tuple[Builder, list[bytes]]:
-        """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
-        edges, too, as those of registered queries do. `numbered`: see `Builder`."""
-        # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
-        constants = constants_of(select, _TABLE_ROWS_MAX)
-        ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
-        found = Builder(
-            self.windows,
-            ids.__getitem__,
-            lambda pattern_of: Estimates(self.snapshot, self._counted(pattern_of)),
-            orders,
-            self.check,
-            held,
-            numbered,
-        )
-        return found, [text for text, id in ids.items() if not id]
-
-    def _counted(self, pattern_of: PatternOf) -> PatternOf:
-        if not self.counted_as:
-            return pattern_of
-
-        def counted(source: PatternScan) -> IdPattern:
-            pattern = pattern_of(source)
-            ids = {position: self.counted_as[id] for position, id in pattern.fixed.items() if id in self.counted_as}
-            return pattern.with_fixed(ids) if ids else pattern
-
-        return counted
 
 
 def salt_of(number: int) -> bytes:

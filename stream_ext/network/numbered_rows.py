@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from stream_ext.language.algebra.algebra import R2S
-from stream_ext.network.network import ROW_BYTES, Network, NetworkInputs, with_room
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import ROW_BYTES, Network, with_room
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders

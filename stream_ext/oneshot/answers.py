@@ -16,23 +16,26 @@ from stream_ext.catalog.timing import timing_of
 from stream_ext.emissions.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Admin, Form, Query, Register
+from stream_ext.language.algebra.algebra import Form, Query, Register
+from stream_ext.language.algebra.statements import Admin
 from stream_ext.language.algebra.walk import query_parts, reads_store
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.costly import is_costly
-from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Decode, Vocabulary
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import QueryState, ScheduledWindow, t0_of
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import t0_of
 
 
 def answer_once(

@@ -18,8 +18,10 @@ from stream_ext.errors import BadArgument
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Pattern, Query
 from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.algebra.walk import template_of
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.network.network import Encode, Network, NetworkInputs, Traced
+from stream_ext.network.inputs import Encode, NetworkInputs
+from stream_ext.network.network import Network, Traced
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
@@ -32,21 +34,23 @@ from stream_ext.oneshot.passing import collected, passed_on, question_alone
 from stream_ext.oneshot.question import Question
 from stream_ext.oneshot.source_graphs import description_of_source
 from stream_ext.plan.attached import Attached
+from stream_ext.plan.features import asks_source
 from stream_ext.plan.lift import lift_select
-from stream_ext.plan.logic import Select, asks_source
-from stream_ext.plan.normalise import normalise_pattern, template_of
+from stream_ext.plan.logic import Select
+from stream_ext.plan.normalise import normalise_pattern
 from stream_ext.plan.pipeline import OF_SOURCES, logic_of, passed
 from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.rows.zset import ZSet
-from stream_ext.values.known_values import KnownValues
+from stream_ext.values.known_values import KnownValues as KnownValues
 from stream_ext.values.vocabulary import Vocabulary, stored_blank
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
-from stream_ext.windows.schedule import ScheduledWindow, arrives_by_element
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import arrives_by_element
 
 #: Smaller answers are not charged before they are built.
 _MANY = 8192

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stream_ext.language.algebra.algebra import (
-    Admin,
     Bgp,
-    Explain,
     Extend,
     Filter,
     Form,
@@ -33,18 +31,17 @@ from stream_ext.language.algebra.algebra import (
     ServicePattern,
     SubSelect,
     Union,
-    Unit,
-    Update,
     Values,
 )
 from stream_ext.language.algebra.formulas import Expression
 from stream_ext.language.algebra.policy import EvaluationTrigger, FirstClose, Policy, Setting, WindowPolicy, policy_of
+from stream_ext.language.algebra.statements import Admin, Explain, Unit, Update
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.printing import terms
 from stream_ext.language.printing.balance import chain
 from stream_ext.language.printing.units import Units
 from stream_ext.language.printing.windows import extent, report, stream
-from stream_ext.plan.advice import warnings_of
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.together import why_one_by_one

@@ -10,7 +10,9 @@ from stream_ext.catalog.catalog import names_of
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, SourceFailed
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.policy import EvaluationTrigger, FirstClose, Origin, Policy, WindowPolicy, policy_of
+from stream_ext.language.algebra.statements import (
     Admin,
     DeleteData,
     DeleteWhere,
@@ -20,21 +22,19 @@ from stream_ext.language.algebra.algebra import (
     Manage,
     Modify,
     Operation,
-    Query,
-    Register,
     Transfer,
     Unit,
     Update,
 )
-from stream_ext.language.algebra.policy import EvaluationTrigger, FirstClose, Origin, Policy, WindowPolicy, policy_of
 from stream_ext.language.algebra.windows import WindowClause
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import first_refusal
 from stream_ext.plan.together import why_one_by_one

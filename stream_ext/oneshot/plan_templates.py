@@ -25,15 +25,15 @@ from hbase_store import Snapshot
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Form, Query, ServicePattern
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.language.algebra.walk import query_parts, walk
+from stream_ext.language.algebra.walk import query_parts, template_of, walk
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.outline import Outline, canonical, marked, prefixes_of
 from stream_ext.network.estimate import Estimates
-from stream_ext.network.network import Encode, Network, NetworkInputs
+from stream_ext.network.inputs import Encode, NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
-from stream_ext.plan.normalise import template_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import calls_others, runnable
 

@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from hbase_store import Snapshot
 from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import Query, Unit
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.outline import Outline, outline_of
-from stream_ext.network.network import Encode, Network, NetworkInputs
+from stream_ext.network.inputs import Encode, NetworkInputs
+from stream_ext.network.network import Network
+from stream_ext.oneshot.advice import warnings_of
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplates
-from stream_ext.plan.advice import warnings_of
-from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refuse import calls_others, runnable
 

@@ -30,7 +30,8 @@ from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import LastEvaluation, QueryState, ScheduledWindow
+from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Rows = list[tuple[bytes, ...]]
 

@@ -5,11 +5,12 @@
         tests    ?o > 1,  !?.2   where ?.2 asks for ?s :r ?o
 
 Every leaf is told where it looks. A filter sees its own group only, so each condition carries what it sees; `a && b`
-keeps what both keep, so it becomes two. Paths become joins and unions as far as they can. Joins become one list."""
+keeps what both keep, so it becomes two. Paths become joins and unions as far as they can. Joins become one list.
+
+The module is long because each part of the algebra is a case of one recursion, which all of them share."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -36,26 +37,25 @@ from stream_ext.language.algebra.algebra import (
     PathPattern,
     PathSequence,
     Pattern,
-    QuadPattern,
     Query,
     ServicePattern,
     SubSelect,
     Union,
     Values,
 )
-from stream_ext.language.algebra.formulas import And, Not, Path, PathNegated, PathRepeat
+from stream_ext.language.algebra.formulas import Not, Path, PathNegated, PathRepeat
 from stream_ext.language.algebra.rename import rename_query
 from stream_ext.language.algebra.replace_parts import replaced
 from stream_ext.language.algebra.terms import BlankLabel, Constant, Node, Variable, has_name
-from stream_ext.language.algebra.walk import walk
+from stream_ext.language.algebra.walk import names_bound, split_and, template_of, variables_of
 from stream_ext.language.algebra.windows import Dialect, WindowClause
 from stream_ext.plan.attached import Attached
+from stream_ext.plan.groups import conjunction_of, differs_by_graph, reads_only
 from stream_ext.plan.logic import (
     NO_NAMES,
     Aggregation,
     Alternatives,
     Assign,
-    Conjunction,
     Existence,
     GraphNames,
     GraphScope,
@@ -71,7 +71,6 @@ from stream_ext.plan.logic import (
     Table,
     Test,
     Without,
-    children,
     mentioned,
 )
 from stream_ext.plan.places import (
@@ -174,9 +173,9 @@ class Normaliser:
         match pattern:
             case Bgp(patterns, paths):
                 triples = (self._triple(t.subject, t.predicate, t.object, place) for t in patterns)
-                return _all((*triples, *(self._path(path, place) for path in paths)), ())
+                return conjunction_of((*triples, *(self._path(path, place) for path in paths)), ())
             case Join(left, right):
-                return _all((self.pattern(left, place), self.pattern(right, place)), ())
+                return conjunction_of((self.pattern(left, place), self.pattern(right, place)), ())
             case LeftJoin():
                 return self._optional(pattern, place)
             case Minus(left, right):
@@ -205,7 +204,7 @@ class Normaliser:
     def _in_window(self, variable: str, name: str, inner: Pattern) -> Logic:
         """`WINDOW ?variable { inner }`, for one of the windows."""
         table = Table((variable,), ((Constant(iri(name)),),))
-        return _all((self.pattern(inner, Place(GraphScope(), name)), table), ())
+        return conjunction_of((self.pattern(inner, Place(GraphScope(), name)), table), ())
 
     def _optional(self, pattern: LeftJoin, place: Place) -> Logic:
         left = self._in_graph(self.pattern(pattern.left, place), place)
@@ -244,7 +243,7 @@ class Normaliser:
         condition = timed(condition)
         sees = inner.variables  # not the graph that a group is in which looks for no triple there
         tests = tuple(self.test(part, sees, place) for part in split_and(condition))
-        return _all((self._in_graph(inner, place),), tests)
+        return conjunction_of((self._in_graph(inner, place),), tests)
 
     def _graph(self, node: Node, inner: Pattern, place: Place) -> Logic:
         if place.window in self._graphs.values():  # a graph in a graph is any other
@@ -259,7 +258,7 @@ class Normaliser:
 
     def _in_given_graph(self, variable: str, graph: Constant, inner: Pattern) -> Logic:
         table = Table((variable,), ((graph,),))
-        return _all((self.pattern(inner, Place(GraphScope(), self._graphs[graph])), table), ())
+        return conjunction_of((self.pattern(inner, Place(GraphScope(), self._graphs[graph])), table), ())
 
     def _stored_graph(self, node: Node, inner: Pattern, place: Place) -> Logic:
         # Inside of a window GRAPH means the graphs of its elements.
@@ -267,21 +266,21 @@ class Normaliser:
         there = Place(graph, place.window)
         if isinstance(graph.node, Variable):
             name = graph.node.name
-            scope = self.fresh() if any(v == name for v in _names_in(inner)) else name
+            scope = self.fresh() if any(v == name for v in names_bound(inner)) else name
             apart = replace(graph, node=Variable(scope, hidden=scope != name))
             found = self.pattern(inner, Place(apart, place.window))
-            if scope != name or _differs_by_graph(found):
+            if scope != name or differs_by_graph(found):
                 return PerGraph(apart, name, found, place.window, self._graphs_of_source(apart, place.window))
         return self._in_graph(self.pattern(inner, there), there)
 
     def _in_graph(self, node: Logic, place: Place) -> Logic:
         """A group under GRAPH without a triple pattern ranges over the graphs, or tests whether its graph exists."""
-        if place.graph.node is None or _reads_only(node, place.graph):
+        if place.graph.node is None or reads_only(node, place.graph):
             return node
         names: Logic = GraphNames(place.graph, place.window)
         if (more := self._graphs_of_source(place.graph, place.window)) is not None:
             names = Alternatives((names, more))
-        return _all((names, node), ())
+        return conjunction_of((names, node), ())
 
     def _graphs_of_source(self, graph: GraphScope, window: str | None) -> Remote | None:
         if self._attached is None or window is not None:
@@ -345,7 +344,7 @@ class Normaliser:
         between = [Variable(self.fresh(), hidden=True) for _ in parts[1:]]
         starts, ends = [subject, *between], [*between, target]
         steps = zip(starts, parts, ends, strict=True)
-        return _all(tuple(self._follow(start, part, end, place) for start, part, end in steps), ())
+        return conjunction_of(tuple(self._follow(start, part, end, place) for start, part, end in steps), ())
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
@@ -380,7 +379,7 @@ class Normaliser:
         query = replace(query, shape=with_expressions(query.shape, timed))
         shape = query.shape
         if shape.values is not None and not _is_grouped(query):
-            inner = _all((inner, self.pattern(shape.values, place)), ())
+            inner = conjunction_of((inner, self.pattern(shape.values, place)), ())
         stages = Stages(lambda expression, sees: self.test(expression, sees, place), self.fresh, inner.variables)
         grouping = stages.group(query) if _is_grouped(query) else None
         having = tuple(stages.test(part) for condition in shape.having for part in split_and(condition))
@@ -405,7 +404,7 @@ class Normaliser:
         bare = replace(selected, order=(), distinct=False, offset=0, limit=None)
         assert selected.grouping is not None
         needed = tuple(dict.fromkeys((*bare.names, *selected.grouping.keys, *(name for name, _ in selected.order))))
-        inner = _all((replace(bare, names=needed), self.pattern(values, place)), ())
+        inner = conjunction_of((replace(bare, names=needed), self.pattern(values, place)), ())
         return Select(
             inner, (), None, (), (), selected.order, selected.names, selected.distinct, selected.offset, selected.limit
         )
@@ -421,83 +420,6 @@ class Normaliser:
         if any(isinstance(node, BlankLabel) for node in used):
             return tuple(sorted(sees))  # a blank node is another one for each solution
         return tuple(dict.fromkeys(node.name for node in used if isinstance(node, Variable)))
-
-
-def template_of(query: Query) -> tuple[QuadPattern, ...]:
-    """CONSTRUCT WHERE makes what it matches."""
-    if query.shape.template is not None:
-        return query.shape.template
-    triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
-    return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)
-
-
-def _all(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
-    """A conjunction, with those inside of it taken into it; of one part without tests that part."""
-    parts: list[Logic] = []
-    whole = tuple(items)
-    binds: Counter[str] | None = None  # how many of them each variable is in, once someone asks
-    for item in whole:
-        if isinstance(item, Conjunction):
-            if item.tests and binds is None:
-                binds = Counter(name for each in whole for name in each.variables)
-            if not item.tests or item.joins(_in_others(item, binds or Counter())):
-                parts += item.items
-                tests = item.tests + tests
-                continue
-        parts.append(item)
-    return parts[0] if len(parts) == 1 and not tests else Conjunction(tuple(parts), tests)
-
-
-def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
-    """The variables that its tests need and other parts bind."""
-    needed = NO_NAMES.union(*(test.needs for test in item.tests))
-    return frozenset(name for name in needed if binds[name] > (name in item.variables))
-
-
-def _reads_only(node: Logic, graph: GraphScope) -> bool:
-    """Whether each solution comes from a triple in this graph."""
-    match node:
-        case PatternScan() | PathSource() | GraphNames():
-            return node.graph == graph
-        case Remote():
-            return node.group is not None and node.group.scope == graph
-        case Conjunction(items):
-            return any(_reads_only(item, graph) for item in items)
-        case Optional(left, _) | Without(left, _):
-            return _reads_only(left, graph)
-        case Alternatives(parts):
-            return all(_reads_only(part, graph) for part in parts)
-        case Assign(inner):
-            return _reads_only(inner, graph)
-        case PerGraph(_, name):
-            return graph.variable == name
-        case Select():
-            return graph.variable in node.names if graph.variable else _reads_only(node.inner, graph)
-        case _:
-            return False
-
-
-def _differs_by_graph(node: Logic) -> bool:
-    """Whether it must be evaluated separately for each graph."""
-    if isinstance(node, Without | Select | PerGraph):
-        return True
-    return any(_differs_by_graph(child) for child in children(node))
-
-
-def _names_in(pattern: Pattern) -> Iterable[str]:
-    """The variables of its triples, tables and assignments: those that it may bind."""
-    for part in walk(pattern):
-        match part:
-            case Bgp(patterns, paths):
-                nodes = [n for t in patterns for n in (t.subject, t.predicate, t.object)]
-                nodes += [n for path in paths for n in (path.subject, path.object)]
-                yield from (node.name for node in nodes if isinstance(node, Variable))
-            case Values(names):
-                yield from names
-            case Extend(_, variable):
-                yield variable
-            case Graph(Variable(name)):
-                yield name
 
 
 def _is_grouped(query: Query) -> bool:
@@ -518,19 +440,3 @@ def _binds(pattern: Pattern) -> tuple[Names, Names]:
 def _in_scope(pattern: Pattern) -> Names:
     """The variables that a pattern may bind."""
     return Normaliser(STORE).pattern(pattern, Place(GraphScope())).variables
-
-
-def split_and(condition: Expression) -> list[Expression]:
-    parts: list[Expression] = []
-    waiting = [condition]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, And):
-            waiting += [part.right, part.left]
-        else:
-            parts.append(part)
-    return parts
-
-
-def variables_of(expression: Expression) -> Names:
-    return frozenset(part.name for part in walk(expression) if isinstance(part, Variable))

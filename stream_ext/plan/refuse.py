@@ -10,23 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stream_ext.errors import Unsupported
-from stream_ext.language.algebra.algebra import (
-    Admin,
-    Graph,
-    InAnyWindow,
-    InWindow,
-    Modify,
-    Operation,
-    Query,
-    Register,
-    ServicePattern,
-    Unit,
-    Update,
-)
+from stream_ext.language.algebra.algebra import Graph, InAnyWindow, InWindow, Query, Register, ServicePattern
 from stream_ext.language.algebra.formulas import (
     FunctionCall,
 )
 from stream_ext.language.algebra.policy import EvaluationTrigger, policy_of
+from stream_ext.language.algebra.statements import Admin, Modify, Operation, Unit, Update
 from stream_ext.language.algebra.terms import Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of, query_parts, walk
 from stream_ext.language.algebra.windows import Dialect, Extent, Trigger, WindowClause

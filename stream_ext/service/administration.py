@@ -13,7 +13,7 @@ from typing import Protocol
 from hbase_store.layout.terms import iri, literal, parse_term
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import CreateStream, Drop, Named, Show
+from stream_ext.language.algebra.statements import CreateStream, Drop, Named, Show
 from stream_ext.language.algebra.terms import Constant
 
 Statement = CreateStream | Drop | Show

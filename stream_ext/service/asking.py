@@ -12,7 +12,8 @@ from hbase_store import Store
 from stream_ext.attached.choice import too_much
 from stream_ext.catalog.registered import Registered
 from stream_ext.catalog.sources import HeldPattern
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
 from stream_ext.network.operators.scans.window_scan import WindowScan

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
-from hbase_store import EmissionRow, Store, StreamPosition
+from hbase_store import EmissionRow, Store
 from stream_ext.attached.source_times import SourceTimes
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Handed, Registered
@@ -29,6 +29,7 @@ from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
+from stream_ext.service.stream_alarms import StreamAlarms
 from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.catch_up import CatchUpLimit
 from stream_ext.upkeep.evaluation_lag import Lag
@@ -38,13 +39,14 @@ from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.waits import Waits
 from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
+from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.derived_streams import Derived
-from stream_ext.writer.gathering import Accepted, Idle
-from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, goes_on_after
+from stream_ext.writer.gathering import Accepted
+from stream_ext.writer.injector import Injector, PublishedBatch
+from stream_ext.writer.refusal import resumes_after
 
 log = logging.getLogger("rillet.queries")
 
-_CLOCK_EVERY_MS = 1_000
 _TAKES: dict[Runner, Takes] = {Runner.INLINE: takes_all, Runner.BESIDE: takes_inline}
 
 
@@ -71,18 +73,18 @@ class Engine:
         """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
-        self._sources = sources
-        self._base, self._allowed_urls, self._pace, self._budget = base, allowed_urls, pace, budget
+        self._base, self._pace, self._budget, self._sources = base, pace, budget, sources
+        self._allowed_urls = allowed_urls
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(
             injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
         )
+        self._stream_alarms = StreamAlarms(self.alarms, clock, injector, self.lateness.next_due_ms)
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
         self._at_home: set[int] = set()  # queries that stay inline
         self._handed = Handed()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
-        # What is done with merged emissions.
         self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
@@ -91,7 +93,6 @@ class Engine:
             store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
         )
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
-        # What steps the queries, and what is done with queries that make no progress.
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
@@ -143,14 +144,14 @@ class Engine:
             self._look_at_fault,
             MonotonicClock(self.clock),
             self._lag.stepped,
-            self._has_room,
+            lambda: self.derived.has_room,
         )
 
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
             allowed_urls=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
-            on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=self._has_room,
+            on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=lambda: self.derived.has_room,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -163,13 +164,13 @@ class Engine:
                 self.lateness.follow(query.number, registered, state, catalog)
                 self.retention.follow(query.number, registered)
         for stream in catalog.streams:
-            self._set_close_alarm(stream)
-            self._set_idle_alarm(stream)
+            self._stream_alarms.set_close(stream)
+            self._stream_alarms.set_idle(stream)
         self.retention.start(catalog)
         self._find_homes()
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
-        self._look_at_clock()
+        self._stream_alarms.look_at_clock()
         self._catch_up.start()
         self.alarms.start()
         self.inline.start()
@@ -214,19 +215,16 @@ class Engine:
         self._head_moved(news.sn)
         if any(step.kind == "query" for step in news.steps):
             for stream in news.catalog.streams:
-                self._set_close_alarm(stream)
+                self._stream_alarms.set_close(stream)
         for step in news.steps:
             if isinstance(step.definition, StreamDefinition):
-                self._set_idle_alarm(step.number)
+                self._stream_alarms.set_idle(step.number)
 
     def late_in(self, accepted: Accepted) -> int:
         late = self.lateness.take(accepted, self._injector.head)
-        self._set_close_alarm(accepted.stream)
-        self._set_idle_alarm(accepted.stream)
+        self._stream_alarms.set_close(accepted.stream)
+        self._stream_alarms.set_idle(accepted.stream)
         return late
-
-    def _has_room(self) -> bool:
-        return self.derived.has_room
 
     def _room_again(self) -> None:
         self.inline.owner_changed()
@@ -237,11 +235,11 @@ class Engine:
             self.spark.merged()
 
     def stopped(self, error: BaseException) -> None:
-        """A server that cannot write any more does not run the queries either: another process may do it."""
+        """A server that cannot write any more does not run queries either: another process may do it."""
         self.merge.fail(error)
 
     def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error):
+        if resumes_after(error):
             self._injector.halt(error)  # both begin anew, together
         self._on_fault(error)
 
@@ -404,47 +402,13 @@ class Engine:
                 self.lateness.widen(query.number, registered, catalog)
                 self.retention.follow(query.number, registered)
 
-    # ---- streams and the clock ---------------------------------------------------------------------------------
-
-    def _set_close_alarm(self, stream: int) -> None:
-        """When the clock reaches the next close over a stream that runs by the clock, the stream gets a heartbeat."""
-        definition = self._injector.catalog.streams.get(stream)
-        if definition is None or definition.runs_by != "clock":
-            return
-        alarm, due_ms = ("close", stream), self.lateness.next_due_ms(stream)
-        if due_ms is None:
-            self.alarms.cancel(alarm)
-        else:
-            self.alarms.set(alarm, due_ms, lambda: self._send_clock_heartbeat(stream))
-
-    def _send_clock_heartbeat(self, stream: int) -> None:
-        if stream in self._injector.catalog.streams:
-            self._injector.clock_heartbeat(stream)
-
-    def _look_at_clock(self) -> None:
-        """Reads the clock now and then, also if nothing else does: the clock itself reports when it was set back."""
-        self.alarms.set("clock", self.clock.now_ms() + _CLOCK_EVERY_MS, self._look_at_clock)
-
-    def _set_idle_alarm(self, stream: int) -> None:
-        """When no element has come for the time of the stream's option `idle`, the stream is marked as idle."""
-        definition = self._injector.catalog.streams.get(stream)
-        position = self._injector.positions.get(stream)
-        if definition is None or definition.options.idle_ms is None or (position is not None and position.idle):
-            return
-        at_ms = self.clock.now_ms() + definition.options.idle_ms
-        self.alarms.set(("idle", stream), at_ms, lambda: self._mark_idle(stream, position))
-
-    def _mark_idle(self, stream: int, seen: StreamPosition | None) -> None:
-        if stream in self._injector.catalog.streams:
-            self._injector.idle(Idle(stream, seen))
-
     # ---- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
         self.quarantine.close()
-        # First the inline runner: when Spark is closed, it would begin to build.
+        # The inline runner first: when Spark is closed, it would begin to build.
         self.inline.close()
         if self.spark is not None:
             self.spark.close()

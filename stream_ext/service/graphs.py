@@ -16,9 +16,9 @@ from stream_ext.service.opened import OpenedStore, Wait, check_wait, graph_term_
 from stream_ext.service.sources import AttachedSources
 from stream_ext.service.whole_graphs import of_both
 from stream_ext.writer import graph_store
+from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome
-from stream_ext.writer.injector import Change, HeadView, Intent
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
 

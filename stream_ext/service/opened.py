@@ -20,9 +20,10 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import Sources
 from stream_ext.service.engine import Engine
 from stream_ext.waits import Waits
+from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import checked_graph
-from stream_ext.writer.injector import Change, Injector
+from stream_ext.writer.injector import Injector
 
 #: Until when a write waits: until it is published, or until all queries are evaluated up to it.
 Wait = Literal["published", "evaluated"]

@@ -15,7 +15,8 @@ from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.writer.ahead import check_ahead
 from stream_ext.writer.elements import Elements, read_push
 from stream_ext.writer.gathering import Heartbeat, Push
-from stream_ext.writer.injector import Receipt, refusal_of
+from stream_ext.writer.injector import Receipt
+from stream_ext.writer.refusal import refusal_of
 
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10

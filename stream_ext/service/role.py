@@ -25,7 +25,9 @@ from stream_ext.service.sources import AttachedSources
 from stream_ext.service.standby import Standby
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.catalog_changes import drop_query
-from stream_ext.writer.injector import Injector, PublishingPace, goes_on_after
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.refusal import resumes_after
+from stream_ext.writer.write_queue import PublishingPace
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +182,7 @@ class Role:
         )  # fmt: skip
 
     def _failed(self, error: BaseException) -> None:
-        if goes_on_after(error) and not self._is_closed:
+        if resumes_after(error) and not self._is_closed:
             self._standby.lost(error)
         else:
             self.give_up(error)

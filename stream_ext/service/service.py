@@ -16,6 +16,7 @@ from typing import Any, Literal
 from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import WriterElsewhere
+from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.errors import BadArgument, RilletError
@@ -36,9 +37,21 @@ from stream_ext.service.statements import Statements
 from stream_ext.service.status import at_once, service_status
 from stream_ext.service.streams import Streams
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.injector import Injector, PublishingPace
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.write_queue import PublishingPace
 
-__all__ = ["READER", "Limits", "PushReceipt", "Service", "Wait"]
+#: What users of the service name: its parameters and its results, too.
+__all__ = [
+    "READER",
+    "Budget",
+    "Limits",
+    "PushReceipt",
+    "Retain",
+    "Service",
+    "SparkSettings",
+    "StreamDefinition",
+    "Wait",
+]
 
 #: What waits while the store does not answer a read.
 READER = "readers of the store"

@@ -11,7 +11,7 @@ from typing import Literal
 from hbase_store import Store
 from stream_ext.errors import BadArgument, NotFound, SourceFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Update
+from stream_ext.language.algebra.statements import Update
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed

@@ -12,12 +12,13 @@ from hbase_store import purpose
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Admin, Query, Update
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Admin, Update
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
+from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.question import Question, Questions
-from stream_ext.plan.dataset import DatasetOverride
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.sources import AttachedSources
 from stream_ext.values.known_values import KnownValues

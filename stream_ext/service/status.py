@@ -7,7 +7,7 @@ from typing import Any
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
 from stream_ext.emissions.merge import Runner
 from stream_ext.service.engine import Engine
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.injector import Injector
 
 
@@ -51,7 +51,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
     return {
         "runs_by": stream.runs_by,
         "query": None if of_query is None else of_query.name,
-        "made_by": stream.made_by,
+        "created_by": stream.created_by,
         "time": None if position is None else position.time,
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),

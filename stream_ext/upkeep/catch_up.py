@@ -13,7 +13,7 @@ from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Failure, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.upkeep.alarms import Alarms
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 _EVERY_MS_MIN, _EVERY_MS_MAX = 100, 10_000
 

@@ -19,8 +19,11 @@ from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
 from stream_ext.upkeep.late_elements import LateElements, found_late
 from stream_ext.upkeep.late_log import LateLog
+from stream_ext.windows.counted_arrivals import ReadLast
 from stream_ext.windows.openings import Openings, opened, openings_of
-from stream_ext.windows.schedule import QueryState, ReadLast, Schedule, Timing
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.timing import Timing
 from stream_ext.writer.gathering import Accepted
 
 

@@ -30,8 +30,9 @@ from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.stream_history import StreamHistory
 from stream_ext.windows.arrivals import Reach, first_needed
 from stream_ext.windows.occupancy import reach
-from stream_ext.windows.schedule import QueryState, Timing
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.timing import Timing
+from stream_ext.writer.change import Change, HeadView, Intent
 
 #: The time between two computations; and the same while windows alone fill the budget.
 _EVERY_MS, _FULL_EVERY_MS = 10_000, 1_000

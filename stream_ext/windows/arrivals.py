@@ -99,6 +99,19 @@ def arrivals(store: Store, sn: int, streams: Collection[int] | None = None) -> l
     return sorted(found, key=lambda arrival: arrival.push)
 
 
+def whole_stream(store: Store, sn: int, stream: int) -> tuple[Arrival, Indexes] | None:
+    """All elements that a stream got in a snapshot, as if they were one push; and the push of each. None: it got
+    none."""
+    columns = store.stream(sn, stream) if any(move.stream == stream for move in store.row(sn).moves) else None
+    if columns is None or not len(columns.time):
+        return None
+    found = Arrival(
+        sn, 0, stream, columns.time, columns.s, columns.p, columns.o, columns.graphs(), columns.time[columns.element],
+        columns.element, None, None, False,
+    )  # fmt: skip
+    return found, columns.push
+
+
 def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[Arrival]:
     return [_arrival(sn, move.stream, mark, columns) for mark in move.pushes]
 

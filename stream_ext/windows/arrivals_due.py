@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_ext.windows.schedule import Schedule, StreamAdvance, arrives_by_element
+from stream_ext.windows.pushes import Merged
+from stream_ext.windows.schedule import Schedule
 from stream_ext.windows.scheduled_window import Mask, Times
+from stream_ext.windows.timing import StreamAdvance, arrives_by_element
 
 
 class ArrivalsDue(NamedTuple):
@@ -30,6 +32,45 @@ def arrivals_due(schedule: Schedule, moved: StreamAdvance, arrived_at: int | Non
     if arrives_by_element(schedule.windows, moved.stream):
         return _element_by_element(schedule, moved, arrived_at or 0)
     return _time_by_time(schedule, moved, arrived_at)
+
+
+class MergedDue(NamedTuple):
+    """As `ArrivalsDue`, of all pushes of a snapshot: also the push of each evaluation."""
+
+    times: Times
+    pushes: Times
+    arrived: Times
+    places: Times
+
+
+def merged_due(schedule: Schedule, merged: Merged) -> MergedDue | None:
+    """What all pushes of a snapshot make due. None: that is to be found push by push, because some element is older
+    than one before it."""
+    times, last = merged.times, schedule.last
+    if not schedule.timing.is_settled or not merged.is_in_order:
+        return None
+    if not len(times):
+        return MergedDue(times, times, times, times)
+    if last is not None and int(times[0]) < last:
+        return None
+    due, arrived = np.zeros(len(times), np.bool_), times.copy()
+    pushes = merged.pushes
+    ends = np.append((times[1:] != times[:-1]) | (pushes[1:] != pushes[:-1]), True)
+    begins = np.flatnonzero(np.append(True, pushes[1:] != pushes[:-1]))
+    numbers = np.arange(1, len(times) + 1) - begins[np.cumsum(np.bincount(begins, minlength=len(times))) - 1]
+    for arrival, places in merged.streams:
+        own, counts = times[places], any(w.stream == arrival.stream and w.count is not None for w in schedule.windows)
+        due[places] = True if counts else _can_contain(schedule, arrival.stream, own, own)
+        if arrives_by_element(schedule.windows, arrival.stream):
+            arrived[places] = numbers[places]
+        else:
+            due[places] &= ends[places]
+        if counts:
+            schedule.arrive_in_order(arrival)
+    if due.any():
+        schedule.seen(int(times[due][-1]))
+    found: Times = np.cumsum(due) - due
+    return MergedDue(times[due], pushes[due].astype(np.int64), arrived[due], found)
 
 
 def _none(elements: int) -> ArrivalsDue:

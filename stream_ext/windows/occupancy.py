@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stream_ext.windows.arrivals import Reach
-from stream_ext.windows.schedule import ScheduledWindow, least_and_greatest
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.schedule import least_and_greatest
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 from stream_ext.windows.waiting_elements import WaitingElements
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.windows.schedule import LastEvaluation, QueryState
+from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 Ids = npt.NDArray[np.uint64]
 NO_IDS: Ids = np.empty(0, np.uint64)

@@ -13,207 +13,23 @@ injector, which counts late elements; an inline runner; a Spark task after a cra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from stream_ext.windows.grids import Grid, RepeatedTimes
+from stream_ext.windows.beats import Beats
+from stream_ext.windows.counted_arrivals import CountedArrivals, ReadLast
+from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.last_times import LastTimes
 from stream_ext.windows.openings import Openings, begin_under, opened, openings_of
-from stream_ext.windows.scheduled_window import NEVER, Count, Mask, StreamReach, Times
-from stream_ext.windows.scheduled_window import ScheduledWindow as ScheduledWindow
+from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.windows.scheduled_window import NEVER, Mask, ScheduledWindow, Times
+from stream_ext.windows.timing import StreamAdvance, StreamTime, Timing, arrives_by_element, t0_of, total_of
 
-#: The `behind_at` of a query that is to begin anew, at whatever snapshot.
-NOWHERE = -1
-_FLOOR_MS = 1000
 #: For so few, lists are quicker than arrays.
 _FEW = 64
-
-
-class StreamTime(StreamReach, Protocol):
-    """The position of a stream in time (the store's `StreamPosition` is one)."""
-
-    @property
-    def first(self) -> int | None:
-        """The least timestamp."""
-        ...
-
-    @property
-    def openings(self) -> Openings:
-        """See `openings`; empty if windows begin at the least timestamp."""
-        ...
-
-    @property
-    def idle(self) -> bool:
-        """Time passes without it."""
-        ...
-
-    @property
-    def elements_total(self) -> int:
-        """How many elements have ever come; and triples."""
-        ...
-
-    @property
-    def triples_total(self) -> int: ...
-
-
-class StreamAdvance(Protocol):
-    """A push, a heartbeat or a mark of idleness: the times of its elements, and the time of the stream after it."""
-
-    @property
-    def stream(self) -> int: ...
-    @property
-    def element_times(self) -> Times: ...
-    @property
-    def element_sizes(self) -> Times:
-        """The number of triples of each element."""
-        ...
-
-    @property
-    def latest(self) -> int | None: ...
-    @property
-    def heartbeat(self) -> int | None: ...
-    @property
-    def idle(self) -> bool: ...
-
-
-class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
-    """The last evaluation: its snapshot, the push in it that caused it, its number there (`k`), its time. `arrived`: it
-    was caused by an arrival; then the elements of that push up to `arrived_at` had arrived (see `Due`)."""
-
-    sn: int
-    push: int
-    k: int
-    time: int
-    arrived: bool = False
-    arrived_at: int | None = None
-
-
-class Within(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a query in the middle of a snapshot: the last push, and the number of evaluations (`k`). The
-    elements of that push up to `arrived_at` were evaluated as arrivals (see `Due`)."""
-
-    push: int
-    k: int
-    arrived_at: int | None = None
-
-
-class QueryState(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a query: with the streams, enough to go on after a restart as if nothing had happened.
-
-    `registered` is the time that all its streams had reached at registration (closes up to it are never reported);
-    None if one of them had no time yet. `ranked` keeps the orders of first appearance where LIMIT needs them: that of
-    the query, and those of its sub-SELECTs. `t0` is the origin of the closes, if the first push determines it and has
-    come. Closes up to `after` are done, even if nothing was evaluated for them; `last` is the greatest time of an
-    evaluation. `begins` are the first closes of each window that were evaluated as such, and then the first times of
-    each period. `sn` is the snapshot of this state (0: registration). `gap`: nothing was emitted yet since a pause.
-    `ended`: nothing will be emitted any more. `behind_at`: the query fell behind the others, and is evaluated up to
-    this snapshot only, and in the next one as far as `within`. `unanswered`: it waits for an endpoint of SERVICE that
-    did not answer; if False, it is catching up. What came up to snapshot `began` is in windows, but does not make a
-    result new. `counts`: of each window with a count STEP, the number of what had ever come in its stream at
-    registration, and at the last evaluation."""
-
-    registered: int | None = None
-    evaluated: LastEvaluation | None = None
-    ranked: bytes | None = None
-    t0: int | None = None
-    after: int | None = None
-    last: int | None = None
-    begins: list[int | None] = []
-    sn: int = 0
-    gap: bool = False
-    ended: bool = False
-    behind_at: int | None = None
-    within: Within | None = None
-    unanswered: bool = False
-    began: int = 0
-    counts: list[tuple[int, int]] = []
-
-    @property
-    def reached(self) -> int | None:
-        """Closes and periods up to this time are over."""
-        return self.registered if self.after is None else self.after
-
-    @property
-    def is_catching_up(self) -> bool:
-        return self.behind_at is not None and not self.unanswered
-
-    @property
-    def progress(self) -> tuple[int, int]:
-        """The next snapshot, and how many of its evaluations are done."""
-        if self.behind_at is None:
-            return self.sn + 1, 0
-        return self.behind_at + 1, 0 if self.within is None else self.within.k
-
-    def behind(self, behind_at: int, within: Within | None = None, unanswered: bool = False) -> QueryState:
-        """The state of the query if it falls behind at this snapshot."""
-        return msgspec.structs.replace(self, behind_at=behind_at, within=within, unanswered=unanswered)
-
-    def among(self, all_of_them: QueryState, gap: bool) -> QueryState:
-        """The state of a query that began with this state, and then went on together with `all_of_them`."""
-        begins = own_begins(self.begins, all_of_them.begins)
-        return msgspec.structs.replace(
-            all_of_them, registered=self.registered, begins=begins, gap=gap, began=self.began
-        )
-
-    def is_unevaluated_at(self, time: int | None) -> bool:
-        """Whether the query was never evaluated, and will not be at this time or before."""
-        return self.evaluated is None and (time is None or (self.reached is not None and self.reached >= time))
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The windows of a query, and what causes its evaluations. `content_only`: none while all windows are empty."""
-
-    windows: tuple[ScheduledWindow, ...]
-    closes: bool = True
-    every_ms: tuple[int, ...] = ()
-    arrivals: bool = False
-    content_only: bool = False
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all closes are known: T0 may wait for the first push."""
-        return all(window.t0_ms is not None for window in self.windows)
-
-    def settled(self, t0: int) -> Timing:
-        known = (replace(w, t0_ms=t0) if w.t0_ms is None else w for w in self.windows)
-        return replace(self, windows=tuple(known))
-
-    @property
-    def stepped_counts(self) -> tuple[tuple[ScheduledWindow, Count], ...]:
-        """The windows with a count STEP."""
-        return tuple((w, w.count) for w in self.windows if w.count is not None and w.count.step)
-
-    @property
-    def has_beats(self) -> bool:
-        """Whether the query is evaluated at closes or periods."""
-        return self.closes or bool(self.every_ms)
-
-    def reference(self, state: QueryState) -> int | None:
-        """The time before which neither a future evaluation nor the last one reads the content of windows; None: there
-        is no such time. Arrivals wait for nothing, so they may be older than what was reached at registration."""
-        times = [state.reached] if self.has_beats else []
-        times += [state.last] if self.arrivals else []
-        times += [state.evaluated.time] if state.evaluated is not None else []
-        known = [time for time in times if time is not None]
-        return min(known) if len(known) == len(times) else None
-
-    @property
-    def ends_at(self) -> int | None:
-        """The last time at which a query over windows of the past is evaluated; None: it goes on for ever."""
-        ends = [window.end_ms for window in self.windows if window.end_ms is not None]
-        return max(ends) if len(ends) == len(self.windows) and ends else None
-
-
-def own_begins(own: Sequence[int | None], later: Sequence[int | None]) -> list[int | None]:
-    """The first closes of a query that began alone and went on together with others."""
-    if not own:
-        return list(later)
-    return [after if begin is None else begin for begin, after in zip(own, later, strict=True)]
 
 
 def least_and_greatest(times: Times) -> tuple[int, int]:
@@ -222,32 +38,6 @@ def least_and_greatest(times: Times) -> tuple[int, int]:
         listed = times.tolist()
         return min(listed), max(listed)
     return int(times.min()), int(times.max())
-
-
-def t0_of(times: Times) -> int:
-    """The origin that the first push after registration gives."""
-    return int(times.min()) // _FLOOR_MS * _FLOOR_MS
-
-
-@dataclass(frozen=True, slots=True)
-class _Beat:
-    """Evaluation times start + k·step that fall due one after the other."""
-
-    start: int
-    step: int
-    end: int | None
-
-    def after(self, time: int | None) -> int | None:
-        """The first later than `time`."""
-        if time is None or time < self.start:
-            return self.start
-        found = self.start + ((time - self.start) // self.step + 1) * self.step
-        return None if self.end is not None and found > self.end else found
-
-    def last(self, bound: int) -> int | None:
-        """The last at or before `bound`."""
-        bound = bound if self.end is None else min(bound, self.end)
-        return self.start + (bound - self.start) // self.step * self.step if bound >= self.start else None
 
 
 @dataclass(slots=True)
@@ -271,38 +61,6 @@ class Due(NamedTuple):
     limit: int | None = None
 
 
-def arrives_by_element(windows: Sequence[ScheduledWindow], stream: int) -> bool:
-    """Whether elements of the stream arrive one by one, in the order of the document; else a timestamp at a time."""
-    return any(window.stream == stream and (window.is_now or window.count is not None) for window in windows)
-
-
-#: The last times of a counted window, when its query was last evaluated at this time (None: never).
-ReadLast = Callable[[ScheduledWindow, int | None], LastTimes]
-
-
-@dataclass(slots=True)
-class _CountedArrivals:
-    """A counted window: how much of what it counts has ever come, also at the registration and at the last
-    evaluation."""
-
-    window: ScheduledWindow
-    count: Count
-    lasts: LastTimes
-    total: int
-    base: int
-    evaluated: int
-
-    def add(self, time: int, triples: int) -> None:
-        self.lasts.add(time, triples)
-        self.total += 1 if self.count.of_elements else triples
-
-    @property
-    def has_completed(self) -> bool:
-        """Whether a multiple of STEP was completed since the last evaluation."""
-        step = self.count.step
-        return bool(step) and (self.total - self.base) // step > (self.evaluated - self.base) // step
-
-
 class Schedule:
     """The evaluation times of one query, push by push."""
 
@@ -313,12 +71,10 @@ class Schedule:
         times of counted windows there (None: nothing has come)."""
         self.timing = timing if state.t0 is None else timing.settled(state.t0)
         self.registered = state.registered
-        self.after = state.registered if state.after is None else state.after
         self.last = state.last
         self.t0 = state.t0
         self._began = state.began
-        count = len(timing.windows) * timing.closes + len(timing.every_ms)
-        self._begins = _widened(state.begins, count, len(timing.every_ms))
+        self._beats = Beats(self.timing, state.begins, state.registered if state.after is None else state.after)
         self._streams: dict[int, _StreamState] = {}
         for window in timing.windows:
             at = positions.get(window.stream)
@@ -334,14 +90,14 @@ class Schedule:
 
     def _counted_windows(
         self, state: QueryState, positions: Mapping[int, StreamTime], last: ReadLast | None
-    ) -> list[_CountedArrivals]:
+    ) -> list[CountedArrivals]:
         found, counts = [], iter(state.counts)
         for window in self.timing.windows:
             if (count := window.count) is not None:
                 lasts = LastTimes(count, state.last) if last is None else last(window, state.last)
                 total = total_of(count, positions.get(window.stream)) if count.step else 0
                 base, evaluated = next(counts, (0, 0)) if count.step else (0, 0)
-                found.append(_CountedArrivals(window, count, lasts, total, base, evaluated))
+                found.append(CountedArrivals(window, count, lasts, total, base, evaluated))
         return found
 
     def _openings_of(self, at: StreamTime) -> Openings:
@@ -499,38 +255,38 @@ class Schedule:
         bound, upcoming = self.bound(), self.upcoming()
         return None if bound is None or upcoming is None or upcoming > bound else upcoming
 
+    @property
+    def after(self) -> int | None:
+        """What was due up to this time is done."""
+        return self._beats.after
+
     def upcoming(self) -> int | None:
         """The next close or period, due or not; None while no window has seen an element."""
-        return min((t for beat in self._known_beats() if (t := beat.after(self.after)) is not None), default=None)
+        return self._beats.upcoming()
 
     def done(self, time: int) -> None:
         """All that was due up to `time` is done: evaluated or skipped."""
-        for place, beat in enumerate(self._beats):
-            if beat is not None and self._begins[place] is None:
-                begin = beat.after(self.after)
-                self._begins[place] = begin if begin is not None and begin <= time else None
-        self.after = time
+        self._beats.done(time)
         self.seen(time)
 
     @property
     def begins(self) -> list[int | None]:
         """The first closes of each window that were reported, and then the first times of each period."""
-        return list(self._begins)
+        return list(self._beats.begins)
 
     @property
     def has_begun(self) -> bool:
-        """Whether every window has been reported, every period come to: an older first element changes nothing then."""
-        windows = self.windows if self.timing.closes else ()
-        stepped = [window.is_stepped for window in windows] + [True] * len(self.timing.every_ms)
-        return all(begin is not None or not is_stepped for begin, is_stepped in zip(self._begins, stepped, strict=True))
+        """See `Beats.has_begun`."""
+        return self._beats.has_begun
 
     def state(
         self, evaluated: LastEvaluation | None, ranked: bytes | None = None, sn: int = 0, gap: bool = False
     ) -> QueryState:
         begins, ended = self.begins, self.timing.ends_at is not None
         counts = [(each.base, each.evaluated) for each in self._counted if each.count.step]
+        after = self.after if self.timing.has_beats else None
         return QueryState(
-            self.registered, evaluated, ranked, self.t0, self.after, self.last, begins, sn, gap, ended,
+            self.registered, evaluated, ranked, self.t0, after, self.last, begins, sn, gap, ended,
             began=self._began, counts=counts,
         )  # fmt: skip
 
@@ -544,8 +300,7 @@ class Schedule:
     def skip_to_bound(self) -> None:
         """Marks all that is due as evaluated, for a caller that only counts late elements."""
         bound = self.bound()
-        lasts = [] if bound is None else [beat.last(bound) for beat in self._known_beats()]
-        last = max((time for time in lasts if time is not None), default=None)
+        last = None if bound is None else self._beats.last(bound)
         if last is not None and (self.after is None or last > self.after):
             self.done(last)
 
@@ -558,39 +313,14 @@ class Schedule:
         bound, first = self.bound(), self.next_time()
         if bound is None or first is None or first > limit:
             return None
-        last_allowed = min(bound, limit)
-        grids = []
-        for beat in self._known_beats():
-            start, last = beat.after(self.after), beat.last(last_allowed)
-            if start is not None and last is not None and start <= last:
-                grids.append(Grid(start, beat.step, (last - start) // beat.step + 1))
-        return RepeatedTimes(tuple(dict.fromkeys(grids)))
+        return self._beats.run(min(bound, limit))
 
     def _find_beats(self) -> None:
-        """From the first close that can hold the first element of the window's stream; and the first period after the
-        first element of all."""
-        self._beats: list[_Beat | None] = [None] * len(self._begins)
-        if self.timing.is_settled:
-            firsts = [first for window in self.windows if (first := self._first_of(window)) is not None]
-            closes = [self._closes_of(window) for window in self.windows] if self.timing.closes else []
-            periods = [_period(every, min(firsts, default=None)) for every in self.timing.every_ms]
-            self._beats = [*closes, *periods]
-
-    def _known_beats(self) -> list[_Beat]:
-        return [beat for beat in self._beats if beat is not None]
+        self._beats.find(self.timing, self._first_of)
 
     def _first_of(self, window: ScheduledWindow) -> int | None:
         openings = self._streams[window.stream].openings
         return begin_under(openings, window.lateness_ms) if openings else None
-
-    def _closes_of(self, window: ScheduledWindow) -> _Beat | None:
-        first = self._first_of(window) if window.is_stepped else None
-        if first is None:
-            return None
-        start = first if window.start_ms is None else max(first, window.start_ms)
-        begin = window.first_close(start)
-        over = window.end_ms is not None and begin > window.end_ms
-        return None if over else _Beat(begin, window.step_ms, window.end_ms)
 
     # ---- lateness ----------------------------------------------------------------------------------------------
 
@@ -601,17 +331,17 @@ class Schedule:
         late = np.zeros(len(times), dtype=np.bool_)
         if least is None or not self.timing.is_settled:
             return late
-        if self.timing.arrivals and not self._begins:
+        if self.timing.arrivals and not self._beats.begins:
             return self._gone(stream, times)
         mine = [place for place, window in enumerate(self.windows) if window.stream == stream]
-        if all(self._is_to_come(place, least) for place in mine):
+        if all(self._beats.is_to_come(place, least) for place in mine):
             return late
         belongs, awaited = late.copy(), late.copy()
         for window in (self.windows[place] for place in mine):
             starts, untils = window.valid_from(times), window.valid_until(times)
-            belongs |= self._evaluated_ever(starts, untils)
-            late |= self._reported(starts, untils)
-            awaited |= window.is_endless or self._awaited(starts, untils)
+            belongs |= self._beats.lie_between(starts, untils)
+            late |= self._beats.done_between(starts, untils)
+            awaited |= window.is_endless or self._beats.to_come_between(starts, untils)
             if self.timing.arrivals:
                 arriving = window.for_arrivals()
                 starts, untils = arriving.valid_from(times), arriving.valid_until(times)
@@ -620,58 +350,11 @@ class Schedule:
                 awaited |= np.maximum(starts, NEVER if self.last is None else self.last) <= untils
         return late | (belongs & ~awaited)
 
-    def _is_to_come(self, place: int, least: int) -> bool:
-        """Whether no element from `least` on was in an instance of this window that was reported, and all those that
-        they belong to are still to be, as is mostly so. Never mind those in a gap."""
-        window = self.windows[place]
-        if not self.timing.closes or self.timing.arrivals:
-            return False
-        if self.after is not None and least + window.lead_ms <= self.after:
-            return False
-        beat = self._beats[place]
-        return beat is not None and beat.start <= window.first_close(least)
-
-    def _evaluated_ever(self, starts: Times, untils: Times) -> Mask:
-        """Whether a close or period lies between each two of these times, be it one that is never come to."""
-        found = np.zeros(len(starts), dtype=np.bool_)
-        for window in self.windows if self.timing.closes else ():
-            if not window.is_stepped:
-                continue
-            turns = np.maximum(1, -((window.origin - starts) // window.step_ms))
-            found |= window.origin + turns * window.step_ms <= untils
-        for every in self.timing.every_ms:
-            found |= -(-starts // every) * every <= untils
-        return found
-
-    def _reported(self, starts: Times, untils: Times) -> Mask:
-        """Whether an evaluation at a close or period was made between each two of these times."""
-        found = np.zeros(len(starts), dtype=np.bool_)
-        if self.after is None:
-            return found
-        for begin, step in zip(self._begins, self._steps(), strict=True):
-            if begin is not None:
-                turns = np.maximum(0, -((begin - starts) // step))
-                found |= begin + turns * step <= np.minimum(untils, self.after)
-        return found
-
-    def _awaited(self, starts: Times, untils: Times) -> Mask:
-        """Whether an evaluation at a close or period is still to be made between each two of these times."""
-        found = np.zeros(len(starts), dtype=np.bool_)
-        lowest = starts if self.after is None else np.maximum(starts, self.after + 1)
-        for beat in self._known_beats():
-            turns = np.maximum(0, -((beat.start - lowest) // beat.step))
-            found |= beat.start + turns * beat.step <= untils
-        return found
-
     def _seen_by_an_arrival(self, starts: Times, untils: Times) -> Mask:
         """Whether the last evaluation was made between each two of these times, for an arrival."""
         if self.last is None or (self.after is not None and self.last <= self.after):
             return np.zeros(len(starts), dtype=np.bool_)
         return (starts <= self.last) & (self.last <= untils)
-
-    def _steps(self) -> list[int]:
-        """Of each beat."""
-        return [*(w.step_ms for w in self.windows if self.timing.closes), *self.timing.every_ms]
 
     def _gone(self, stream: int, times: Times) -> Mask:
         """Which could be in a window, and can be in none any more."""
@@ -689,22 +372,6 @@ class Schedule:
                 ever |= seen.ever_includes(times)
                 still |= seen.valid_until(times) >= np.maximum(seen.valid_from(times), now)
         return ever & ~still
-
-
-def _widened(begins: Sequence[int | None], count: int, periods: int) -> list[int | None]:
-    """`begins` with a place for each window that was added since; the places of the periods come last."""
-    windows = max(len(begins) - periods, 0)
-    return [*begins[:windows], *[None] * (count - len(begins)), *begins[windows:]]
-
-
-def _period(every_ms: int, first: int | None) -> _Beat | None:
-    """The multiples, from the first after the first element."""
-    return None if first is None else _Beat((first // every_ms + 1) * every_ms, every_ms, None)
-
-
-def total_of(count: Count, at: StreamTime | None) -> int:
-    """How much of what a window counts has ever come in its stream."""
-    return 0 if at is None else at.elements_total if count.of_elements else at.triples_total
 
 
 def initial_state(

@@ -12,7 +12,7 @@ from stream_ext.catalog.options import CHANGEABLE, StreamOptions, parse_options
 from stream_ext.catalog.registered import Registered
 from stream_ext.errors import NameInUse
 from stream_ext.windows.schedule import initial_state
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 
 
 def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
@@ -24,7 +24,7 @@ def create_stream(key: str, options: Mapping[str, object], base: str) -> Change:
         existing = view.catalog.find_stream(key)
         if existing is not None:
             _check_same(existing, parsed, own_iri)
-            meant = msgspec.structs.replace(existing, made_by=None)
+            meant = msgspec.structs.replace(existing, created_by=None)
             steps = [] if meant == existing else [CatalogStep("stream", existing.number, meant)]
             return Intent(result=lambda _: (meant, False), steps=steps)
         for other in (view.catalog.find_stream(names.name), view.catalog.find_stream(names.iri)):
@@ -53,7 +53,7 @@ def change_stream(key: str, options: Mapping[str, object]) -> Change:
             )
         fields = {field: getattr(wanted, field) for name, field in CHANGEABLE.items() if name in options}
         changed = msgspec.structs.replace(existing.options, **fields)
-        definition = msgspec.structs.replace(existing, options=changed, made_by=None)
+        definition = msgspec.structs.replace(existing, options=changed, created_by=None)
         step = CatalogStep("stream", existing.number, definition)
         return Intent(result=lambda _: definition, steps=[] if definition == existing else [step])
 
@@ -117,7 +117,7 @@ def drop_query(key: str) -> Change:
 def _goes_with(view: HeadView, stream: int, query: int) -> bool:
     """Whether a registration has made the stream, and nobody else has anything to do with it."""
     definition = view.catalog.streams.get(stream)
-    if definition is None or definition.made_by is None:
+    if definition is None or definition.created_by is None:
         return False
     return all(reader.number == query for reader in view.catalog.readers_of(stream))
 

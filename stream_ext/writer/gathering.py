@@ -199,7 +199,7 @@ class Gathering:
             return
         if definition.runs_by is None:
             runs_by: Literal["elements", "clock"] = "elements" if timed else "clock"
-            moving.definition = msgspec.structs.replace(definition, runs_by=runs_by, made_by=None)
+            moving.definition = msgspec.structs.replace(definition, runs_by=runs_by, created_by=None)
             moving.decided = True
         elif timed != (definition.runs_by == "elements"):
             raise BadArgument(_WRONG_KIND[definition.runs_by].format(definition.name))

@@ -25,10 +25,10 @@ from stream_ext.rdf.iris import is_absolute
 from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.values.vocabulary import Decode, Vocabulary
+from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.charged import ChargedBatch, Writes, room_of
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.elements import Ids, check_terms, is_blank
-from stream_ext.writer.injector import Change, HeadView, Intent
 
 DEFAULT_GRAPH = 0
 #: A quad of an answer: four ids, once as they are read, once sorted, and their order.

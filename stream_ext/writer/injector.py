@@ -1,14 +1,7 @@
-"""The injector: the one thread that writes, and the queue before it.
+"""The injector: the one thread that writes.
 
-Every change of the store is a request in one queue, and is acknowledged in the order of the queue. The writer takes the
-front of the queue: either all pushes and heartbeats up to the next request of another kind, which become one snapshot
-(group commit), or in the same way all registrations, or one other request, which becomes a snapshot of its own.
-
-    A batch of pushes closes when the writer is free and either
-      - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
-      - its first element has waited for as long as its stream allows, or
-      - another request is behind it, so that no push can join it any more.
-    A push to an idle server is therefore published at once.
+Every change of the store is a request in one queue (`write_queue`), and is acknowledged in the order of the queue. What
+the writer takes from it at once becomes one snapshot (group commit).
 
 A failure before the commit fails only the requests of that batch, and changes nothing; of pushes, only those that
 caused it. Requests that no client would repeat (emissions for derived streams, heartbeats of the clock) are retried for
@@ -22,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 from hbase_store import Batch, Store, StreamPosition
@@ -34,64 +27,16 @@ from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.clock import Clock
-from stream_ext.errors import NotWriter, OutcomeUnknown, Overload, RilletError
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.writer.gathering import REPEATED, Accepted, Gathering, Heartbeat, Idle, Push, Request
-
-#: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
-_BATCH_BYTES_MAX = 8 << 20
-#: And at most this many registrations: a runner starts all of them at once.
-_CHANGES_MAX = 128
-_RETRY_AFTER_S = 1
+from stream_ext.writer.change import Change, HeadView, Intent
+from stream_ext.writer.gathering import REPEATED, Accepted, Gathering, Heartbeat, Idle, Push
+from stream_ext.writer.refusal import outcome_unknown, refusal_of, resumes_after
+from stream_ext.writer.write_queue import PublishingPace, QueuedRequest, WriteQueue
 
 Result = TypeVar("Result")
 
 log = logging.getLogger("rillet.store")
-
-
-@dataclass(frozen=True, slots=True)
-class PublishingPace:
-    """How often batches are published, and how much may wait."""
-
-    spacing_ms: int = 5  # between two batches
-    batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
-    queue_bytes: int = 64 << 20
-    queue_requests: int = 65_536  # heartbeats and updates have no size, and are bounded too
-
-
-@dataclass(frozen=True, slots=True)
-class HeadView:
-    """What a change reads: the state at the head."""
-
-    store: Store
-    head: int
-    catalog: Catalog
-    positions: dict[int, StreamPosition]
-    new_number: Callable[[str], int]  # of a stream or a query; no number is used twice
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What a change will do. Without steps and without `write` nothing is published; `result` gets the SN.
-
-    `terms` become permanent with its steps."""
-
-    result: Callable[[int], Any]
-    steps: Sequence[CatalogStep] = ()
-    terms: Sequence[bytes] = ()
-    write: Callable[[Batch], None] | None = None
-    skips_empty: bool = False  # what leaves the batch empty makes no snapshot; only `write` can tell
-    publish: Callable[[], object] | None = None  # the last step of a load: it publishes one snapshot by itself, or none
-
-
-class Change(Protocol):
-    """An update request, or a change of the catalog. It is a snapshot of its own, unless it `joins`: consecutive
-    changes that join are one snapshot; such a change only changes the catalog, and encodes terms."""
-
-    def __call__(self, view: HeadView) -> Intent:
-        """Raises if it cannot be done; nothing has been changed then."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,44 +89,15 @@ class _NotStarted:
         raise AssertionError("stopped before the start")
 
 
-@dataclass(slots=True)
-class _QueuedRequest:
-    """A request in the queue. A push's `size` counts against the limit of the queue."""
-
-    request: Request | Change
-    size: int
-    publish_by_ms: int
-    is_retried: bool = False  # no client would repeat it
-    future: Future[Any] = field(default_factory=Future)
-
-    @property
-    def grouped(self) -> bool:
-        return isinstance(self.request, (Push, Heartbeat, Idle))
-
-    @property
-    def joins(self) -> bool:
-        """It is a change that may be in one snapshot with others that join."""
-        return bool(getattr(self.request, "joins", False))
-
-
 class Injector:
     def __init__(self, store: Store, clock: Clock, pace: PublishingPace, waits: Waits) -> None:
-        self._store, self._clock, self._pace, self._waits = store, clock, pace, waits
+        self._store, self._clock, self._waits = store, clock, waits
+        self._queue = WriteQueue(clock, pace, store.url)
         self.numbers = NumberAllocator(store.kv)
         self._listener: Listener = _NotStarted()
-        self._changed = threading.Condition()
-        self._queue: deque[_QueuedRequest] = deque()
-        self._queued_bytes = 0
-        self._fault: BaseException | None = None  # why the writer has stopped,
-        self._refusal: RilletError | None = None  # and the error of later requests
-        self._halted_by: BaseException | None = None
-        self._reached: Literal["filling", "committing", "committed"] = (
-            "filling"  # of the requests that were taken from the queue
-        )
-        self._closed = False
-        self._arrived_ms = 0
-        self._waits_until: int | None = None  # when the batch closes that the writer waits for
-        self._batch_published_ms: int | None = None
+        self._fault: BaseException | None = None  # why the writer has stopped
+        #: How far the requests are that were taken from the queue.
+        self._reached: Literal["filling", "committing", "committed"] = "filling"
         self.head = int(store.head())
         self.catalog = Catalog.read(store, self.head)
         self._catalog_rows: dict[tuple[str, int], bytes] = {}  # as `follow` read them last
@@ -201,75 +117,29 @@ class Injector:
 
     def push(self, make: Callable[[int], Push], size: int, batch_ms: int | None) -> Future[Receipt]:
         """`make` gets the time of arrival, which follows the order of the queue."""
-        with self._changed:
-            self._check_room(size)
-            # The machine's clock may be set back; arrival never goes back.
-            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
-            patience = self._pace.batch_ms if batch_ms is None else batch_ms
-            return self._enqueue(_QueuedRequest(make(self._arrived_ms), size, self._clock.now_ms() + patience))
+        return self._queue.push(make, size, batch_ms)
 
     def heartbeat(self, heartbeat: Heartbeat) -> Future[Receipt]:
-        with self._changed:
-            self._check_count()
-            return self._enqueue(_QueuedRequest(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
+        return self._queue.heartbeat(heartbeat)
 
     def clock_heartbeat(self, stream: int) -> Future[Receipt]:
         """Advances a stream that runs by the clock to the clock's time: an arrival without an element."""
-        with self._changed:
-            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
-            return self._enqueue_our_own(Heartbeat(stream, self._arrived_ms, by_clock=True), self._arrived_ms)
+        return self._queue.clock_heartbeat(stream)
 
     def derived(self, request: Push | Heartbeat) -> Future[Receipt]:
         """An emission for the stream of its query, or a heartbeat. It is never rejected: the emission exists
         already."""
-        with self._changed:
-            return self._enqueue_our_own(request, self._clock.now_ms())
+        return self._queue.own(request)
 
     def idle(self, idle: Idle) -> Future[Receipt]:
-        with self._changed:
-            return self._enqueue_our_own(idle, self._clock.now_ms())
+        return self._queue.own(idle)
 
     def change(self, change: Change) -> Future[Any]:
-        with self._changed:
-            self._check_count()
-            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms()))
+        return self._queue.change(change)
 
     def own_change(self, change: Change) -> Future[Any]:
         """A change of the server itself, which no client would repeat; it is never rejected."""
-        with self._changed:
-            return self._enqueue(_QueuedRequest(change, 0, self._clock.now_ms(), is_retried=True))
-
-    def _check_count(self) -> None:
-        if len(self._queue) >= self._pace.queue_requests:
-            raise Overload(
-                f"{len(self._queue)} requests are waiting to be written; send this one again later", _RETRY_AFTER_S
-            )
-
-    def _check_room(self, size: int) -> None:
-        self._check_count()
-        if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
-            raise Overload(
-                f"{self._queued_bytes} bytes of pushes are waiting to be written; send this one again later",
-                _RETRY_AFTER_S,
-            )
-
-    def _enqueue_our_own(self, request: Request, publish_by_ms: int) -> Future[Any]:
-        return self._enqueue(_QueuedRequest(request, 0, publish_by_ms, is_retried=True))
-
-    def _enqueue(self, waiting: _QueuedRequest) -> Future[Any]:
-        if self._refusal is not None:
-            raise self._refusal
-        if self._halted_by is not None:  # it stops after what is under way
-            raise refusal_of(self._halted_by, self._store.url)
-        if self._closed:
-            raise RilletError("the store is being closed and accepts no more writes")
-        self._queue.append(waiting)
-        self._queued_bytes += waiting.size
-        # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
-        joins = waiting.grouped and len(self._queue) > 1
-        if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
-            self._changed.notify_all()
-        return waiting.future
+        return self._queue.own(change)
 
     def status(self) -> dict[str, Any]:
         """Takes no lock: each figure was true a moment ago."""
@@ -277,16 +147,13 @@ class Injector:
         return {
             "head": self.head,
             "queued": len(self._queue),
-            "queued_bytes": self._queued_bytes,
+            "queued_bytes": self._queue.queued_bytes,
             "fault": None if fault is None else f"{type(fault).__name__}: {fault}",
         }
 
     def halt(self, error: BaseException) -> None:
         """Stops the writer, because of `error`; what is under way ends first."""
-        with self._changed:
-            if self._halted_by is None:
-                self._halted_by = error
-                self._changed.notify_all()
+        self._queue.halt(error)
 
     def follow(self) -> None:
         """For a writer that has stopped: reads what others have published since."""
@@ -300,18 +167,16 @@ class Injector:
 
     def close(self) -> None:
         """Writes what is queued, then ends."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._queue.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     # ---- the writer's thread ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        front: list[_QueuedRequest] = []
+        front: list[QueuedRequest] = []
         try:
-            while front := self._take():
+            while front := self._queue.take():
                 self._reached = "filling"
                 if front[0].grouped:
                     self._publish_pushes(front)
@@ -322,59 +187,9 @@ class Injector:
         except BaseException as error:  # noqa: BLE001 -- all requests get the error, now and later
             self._stop(error, front)
 
-    def _take(self) -> list[_QueuedRequest]:
-        """Waits until a snapshot may be published; returns its requests; empty at the end."""
-        with self._changed:
-            while True:
-                if self._halted_by is not None:
-                    raise self._halted_by
-                front = self._front()
-                if front:
-                    close_at = self._close_at(front)
-                    if close_at is None or close_at <= self._clock.now_ms():
-                        return self._remove(front)
-                    self._waits_until = close_at
-                    self._clock.wait(self._changed, close_at)
-                    self._waits_until = None
-                elif self._closed:
-                    return []
-                else:
-                    self._clock.wait(self._changed, None)
-
-    def _front(self) -> list[_QueuedRequest]:
-        """The longest front of the queue that may be one snapshot."""
-        front: list[_QueuedRequest] = []
-        size = 0
-        for waiting in self._queue:
-            if front and not (self._joins(waiting, front) and size + waiting.size <= _BATCH_BYTES_MAX):
-                break
-            front.append(waiting)
-            size += waiting.size
-            if not (waiting.grouped or waiting.joins):
-                break
-        return front
-
-    def _joins(self, waiting: _QueuedRequest, front: Sequence[_QueuedRequest]) -> bool:
-        if front[0].joins:
-            return waiting.joins and len(front) < _CHANGES_MAX
-        return waiting.grouped
-
-    def _close_at(self, front: list[_QueuedRequest]) -> int | None:
-        """When this batch closes; None: at once."""
-        if self._closed or not front[0].grouped or len(front) < len(self._queue) or self._batch_published_ms is None:
-            return None
-        spaced = self._batch_published_ms + self._pace.spacing_ms
-        return min(spaced, min(waiting.publish_by_ms for waiting in front))
-
-    def _remove(self, front: list[_QueuedRequest]) -> list[_QueuedRequest]:
-        for waiting in front:
-            self._queue.popleft()
-            self._queued_bytes -= waiting.size
-        return front
-
-    def _publish_pushes(self, group: list[_QueuedRequest]) -> None:
+    def _publish_pushes(self, group: list[QueuedRequest]) -> None:
         gathering = Gathering(self.catalog, self.positions)
-        accepted: list[tuple[_QueuedRequest, Accepted]] = []
+        accepted: list[tuple[QueuedRequest, Accepted]] = []
         for waiting in group:
             try:
                 match waiting.request:
@@ -400,11 +215,11 @@ class Injector:
                 self._refuse_pushes(written, error)
                 return
             self.dropped += gathering.dropped
-            self._batch_published_ms = self._clock.now_ms()
+            self._queue.batch_published_ms = self._clock.now_ms()
         for waiting, entry in accepted:
             waiting.future.set_result(self._receipt(waiting, entry))
 
-    def _refuse_pushes(self, group: list[_QueuedRequest], error: Exception) -> None:
+    def _refuse_pushes(self, group: list[QueuedRequest], error: Exception) -> None:
         """Publishes the pushes of a failed snapshot one by one, so that only those fail that caused the failure."""
         if len(group) == 1 or isinstance(error, StoreUnavailable):
             _refuse(group, error)
@@ -412,7 +227,7 @@ class Injector:
         for waiting in group:
             self._publish_pushes([waiting])
 
-    def _receipt(self, waiting: _QueuedRequest, accepted: Accepted) -> Receipt:
+    def _receipt(self, waiting: QueuedRequest, accepted: Accepted) -> Receipt:
         request = waiting.request
         assert isinstance(request, (Push, Heartbeat, Idle))
         position = self.positions.get(request.stream)
@@ -421,7 +236,7 @@ class Injector:
             return Receipt(0, 0, batch, self.head, repeated=True)
         return Receipt(len(accepted.element_times), self._listener.late_in(accepted), batch, self.head)
 
-    def _publish_change(self, waiting: _QueuedRequest) -> None:
+    def _publish_change(self, waiting: QueuedRequest) -> None:
         change = waiting.request
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
@@ -455,10 +270,10 @@ class Injector:
     def _view(self, catalog: Catalog) -> HeadView:
         return HeadView(self._store, self.head, catalog, self.positions, self.numbers.new)
 
-    def _publish_changes(self, group: Sequence[_QueuedRequest]) -> None:
+    def _publish_changes(self, group: Sequence[QueuedRequest]) -> None:
         """Each change sees the catalog after those before it; together they are one snapshot."""
         catalog = self.catalog
-        intents: list[tuple[_QueuedRequest, Intent]] = []
+        intents: list[tuple[QueuedRequest, Intent]] = []
         for waiting in group:
             change = waiting.request
             assert not isinstance(change, (Push, Heartbeat, Idle))
@@ -503,7 +318,7 @@ class Injector:
         self,
         write: Callable[[Batch], None] | None,
         steps: Sequence[CatalogStep],
-        group: Sequence[_QueuedRequest],
+        group: Sequence[QueuedRequest],
         terms: Sequence[bytes] = (),
     ) -> Batch | Exception:
         """The batch, or why it could not be written: a batch that is dropped leaves nothing behind."""
@@ -532,8 +347,7 @@ class Injector:
             return error
 
     def _retry(self, act: Callable[[], Result]) -> Result:
-        over = lambda: self._closed or self._halted_by is not None  # noqa: E731
-        return retry(act, self._clock, over, waits=self._waits)
+        return retry(act, self._clock, lambda: self._queue.is_ending, waits=self._waits)
 
     def _publish(
         self, batch: Batch, steps: Sequence[CatalogStep], accepted: Sequence[Accepted], catalog: Catalog | None = None
@@ -561,18 +375,15 @@ class Injector:
         news = [one for one in accepted if one is not REPEATED]
         self._listener.published(PublishedBatch(sn, news, steps, before, self.catalog, self.positions))
 
-    def _stop(self, error: BaseException, front: list[_QueuedRequest]) -> None:
+    def _stop(self, error: BaseException, front: list[QueuedRequest]) -> None:
         refusal = refusal_of(error, self._store.url)
-        with self._changed:
-            self._fault, self._refusal = error, refusal
-            queued = [*self._queue]
-            self._queue.clear()
-            self._queued_bytes = 0
-        if not goes_on_after(error):
+        self._fault = error
+        queued = self._queue.refuse_all(refusal)
+        if not resumes_after(error):
             log.error("the writer has stopped because of a fault of this server", exc_info=error)
         self._listener.stopped(error)
         waiting = [one for one in front if not one.future.done()]
-        _refuse(waiting, refusal if self._is_undone(error) else self._unknown(error))
+        _refuse(waiting, refusal if self._is_undone(error) else outcome_unknown(error, self._store.url, self.head))
         _refuse(queued, refusal)
 
     def _is_undone(self, error: BaseException) -> bool:
@@ -581,41 +392,8 @@ class Injector:
             return isinstance(error, Fenced) and not isinstance(error, Undecided)
         return self._reached == "filling"
 
-    def _unknown(self, error: BaseException) -> OutcomeUnknown:
-        return OutcomeUnknown(
-            f"the writer of {self._store.url} stopped while it wrote this request ({_named(error)}): it "
-            f"is not known whether the request was written. Check the snapshots after {self.head}; a push "
-            "with source and seq can safely be sent again"
-        )
 
-
-def goes_on_after(error: BaseException) -> bool:
-    """Whether this process writes again by itself, once the store answers or the other writer has ended."""
-    return isinstance(error, (Fenced, WriterElsewhere, StoreUnavailable))
-
-
-def refusal_of(error: BaseException, url: str) -> RilletError:
-    """The error of requests of which nothing is done."""
-    if isinstance(error, RilletError):
-        return error
-    if goes_on_after(error):
-        return NotWriter(
-            f"this server cannot write to {url} now: {error}. Nothing of this request was applied; send "
-            "it again later, to this server or to the writer",
-            _RETRY_AFTER_S,
-        )
-    return NotWriter(
-        f"the writer of {url} has stopped ({_named(error)}); nothing of this request was applied: see the "
-        "server's log, and restart the server",
-        0,
-    )
-
-
-def _named(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _refuse(group: Sequence[_QueuedRequest], error: Exception) -> None:
+def _refuse(group: Sequence[QueuedRequest], error: Exception) -> None:
     """Fails these requests, of which nothing was written."""
     for waiting in group:
         waiting.future.set_exception(error)

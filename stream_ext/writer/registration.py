@@ -28,17 +28,18 @@ from stream_ext.catalog.sources import HeldPattern
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
-from stream_ext.language.algebra.algebra import Form, Query, Register, Update, WindowClause
+from stream_ext.language.algebra.algebra import Form, Query, Register, WindowClause
+from stream_ext.language.algebra.statements import Update
 from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
+from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.advice import warnings_of
 from stream_ext.plan.refuse import runnable
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables
 from stream_ext.windows.schedule import initial_state
+from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.elements import check_terms
-from stream_ext.writer.injector import HeadView, Intent
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ class Registration:
                 f"the output of a CONSTRUCT is a stream with the query's name, but stream {there.name!r} "
                 "already exists with elements of its own; drop it first, or use another name"
             )
-        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", made_by=None)
+        stream = msgspec.structs.replace(there, of_query=number, runs_by="elements", created_by=None)
         found.take(CatalogStep("stream", stream.number, stream))
         return stream.number
 
@@ -248,7 +249,7 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
             near = meant(names.name, found.catalog.stream_names(), most=3)
             number = view.new_number("stream")
             options = StreamOptions(time=window.time_predicate)
-            stream = StreamDefinition(number, names.name, names.iri, options, made_by=query)
+            stream = StreamDefinition(number, names.name, names.iri, options, created_by=query)
             found.take(CatalogStep("stream", number, stream))
             near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(

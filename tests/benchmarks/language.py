@@ -83,7 +83,7 @@ def insert(repeats: int) -> Figures:
     """INSERT DATA of 1,000 triples."""
     from rdflib.plugins.sparql import prepareUpdate
 
-    from stream_ext.language.algebra.algebra import InsertData, Update
+    from stream_ext.language.algebra.statements import InsertData, Update
     from stream_ext.language.syntax import parse
 
     lines = "\n".join(f'<http://ex/s{i}> <http://ex/p{i % 7}> "v{i}" .' for i in range(_TRIPLES))

@@ -139,11 +139,12 @@ def window_join(batches: int) -> Figures:
 
     from stream_ext.language.algebra.algebra import R2S, Query
     from stream_ext.language.syntax import parse
-    from stream_ext.network.network import Network, NetworkInputs
+    from stream_ext.network.inputs import NetworkInputs
+    from stream_ext.network.network import Network
     from stream_ext.network.operators.core.moment import Moment
     from stream_ext.plan.pipeline import logic_of
     from stream_ext.windows.arrivals import Arrival
-    from stream_ext.windows.schedule import ScheduledWindow
+    from stream_ext.windows.scheduled_window import ScheduledWindow
 
     rows, keys, span = 5_000, 100_000, 10
     text = """PREFIX : <http://ex/> SELECT ISTREAM ?k ?a ?b

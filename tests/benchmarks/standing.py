@@ -25,13 +25,14 @@ from hbase_store import Snapshot
 from hbase_store.layout.terms import inline_integers
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.benchmarks import bare
 from tests.benchmarks.standing_peers import PEERS, Peer, Step, batch_ms, present
 

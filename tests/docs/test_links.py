@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs.pages import Page, pages
+from tests.docs.pages import ROOT, Page, pages
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
@@ -17,3 +17,12 @@ def test_every_relative_link_leads_to_a_file_and_every_fragment_to_a_heading(pag
         assert target.exists(), f"{page.name}: {link}"
         if fragment:
             assert fragment in Page(target).anchors(), f"{page.name}: {link}"
+
+
+def test_every_decision_has_a_number_of_its_own_which_its_title_repeats() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(path.name[:4]) for path in decisions]
+    assert len(numbers) > 30
+    assert [path.name for path in decisions if numbers.count(int(path.name[:4])) > 1] == []
+    titles = [path.read_text().partition("\n")[0] for path in decisions]
+    assert [t for t, number in zip(titles, numbers, strict=True) if not t.startswith(f"# {number}. ")] == []

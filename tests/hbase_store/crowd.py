@@ -59,10 +59,10 @@ def work(store: Store, rng: random.Random) -> None:
     else:
         batch = store.begin()
         for s, o in content(sn):
-            batch.insert(*batch.encode([s, P, o]), 0)
+            batch.insert(*batch.encode([s, P, o]), g=0)
         if deletes(sn):
             for s, o in content(sn - 1):
-                batch.delete(*batch.encode([s, P, o]), 0)
+                batch.delete(*batch.encode([s, P, o]), g=0)
         push(batch, sn)
         assert store.commit(batch) == sn
     os.write(1, b"%d\n" % sn)
@@ -85,7 +85,7 @@ def push(batch: Batch, sn: int) -> None:
 
 
 def write_until_killed(url: str, seed: int) -> None:
-    upkeep.FOLD_SLABS = 7
+    upkeep.FOLD_SLABS = 7  # type: ignore[attr-defined]  # a constant of another module, as it is used there
     transient.GENERATION_MS = 20
     rng = random.Random(seed)
     store = hbase_store.open(url)

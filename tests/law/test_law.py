@@ -29,7 +29,7 @@ from stream_ext.rows.kernels import order as order_kernels
 from stream_ext.rows.kernels import ring as ring_kernels
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, repeated
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.stream_ext import model
 from tests.stream_ext.low_capacities import low_capacities
 from tests.stream_ext.model import Entry, Row
@@ -177,7 +177,7 @@ def test_a_join_of_many_follows_what_is_found_from_batch_to_batch() -> None:
     orders = []
     for step in range(200):
         bs, cs = (50, 1) if step < 100 else (1, 50)
-        parts = [
+        parts: list[list[tuple[int, ...]]] = [
             [(x,) for x in (1, 2, 3)],
             [(1 if bs > 1 else 9, b + 1) for b in range(bs)],
             [(1 if cs > 1 else 9, c + 1) for c in range(cs)],

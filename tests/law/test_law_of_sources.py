@@ -15,7 +15,7 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from hbase_store.layout.terms import held
-from stream_ext.continuous.evaluator import ChangesBetween
+from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.language.algebra.algebra import Compare, CompareOp, Variable
 from stream_ext.network.operators.core import testing
 from stream_ext.network.operators.core.moment import Moment
@@ -24,7 +24,7 @@ from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.law.test_law import Source, entries_of, moment, zset
 from tests.stream_ext import model
 from tests.stream_ext.model import Entry, Row

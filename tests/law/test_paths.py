@@ -13,7 +13,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous.evaluator import ChangesBetween
+from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.formulas import (
@@ -29,10 +29,11 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.paths import walking as paths
+from stream_ext.network.operators.paths.id_path import Link, Repeated, id_path
 from stream_ext.network.operators.paths.path_edges import SortedEdges, WindowEdges
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
-from stream_ext.network.operators.paths.walking import ROUNDS, Link, Repeated, connected, id_path
+from stream_ext.network.operators.paths.walking import ROUNDS, connected
 from stream_ext.rows.kernels import path as path_kernels
 from stream_ext.rows.zset import FOREVER
 from stream_ext.values.vocabulary import Vocabulary
@@ -190,7 +191,7 @@ def test_a_path_over_the_store_follows_its_rows_and_the_store(
     for ends in [("a", "x"), ("x", "y"), (1, "x"), ("x", "b")]:
         operator = PathJoin(
             ("a", "b"),
-            ends[0] if isinstance(ends[0], str) else Constant(b"<http://ex/%d>" % (ends[0] - 1)),
+            ends[0] if isinstance(ends[0], str) else Constant(b"<http://ex/%d>" % (int(ends[0]) - 1)),
             id_path(algebra(way), lambda name: names[int(name)]),
             ends[1],
             replace(graph(world.nodes), held=held),
@@ -257,7 +258,7 @@ def chain(n: int) -> SortedEdges:
 def edge(s: int, o: int) -> EdgeChange:
     """It came."""
     ids = (np.array([id], np.uint64) for id in (s, P, o))
-    return EdgeChange(*ids, np.array([1], np.int64))
+    return EdgeChange(*ids, sign=np.array([1], np.int64))
 
 
 def test_a_way_longer_than_the_rounds_is_followed_to_its_end() -> None:
@@ -316,7 +317,7 @@ def test_two_nodes_are_connected_if_one_is_reached_from_the_other(seed: int, zer
             reached |= front
         ids = (np.array([node], np.uint64) for node in (start, target))
         edges = SortedEdges(s, np.full(n, P, np.uint64), o)
-        assert connected(path, edges, *ids, Control.FREE) in (target in reached, None)
+        assert connected(path, edges, *ids, control=Control.FREE) in (target in reached, None)
 
 
 def test_two_nodes_are_looked_for_from_the_end_that_has_less_before_it() -> None:

@@ -28,7 +28,7 @@ from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.remote.sources import Sources
 from stream_ext.service.service import Limits, PushReceipt, Service
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.injector import PublishingPace
+from stream_ext.writer.write_queue import PublishingPace
 from tests.integrity.clients import ndjson, operations
 from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever
 from tests.simulation.mortal import WAYS, Died, Mortal, Way

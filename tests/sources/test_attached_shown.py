@@ -47,6 +47,23 @@ def test_the_status_names_the_store_and_what_is_held_of_it(
     assert [each["source"] for each in json.loads(capsys.readouterr().out)["sources"]] == ["main"]
 
 
+def test_sources_are_listed_and_refreshed_on_the_command_line(
+    server: Live, source: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.register(OVER_NAMES).raise_for_status()
+    assert main(["source", "list", "--server", server.url]) == 0
+    columns, *_, row = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert columns == ["source", "state", "held", "as", "of", "url"]
+    assert (row[:3], row[-1]) == (["main", "ready", "50"], source.url)
+    source.add('<http://ex/p99> <http://ex/name> "Zoe" .')
+    assert main(["source", "refresh", "--server", server.url]) == 0
+    assert capsys.readouterr().out.startswith("what is held of main is as new as snapshot ")
+    assert main(["source", "list", "--json", "--server", server.url]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["held"] == 51
+    assert main(["source", "refresh", "bio", "--server", server.url]) == 1
+    assert "bio" in capsys.readouterr().err
+
+
 def test_the_console_says_what_it_counts_and_shows_the_store(server: Live, source: Scripted) -> None:
     server.register(OVER_NAMES).raise_for_status()
     overview = get(server, "/")

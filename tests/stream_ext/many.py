@@ -18,7 +18,8 @@ from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState, initial_state
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.schedule import initial_state
 from tests.stream_ext.scene import BASE, EX, Player, Scene
 
 

@@ -16,9 +16,10 @@ import numpy as np
 import hbase_store
 from hbase_store import Batch
 from stream_ext.catalog.registered import constants_of
-from stream_ext.continuous.evaluator import ChangesBetween
+from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.language.algebra.algebra import R2S, Form, Query
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.plan.pipeline import logic_of

@@ -15,6 +15,7 @@ from stream_ext.language.algebra.algebra import (
     LeftJoin,
     Minus,
     Pattern,
+    QuadPattern,
     Query,
     ServicePattern,
     SubSelect,
@@ -110,3 +111,43 @@ def reads_store(query: Query) -> bool:
         if not isinstance(part, InWindow | InAnyWindow):
             waiting += parts_of(part)
     return False
+
+
+def names_bound(pattern: Pattern) -> Iterator[str]:
+    """The variables of its triples, tables and assignments: those that it may bind."""
+    for part in walk(pattern):
+        match part:
+            case Bgp(patterns, paths):
+                nodes = [n for t in patterns for n in (t.subject, t.predicate, t.object)]
+                nodes += [n for path in paths for n in (path.subject, path.object)]
+                yield from (node.name for node in nodes if isinstance(node, Variable))
+            case Values(names):
+                yield from names
+            case Extend(_, variable):
+                yield variable
+            case Graph(Variable(name)):
+                yield name
+
+
+def split_and(condition: Expression) -> list[Expression]:
+    parts: list[Expression] = []
+    waiting = [condition]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, And):
+            waiting += [part.right, part.left]
+        else:
+            parts.append(part)
+    return parts
+
+
+def variables_of(expression: Expression) -> frozenset[str]:
+    return frozenset(part.name for part in walk(expression) if isinstance(part, Variable))
+
+
+def template_of(query: Query) -> tuple[QuadPattern, ...]:
+    """CONSTRUCT WHERE makes what it matches."""
+    if query.shape.template is not None:
+        return query.shape.template
+    triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
+    return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import Query, Register, Unit
+from stream_ext.language.algebra.algebra import Query, Register
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.printing.units import Units
 
 if TYPE_CHECKING:

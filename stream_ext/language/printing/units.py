@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import Assigned, Form, QuadPattern, Query, Register
+from stream_ext.language.algebra.formulas import FunctionCall
+from stream_ext.language.algebra.policy import PatternScope, policy_of
+from stream_ext.language.algebra.statements import (
     Admin,
-    Assigned,
     CreateStream,
     DeleteData,
     DeleteWhere,
     Drop,
     Explain,
-    Form,
     InsertData,
     Load,
     Manage,
@@ -22,17 +23,12 @@ from stream_ext.language.algebra.algebra import (
     Named,
     Operation,
     Quad,
-    QuadPattern,
-    Query,
-    Register,
     Show,
     Transfer,
     Unit,
     Update,
     Whole,
 )
-from stream_ext.language.algebra.formulas import FunctionCall
-from stream_ext.language.algebra.policy import PatternScope, policy_of
 from stream_ext.language.algebra.terms import Constant, Variable
 from stream_ext.language.algebra.windows import Declared, Dialect, GraphClause
 from stream_ext.language.printing import terms

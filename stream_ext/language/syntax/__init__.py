@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from stream_ext.errors import QuerySyntaxError
-from stream_ext.language.algebra.algebra import Unit
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.syntax.cursor import Cursor
 from stream_ext.language.syntax.tokens import Check
 from stream_ext.language.syntax.units import unit

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stream_ext.language.algebra.algebra import (
-    Admin,
-    CreateStream,
-    Drop,
-    Explain,
-    Named,
-    Register,
-    Show,
-    Unit,
-)
+from stream_ext.language.algebra.algebra import Register
+from stream_ext.language.algebra.statements import Admin, CreateStream, Drop, Explain, Named, Show, Unit
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.windows import R2S
 from stream_ext.language.syntax.cursor import Cursor

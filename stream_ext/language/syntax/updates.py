@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import QuadPattern
+from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
     InsertData,
@@ -11,7 +12,6 @@ from stream_ext.language.algebra.algebra import (
     Modify,
     Operation,
     Quad,
-    QuadPattern,
     Transfer,
     Update,
     Whole,

@@ -49,7 +49,7 @@ from stream_ext.plan.pushdown import takes
 from stream_ext.plan.result_columns import TRIPLE
 from stream_ext.windows.counted_window import CountedWindow
 from stream_ext.windows.displacing import Displacing
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class Builder:

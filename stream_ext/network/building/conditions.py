@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stream_ext.language.algebra.formulas import Not
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.building import sizes
-from stream_ext.network.building.part_builder import PartBuilder
+from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.operator import Operator
@@ -25,7 +25,7 @@ from stream_ext.plan.logic import NO_NAMES, Existence, Names, Test, mentioned
 class Conditions:
     """Tests and assigns: a method takes a wire and returns the one after it."""
 
-    def __init__(self, wiring: Wiring, builder: PartBuilder) -> None:
+    def __init__(self, wiring: Wiring, builder: PartRecursion) -> None:
         self._wiring, self._builder = wiring, builder
 
     def sees(self, test: Test, ground: Ground) -> Names:

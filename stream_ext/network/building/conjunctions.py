@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from stream_ext.network.building import sizes
 from stream_ext.network.building.conditions import Conditions
-from stream_ext.network.building.part_builder import PartBuilder
+from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.scans import IdPatterns, shown
 from stream_ext.network.building.waiting import Ordered, Unused, Waiting
 from stream_ext.network.building.wiring import Wiring
@@ -37,7 +37,7 @@ from stream_ext.plan.shape import shape_of
 class Conjunctions:
     """Joins the parts of one group after the other."""
 
-    def __init__(self, wiring: Wiring, patterns: IdPatterns, conditions: Conditions, builder: PartBuilder) -> None:
+    def __init__(self, wiring: Wiring, patterns: IdPatterns, conditions: Conditions, builder: PartRecursion) -> None:
         self._wiring, self._patterns, self._conditions, self._builder = wiring, patterns, conditions, builder
 
     def conjunction(self, node: Conjunction, wire: Wire, ground: Ground, unread: Names) -> Wire:

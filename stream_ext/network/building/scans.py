@@ -9,8 +9,8 @@ from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.core.pattern import UNKNOWN, G, IdGraph, IdPattern, O, P, S, id_graph, id_pattern
 from stream_ext.network.operators.joins.graph_join import GraphJoin
 from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.paths.id_path import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.paths.path_join import PathJoin
-from stream_ext.network.operators.paths.walking import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.remote.remote_question import ServiceCall
 from stream_ext.network.operators.remote.service import ServiceOperator
 from stream_ext.network.operators.remote.source_join import SourceJoin
@@ -31,7 +31,7 @@ from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import GraphNames, GraphScope, Logic, Names, PathSource, PatternScan, Remote
 from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.places import NOWHERE
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class IdPatterns:

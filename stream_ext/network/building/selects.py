@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from stream_ext.network.building.conditions import Conditions
 from stream_ext.network.building.conjunctions import Conjunctions
-from stream_ext.network.building.part_builder import PartBuilder
+from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.wiring import Wiring
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.ranking import Orders, Ranking
@@ -21,17 +21,8 @@ from stream_ext.network.operators.joins.left_join import LeftJoinOperator
 from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.columns_read import count_rows, read_of
-from stream_ext.plan.logic import (
-    NO_NAMES,
-    Aggregation,
-    Conjunction,
-    Grouping,
-    Names,
-    PatternScan,
-    Select,
-    makes_terms,
-    ranked_places,
-)
+from stream_ext.plan.features import makes_terms, ranked_places
+from stream_ext.plan.logic import NO_NAMES, Aggregation, Conjunction, Grouping, Names, PatternScan, Select
 from stream_ext.plan.pushdown import takes
 
 
@@ -39,7 +30,7 @@ class Selects:
     """Builds the whole query, and each sub-SELECT in it."""
 
     def __init__(
-        self, wiring: Wiring, conditions: Conditions, conjunctions: Conjunctions, builder: PartBuilder, orders: Orders
+        self, wiring: Wiring, conditions: Conditions, conjunctions: Conjunctions, builder: PartRecursion, orders: Orders
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have."""
         self._wiring, self._conditions, self._conjunctions, self._builder = wiring, conditions, conjunctions, builder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from stream_ext.language.algebra.algebra import DeleteData, InsertData, Quad
+from stream_ext.language.algebra.statements import DeleteData, InsertData, Quad
 from stream_ext.language.algebra.terms import BlankLabel, Constant
 from stream_ext.rows.zset import Ids
 from stream_ext.writer.updates.other_store import TermQuad

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 
 from hbase_store import NAMED, Snapshot
-from stream_ext.language.algebra.algebra import Manage, Transfer, Whole
+from stream_ext.language.algebra.statements import Manage, Transfer, Whole
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.oneshot.evaluate import DerivedGraph
 from stream_ext.values.vocabulary import Vocabulary

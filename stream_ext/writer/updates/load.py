@@ -10,7 +10,7 @@ from dataclasses import replace
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import BadData, QueryTooLarge, TooLarge, UnsupportedMedia
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Load
+from stream_ext.language.algebra.statements import Load
 from stream_ext.rdf import Parsed, parse_rdf
 from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds

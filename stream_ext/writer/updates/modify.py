@@ -4,8 +4,8 @@ The pattern is solved over the store after the operations before, so an operatio
 
 from __future__ import annotations
 
-from stream_ext.language.algebra.algebra import DeleteWhere, Modify
 from stream_ext.language.algebra.quads import pattern_of
+from stream_ext.language.algebra.statements import DeleteWhere, Modify
 from stream_ext.plan.places import STORE
 from stream_ext.writer.updates.solving import PatternRequest, dataset_of
 from stream_ext.writer.updates.templates import QuadTemplate, Solved, variables_of

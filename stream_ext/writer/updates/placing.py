@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from hbase_store.errors import BadRow
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
-from stream_ext.language.algebra.algebra import Operation
+from stream_ext.language.algebra.statements import Operation
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.writer.updates.other_store import HeldElsewhere
 from stream_ext.writer.updates.working import CannotUpdate, Forbidden

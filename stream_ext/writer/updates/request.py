@@ -12,7 +12,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
     InsertData,
@@ -28,10 +28,10 @@ from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.charged import ChargedBatch
 from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
 from stream_ext.writer.elements import check_terms
-from stream_ext.writer.injector import Change, HeadView, Intent
 from stream_ext.writer.updates.data import Known, delete_data, insert_data, nodes_of
 from stream_ext.writer.updates.graphs import manage, transfer
 from stream_ext.writer.updates.load import fetched, load

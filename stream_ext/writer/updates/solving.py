@@ -14,7 +14,8 @@ import numpy as np
 
 from hbase_store import Snapshot, Store
 from hbase_store.errors import SnapshotGone
-from stream_ext.language.algebra.algebra import Modify, Pattern, QuadPattern
+from stream_ext.language.algebra.algebra import Pattern, QuadPattern
+from stream_ext.language.algebra.statements import Modify
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.oneshot.evaluate import (
     Asking,
@@ -25,7 +26,8 @@ from stream_ext.oneshot.evaluate import (
     solve_with_graphs,
     where,
 )
-from stream_ext.plan.logic import GraphScope, Select, asks_source, predicates_read
+from stream_ext.plan.features import asks_source, predicates_read
+from stream_ext.plan.logic import GraphScope, Select
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import QuadPattern
+from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
     InsertData,
@@ -13,7 +14,6 @@ from stream_ext.language.algebra.algebra import (
     Modify,
     Operation,
     Quad,
-    QuadPattern,
     Transfer,
 )
 from stream_ext.language.algebra.terms import Constant

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from hbase_store import Store
-from stream_ext.language.algebra.algebra import (
+from stream_ext.language.algebra.algebra import QuadPattern
+from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
     InsertData,
@@ -24,7 +25,6 @@ from stream_ext.language.algebra.algebra import (
     Modify,
     Operation,
     Quad,
-    QuadPattern,
     Transfer,
     Update,
     Whole,

@@ -347,9 +347,39 @@ def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys
     assert "soon" in capsys.readouterr().err
 
 
-def test_explain_before_a_text_is_told_as_json(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_before_a_text_prints_the_explanation_or_its_json(
+    near: Live, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert rillet("query", f"EXPLAIN {NEAR}", "--server", near.url) == 0
+    shown = capsys.readouterr().out
+    assert rillet("explain", NEAR, "--base", f"{near.url}/") == 0
+    assert shown == capsys.readouterr().out
+    assert "  dialect    RSP-QL\n" in shown
+    assert rillet("query", f"# why\nEXPLAIN {NEAR}", "--json", "--server", near.url) == 0
     assert json.loads(capsys.readouterr().out)["dialect"] == "RSP-QL"
+
+
+def test_an_explanation_shows_the_operators_of_the_server(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("query", "SELECT * { ?s <http://ex/p> ?o }", "--explain", "--server", near.url) == 0
+    plan, operators = capsys.readouterr().out.split("\n\n")
+    assert plan.startswith("query\n") and "match" in plan
+    assert operators.split()[:2] == ["operator", "estimated"] and "<http://ex/p>" in operators
+    assert rillet("query", ALL, "--json", "--server", near.url) == 2
+    assert "--format json" in capsys.readouterr().err
+
+
+def test_a_stream_is_dropped_but_not_while_a_query_reads_it(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    server = ("--server", near.url)
+    assert rillet("query", "CREATE STREAM old", *server) == 0
+    assert rillet("stream", "drop", "old", *server) == 0
+    assert capsys.readouterr().out.endswith("old was dropped\n")
+    assert rillet("stream", "drop", "old", *server) == 1
+    assert "there is no stream 'old'" in capsys.readouterr().err
+    assert rillet("stream", "drop", "taxis", *server) == 1
+    assert "near" in capsys.readouterr().err
+    assert rillet("stream", *server) == 2
+    assert rillet("source", "list", *server) == 0
+    assert "rillet serve --attach URL" in capsys.readouterr().out
 
 
 def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -371,7 +401,7 @@ def test_a_stream_that_a_query_made_is_listed_with_its_query(near: Live, capsys:
     near.register(NEAR.replace("STREAM near", "STREAM far").replace("taxis", "txis")).raise_for_status()
     assert rillet("streams", "--server", near.url) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()
-    assert re.split(" {2,}", head)[1:] == ["times from", "time", "late", "lateness", "timeless", "made by", "iri"]
+    assert re.split(" {2,}", head)[1:] == ["times from", "time", "late", "lateness", "timeless", "created by", "iri"]
     made = {row.split()[0]: re.findall("query [a-z]+", row) for row in rows}
     assert made == {"taxis": ["query near"], "txis": ["query far"]}
 
@@ -448,7 +478,7 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
     }.items():
         assert rillet("query", ALL, "--format", format, *server) == 0
         assert says in capsys.readouterr().out
-    assert rillet("query", NEAR, "--explain", *server) == 0
+    assert rillet("query", NEAR, "--explain", "--json", *server) == 0
     assert json.loads(capsys.readouterr().out)["windows"][0]["range_ms"] == 1000
 
 
@@ -464,11 +494,13 @@ def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> Non
         url = re.search(r"http://127\.0\.0\.1:\d+", server.stdout.readline())
         assert url is not None
         assert rillet("query", "ASK { ?s ?p ?o }", "--server", url[0]) == 0
-        second = subprocess.run(
-            [*command, f"lmdb:{tmp_path / 'store'}"], capture_output=True, text=True, timeout=30, check=False
-        )
-        assert (second.returncode, len(second.stderr.splitlines())) == (1, 1)
-        assert url[0] in second.stderr
+        again = [*command, f"lmdb:{tmp_path / 'store'}"]
+        with started(again, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as second:
+            assert second.stdout is not None
+            assert "is ready" in second.stdout.readline()
+            assert second.stdout.readline() == f"  writer   {url[0]}/; this server reads\n"
+            second.send_signal(signal.SIGTERM)
+            assert second.wait(20) == 0
         server.send_signal(signal.SIGTERM)
         assert server.wait(20) == 0
         assert server.stdout.read().splitlines()[-1] == "stopped"

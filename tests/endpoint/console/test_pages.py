@@ -20,6 +20,8 @@ PATHS = (
     "POST /query?query=SELECT",
     "/explain",
     "/explain?query=ASK { ?s ?p ?o }",
+    "/resource?iri=http://ex/z1",
+    "/resource?iri=nothing",
     "/graphs",
     "/upload",
     "/streams",
@@ -118,7 +120,7 @@ def test_the_overview_counts_what_is_there(server: Live) -> None:
     assert facts["Predicates"] == "3"
     assert facts["Named graphs"] == "1"
     assert facts["Snapshot"] == str(server.service.head())
-    assert (facts["Streams"], facts["Live queries"], facts["Runner"]) == ("1", "1", "inline")
+    assert (facts["Streams"], facts["Registered queries"], facts["Runner"]) == ("1", "1", "inline")
     assert facts["Memory"].endswith("MiB")
     counted = {row[0]: row[2] for row in get(server, "/").cells()}
     assert counted == {"<http://ex/partOf>": "3", "<http://ex/name>": "2", "<http://ex/rooms>": "1"}
@@ -147,7 +149,12 @@ def test_a_result_is_a_table_in_which_terms_look_like_what_they_are(server: Live
 def test_an_iri_leads_to_what_is_known_of_it(server: Live) -> None:
     page = run(server, "SELECT ?o { <http://ex/z1> <http://ex/partOf> ?o }")
     [link] = [link for link in page.all("a") if link.shown == "<http://ex/c1>"]
-    assert Page(server.http.get(link.attributes["href"]).text).all("textarea")[0].text.count("<http://ex/c1>") == 1
+    found = Page(server.http.get(link.attributes["href"]).text)
+    assert found.all("h1")[0].shown == "<http://ex/c1>"
+    assert found.cells() == [
+        ["<http://ex/partOf>", "<http://ex/z1>", "default graph"],
+        ["<http://ex/partOf>", found.cells()[1][1], "<http://ex/g>"],
+    ]
 
 
 def test_only_an_iri_of_the_web_is_a_link(server: Live) -> None:

@@ -9,7 +9,7 @@ import itertools
 import lzma
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,7 +49,13 @@ FORMS = {
     "json": _RDF.JSON_LD,
     "nq": _RDF.N_QUADS,
 }
-PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "zst": zstandard.compress, "xz": lzma.compress, "": bytes}
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "zst": zstandard.compress,
+    "xz": lzma.compress,
+    "": bytes,
+}
 
 
 @pytest.fixture

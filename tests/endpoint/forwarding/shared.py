@@ -19,7 +19,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.injector import PublishingPace
+from stream_ext.writer.write_queue import PublishingPace
 from tests.endpoint.live import BASE, Live
 from tests.hbase_store.faulty import Leased
 

@@ -19,7 +19,7 @@ from endpoint.limits import HttpLimits
 from stream_ext.errors import DeadlineExceeded, QueryCancelled
 from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.answers import Decoded
-from stream_ext.writer.injector import HeadView, Intent
+from stream_ext.writer.change import HeadView, Intent
 from tests.endpoint.live import Live, live
 
 ALL = "SELECT * { ?s ?p ?o }"

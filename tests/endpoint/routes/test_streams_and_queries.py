@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import process_time, time_ns
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import httpx
@@ -473,7 +473,7 @@ def test_the_client_goes_on_with_a_server_that_was_started_again(tmp_path: Path)
         first.push(1150)
         port = int(first.url.rpartition(":")[2])
         client = Client(first.url)
-        emissions = client.subscribe("near")
+        emissions = cast("Generator[dict[str, Any], None, None]", client.subscribe("near"))
         assert next(emissions)["emission"] == 1
     with live(tmp_path / "store", port=port) as second:
         second.push(1250)

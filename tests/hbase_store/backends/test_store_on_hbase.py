@@ -139,7 +139,7 @@ def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
         assert follower.terms(follower.stream(follower.refresh(), 1).s) == [A]  # type: ignore[union-attr]
         ids = writer.ids([A, P, B])
         batch = writer.begin()
-        batch.insert(*batch.encode([A, P, SEVEN]), 0)
+        batch.insert(*batch.encode([A, P, SEVEN]), g=0)
         writer.commit(batch)
         clock.pass_by(GENERATION_MS, writer)
         last = push(writer, 1, [(B, P, A), (iri("http://ex/later"), P, A)])

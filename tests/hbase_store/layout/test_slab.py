@@ -118,7 +118,7 @@ def test_the_widest_record_of_a_stream_fits_into_a_piece() -> None:
     wide = [rng.integers(0, 1 << 63, PART_ROWS, dtype=np.uint64) for _ in range(7)]
     ordinals = [rng.integers(0, 1 << 31, PART_ROWS).astype(np.int32) for _ in range(2)]
     of_elements = (wide[0], wide[1].view(np.int64), wide[2], ordinals[0])
-    part = StreamPart(1, 1 << 31, 1 << 31, *of_elements, wide[3], ordinals[1], *wide[4:], wide[0])
+    part = StreamPart(1, 1 << 31, 1 << 31, *of_elements, wide[3], ordinals[1], *wide[4:7], g=wide[0])
     (body,) = pack_part(part)
     (piece,) = pack_slice(part)
     assert len(body) < len(piece) <= CALL_BYTES_MAX

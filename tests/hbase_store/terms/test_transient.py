@@ -57,9 +57,9 @@ class Scene:
     def update(self, inserts: list[Triple], deletes: list[Triple]) -> None:
         batch = self.writer.begin()
         for triple in deletes:
-            batch.delete(*batch.encode(triple), 0)
+            batch.delete(*batch.encode(triple), g=0)
         for triple in inserts:
-            batch.insert(*batch.encode(triple), 0)
+            batch.insert(*batch.encode(triple), g=0)
         self.writer.commit(batch)
         self.stored = (self.stored - set(deletes)) | set(inserts)
 

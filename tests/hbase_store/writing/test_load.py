@@ -140,7 +140,7 @@ def test_a_load_is_one_snapshot_among_others(store: Store) -> None:
     add(store, (S, P, O, None), (S, P, S, None))
     assert store.load(loading_of(line(S, P, O), line(S, P, P), line(S, P, P), line(O, P, S, G)), name=b"file") == 2
     add(store, (S, P, literal("new"), None))
-    expected = [
+    expected: list[set[tuple[bytes | None, ...]]] = [
         {(S, P, O, None), (S, P, S, None)},
         {(S, P, O, None), (S, P, S, None), (S, P, P, None), (O, P, S, G)},
     ]
@@ -304,7 +304,7 @@ def test_one_of_a_hundred_thousand_graphs_is_read_from_a_few_blocks(tmp_path: Pa
     gone, kept = store.ids([b"<http://ex/g7>", b"<http://ex/g8>"]).tolist()
     batch = store.begin()
     batch.delete(*store.at().graph_quads(gone), gone)
-    batch.delete(*(column[:4] for column in store.at().graph_quads(kept)), kept)
+    batch.delete(*(column[:4] for column in store.at().graph_quads(kept)), g=kept)
     store.commit(batch)
     for _ in ("in a slab", "in a run"):
         graphs = store.at().graphs()

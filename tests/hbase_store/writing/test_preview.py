@@ -38,7 +38,7 @@ def tell(batch: Batch, operations: Iterable[Operation]) -> None:
     for inserts, (s, p, o, g) in operations:
         ids = batch.encode([s, p, o])
         graph = batch.encode([g])[0] if g is not None else 0
-        (batch.insert if inserts else batch.delete)(*ids, graph)
+        (batch.insert if inserts else batch.delete)(*ids, g=graph)
 
 
 def applied(quads: frozenset[Quad], operations: Iterable[Operation]) -> frozenset[Quad]:
@@ -177,7 +177,7 @@ def test_a_batch_that_was_told_nothing_is_empty(store: Store) -> None:
     batch = store.begin()
     batch.encode([VERTICES[0]])
     assert batch.is_empty
-    batch.delete(*batch.encode([VERTICES[0], PREDICATES[0], VERTICES[1]]), 0)
+    batch.delete(*batch.encode([VERTICES[0], PREDICATES[0], VERTICES[1]]), g=0)
     assert not batch.is_empty
 
 

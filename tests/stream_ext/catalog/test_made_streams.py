@@ -32,8 +32,8 @@ def test_the_warning_names_what_is_near_but_nothing_that_was_itself_a_slip(servi
     first = warned(service, "one", "taxiz")
     assert "(did you mean 'taxis' or 'taxes'?)" in first and "is dropped together with the query" in first
     assert "taxiz" not in warned(service, "two", "taxiss").partition("(did")[2]
-    assert service.stream_status("taxiz")["made_by"] == "one"
-    assert service.stream_status("taxis")["made_by"] is None
+    assert service.stream_status("taxiz")["created_by"] == "one"
+    assert service.stream_status("taxis")["created_by"] is None
     with pytest.raises(NotFound, match=r"'taxi[zs]s'") as refused:
         service.stream("taxizs")
     assert "(did you mean 'taxis'?); there are 'taxis', 'taxes', 'taxiz'" in str(refused.value)
@@ -60,7 +60,7 @@ def test_it_stays_once_somebody_meant_it(how: str, service: Service, tmp_path: P
         assert service.create_stream("slip", {})[1] is False
     else:
         service.change_stream("slip", {"ahead": "any"})
-    assert service.stream_status("slip")["made_by"] is None
+    assert service.stream_status("slip")["created_by"] is None
     service.drop_query("one")
     assert "slip" in names(service)
     with pytest.raises(NotFound, match="did you mean 'slip'"):
@@ -70,7 +70,7 @@ def test_it_stays_once_somebody_meant_it(how: str, service: Service, tmp_path: P
 def test_the_stream_of_a_construct_that_waited_for_it_is_meant(service: Service) -> None:
     service.register(registration("reader", "derived"))
     service.register(registration("derived", "taxis", select="CONSTRUCT { ?x :p ?y }"))
-    assert service.stream_status("derived")["made_by"] is None
+    assert service.stream_status("derived")["created_by"] is None
     service.drop_query("reader")
     assert "derived" in names(service)
 

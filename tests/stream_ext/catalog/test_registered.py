@@ -12,7 +12,7 @@ import pytest
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered import Handed, Registered
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.opened import EX, opened, push, registration, said, times, triple
 
 ON_ALL = (

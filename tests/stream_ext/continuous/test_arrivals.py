@@ -13,7 +13,7 @@ import hbase_store
 from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.arrival_scene import ArrivalOracle, Told, random_arrival_scene
 from tests.stream_ext.continuous.test_oracle import Recorder
 from tests.stream_ext.continuous.test_pieces import Pieces, compare, take

@@ -90,7 +90,7 @@ def test_only_those_whose_fault_it_is_fail(
 def test_where_all_fail_all_are_reported_and_the_service_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_ext.continuous.shard._TRIES_MAX", 8)
+    monkeypatch.setattr("stream_ext.continuous.faulty_runs._TRIES_MAX", 8)
     faults, chance = Faults(monkeypatch), random.Random(1)
     service = open_service(tmp_path)
     begin(service, "RSTREAM")

@@ -9,7 +9,7 @@ import pytest
 
 import hbase_store
 from stream_ext.continuous.shard import Shard
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_pieces import Said, take
 from tests.stream_ext.many import Registry
 from tests.stream_ext.scene import EX, Push, Scene, Window

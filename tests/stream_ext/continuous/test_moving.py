@@ -22,7 +22,7 @@ from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
 from tests.stream_ext.elsewhere import Reply, elsewhere
 from tests.stream_ext.emissions.test_merge import Log

@@ -13,7 +13,7 @@ import hbase_store
 from stream_ext.continuous import run_plan
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.arrival_model import Window
 from tests.stream_ext.arrival_scene import PATTERNS, ArrivalScene
 from tests.stream_ext.continuous.test_pieces import Pieces, compare, take

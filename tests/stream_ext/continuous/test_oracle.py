@@ -10,7 +10,7 @@ import pytest
 import hbase_store
 from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities, small_plans
 from tests.stream_ext.scene import BASE, Oracle, Player, Push, engine_emissions, random_scene
 

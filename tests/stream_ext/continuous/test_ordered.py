@@ -20,7 +20,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.oneshot.evaluate import Instant, evaluate
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities
 from tests.stream_ext.ordered import OrderedOracle, ordered_scene
 from tests.stream_ext.scene import BASE, EX, Bag, Player, Scene, bag_of

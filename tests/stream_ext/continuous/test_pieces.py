@@ -22,7 +22,7 @@ from hbase_store import Store
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _later
 from tests.stream_ext.many import Registry, filled, parted, told

@@ -21,7 +21,7 @@ from stream_ext.emissions.emission import body_of, to_json
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities
 from tests.stream_ext.scene import BASE, EX, REPORTS, Change, Player, Push, Scene, random_scene
 

@@ -15,7 +15,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.oneshot.evaluate import Instant, evaluate
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.stream_ext.many import Registry, filled, parted
 from tests.stream_ext.scene import BASE, EX, Change, Player, Push, Scene, Window
 

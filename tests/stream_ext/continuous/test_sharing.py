@@ -15,8 +15,10 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from stream_ext.continuous.run import Run
+from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.shard import Shard
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.many import AloneShard, Registry, filled, parted, told
 from tests.stream_ext.scene import EX, PATTERNS, Change, Push, Scene, Window, random_scene
 
@@ -61,6 +63,12 @@ OF_TEMPLATES = [
     ("SELECT ?b", "WINDOW :w1 { % :p ?b } } ORDER BY ?b #", 1),
     ("SELECT ?b", "WINDOW :w1 { % :p ?b } } LIMIT 1 #", 1),
     ("SELECT ?a ?k", "?a :k % MINUS { WINDOW :w1 { ?a :p ?k } }", 1),
+]
+#: Of CQELS-QL, with many evaluations in one step.
+TOGETHER = [
+    *OF_TEMPLATES[:2],
+    *OF_TEMPLATES[3:13],
+    ("SELECT ?a ?b", "{ WINDOW :w1 { ?a :p % } } UNION { WINDOW :w2 { % :p ?b } }", 2),
 ]
 #: What is cut by ORDER BY and LIMIT: rows that are equal in what orders them may be cut.
 CUT = [
@@ -128,6 +136,22 @@ def test_queries_at_arrivals_say_together_what_each_says_alone(block: int, tmp_p
         play(seed, tmp_path / str(seed), cqels=True) for seed in range(7000 + block * 10, 7000 + block * 10 + 10)
     )
     assert shared > 20, "these seeds share too little to prove anything"
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_who_comes_late_shares_once_it_is_evaluated_at_the_same_arrivals(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathered, make_one = list[int](), Runs._make_one_of
+
+    def noted(runs: Runs, some: Sequence[Run], sn: int) -> None:
+        gathered.append(len(some))
+        make_one(runs, some, sn)
+
+    monkeypatch.setattr(Runs, "_make_one_of", noted)
+    for seed in range(9000 + block * 10, 9000 + block * 10 + 10):
+        play(seed, tmp_path / str(seed), TOGETHER, cqels=True)
+    assert len(gathered) > 15
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -219,6 +243,7 @@ class _Play:
         scene.windows = [first, *([second] if count == 2 else [])]
         if self.cqels and not scene.merged:
             scene.cqels, scene.report = True, ()
+            scene.r2s = "ISTREAM" if self.templates is TOGETHER else scene.r2s
         return scene
 
     def run(self) -> int:

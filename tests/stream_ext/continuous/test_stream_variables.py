@@ -57,7 +57,7 @@ def answer(elements: list[Element], select: str, pattern: str, time: int) -> Cou
         for name, ms in RANGES.items():
             if time - ms <= at < time:
                 graph = ox.NamedNode(f"urn:{name}:{stream}")
-                store.add(ox.Quad(*(ox.NamedNode(EX + each) for each in (x, "p", y)), graph))
+                store.add(ox.Quad(*(ox.NamedNode(EX + each) for each in (x, "p", y)), graph_name=graph))
     plain = re.sub(r"WINDOW :(\w) (\{[^}]*\})", r"GRAPH <urn:meta> { ?s :\1 ?g\1 } GRAPH ?g\1 \2", pattern)
     found: Any = store.query(f"PREFIX : <{EX}> SELECT {select} WHERE {{ {plain} }}")
     rows = ([row[variable] for variable in found.variables] for row in found)

@@ -235,7 +235,7 @@ NAMED = f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x ?y WHERE {{ ?x :p ?y }
 
 
 def change(service: Service, text: str) -> int:
-    return service.update(f"PREFIX : <{EX}> {text}", wait="evaluated")
+    return service.update(f"PREFIX : <{EX}> {text}", wait="evaluated").snapshot
 
 
 @pytest.mark.parametrize("restart", [False, True])

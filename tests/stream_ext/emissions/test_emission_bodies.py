@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from hbase_store.arrays import Ids
 from stream_ext.emissions.emission import body_of, columns_of, decode_body, encode_body
-from stream_ext.values.vocabulary import Ids
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 
 def decode(ids: Ids) -> list[bytes]:

@@ -20,7 +20,7 @@ from stream_ext.emissions.emission import columns_of, decode_body, decode_shared
 from stream_ext.emissions.merge import Merge
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.schedule import LastEvaluation, QueryState
+from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 LAST_SN = 40
 

@@ -29,7 +29,7 @@ from stream_ext.errors import Gone, RilletError
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.injector import PublishingPace
+from stream_ext.writer.write_queue import PublishingPace
 from tests.simulation.mortal import WAYS, Died, Mortal
 from tests.stream_ext.many import AloneShard
 from tests.stream_ext.opened import BASE, Reader, opened, push, registration, triple

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from stream_ext.language.algebra.algebra import Unit
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.algebra.terms import BlankLabel, Variable
 from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import parse

@@ -15,12 +15,10 @@ from stream_ext.language.algebra.algebra import (
     Compare,
     CompareOp,
     Constant,
-    DeleteData,
     Expression,
     Filter,
     Form,
     Graph,
-    InsertData,
     InWindow,
     Join,
     Negate,
@@ -29,14 +27,13 @@ from stream_ext.language.algebra.algebra import (
     Or,
     Pattern,
     Position,
-    Quad,
     Query,
     Register,
     TriplePattern,
-    Update,
     Variable,
     WindowClause,
 )
+from stream_ext.language.algebra.statements import DeleteData, InsertData, Quad, Update
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.cursor import PARTS_MAX
 

@@ -21,13 +21,14 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query, Register, Values
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_MAX, VARIABLE_MAX
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.join_order import ranked
 from stream_ext.plan.logic import Logic, Names, traits_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rdf.reading import deadline
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.writer.registration import read_registration
 from tests.stream_ext.opened import opened
 

@@ -9,7 +9,7 @@ from stream_ext.language.algebra.algebra import Graph, InAnyWindow, InWindow, Qu
 from stream_ext.language.algebra.policy import Empty, EvaluationTrigger, FirstClose, Origin, PatternScope, policy_of
 from stream_ext.language.algebra.windows import R2S, Bounds, Dialect, Extent, Report, Trigger, WindowClause
 from stream_ext.language.syntax import parse
-from stream_ext.plan.advice import warnings_of
+from stream_ext.oneshot.advice import warnings_of
 
 BASE = "http://base/"
 SECOND = 1000

@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from stream_ext.errors import TextError
-from stream_ext.language.algebra.algebra import Query, Unit
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.printing import cache_key, to_sparql
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.explain_text import explain_text

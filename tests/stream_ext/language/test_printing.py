@@ -11,7 +11,8 @@ from rdflib.plugins.sparql import prepareUpdate
 
 import stream_ext
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import Load, Query, Unit, Update
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.statements import Load, Unit, Update
 from stream_ext.language.printing import cache_key, to_canonical, to_rdflib, to_sparql
 from stream_ext.language.syntax import parse
 from tests.stream_ext.language.corpora import FAULTS, texts

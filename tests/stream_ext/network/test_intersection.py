@@ -13,7 +13,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous.evaluator import ChangesBetween
+from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse

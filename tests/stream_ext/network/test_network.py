@@ -13,14 +13,15 @@ import pytest
 from hbase_store.layout.terms import integer_id
 from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 _SPAN = 3
 _FROM = f"FROM NAMED WINDOW :w ON STREAM :s [RANGE {_SPAN}ms STEP 1ms]"

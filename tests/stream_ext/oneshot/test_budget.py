@@ -15,8 +15,9 @@ from stream_ext.catalog.registered import query_of
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 from stream_ext.evaluation_budget import Control
+from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.plan.pipeline import logic_of
@@ -24,6 +25,7 @@ from stream_ext.rows.row_index import RowIndex
 from stream_ext.rows.zset import ZSet
 from stream_ext.service.service import Service
 from stream_ext.values.functions import FUNCTIONS, regexes
+from stream_ext.values.functions.regex_translation import PATTERN_MAX
 from stream_ext.values.functions.terms import iri_within
 from stream_ext.values.values import Resource
 from tests.stream_ext.oneshot.attacked import ATTACKS, BUDGET, EX
@@ -124,7 +126,7 @@ def test_a_long_text_is_matched_within_the_time_of_the_query() -> None:
 
 
 def test_a_pattern_has_a_length_and_a_depth() -> None:
-    for pattern in ("a" * (regexes.PATTERN_MAX + 1), "(" * 500 + ")" * 500):
+    for pattern in ("a" * (PATTERN_MAX + 1), "(" * 500 + ")" * 500):
         with pytest.raises(QueryTooLarge, match="regular expression"):
             regexes.regex_of(pattern, "")
 

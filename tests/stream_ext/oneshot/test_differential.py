@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from tests.stream_ext.generated import Asked, Maker, Quad, quads, smaller
 from tests.stream_ext.low_capacities import small_plans
-from tests.stream_ext.peers import Ours, TooMuch, compare, pyoxigraph_of
+from tests.stream_ext.peers import Ours, Said, TooMuch, compare, pyoxigraph_of
 from tests.stream_ext.spec_order import out_of_order
 
 _QUERIES = 6  # over each data
@@ -53,7 +54,7 @@ def made(seed: int) -> tuple[list[Quad], list[Asked]]:
     """Data and queries; of some that were made, the first that answers anything is taken."""
     chance = random.Random(seed)
     data = quads(chance, chance.choice((12, 20, 30, 40)))
-    oxigraphs = {None: pyoxigraph_of(data)}
+    oxigraphs: dict[object, Callable[..., Said]] = {None: pyoxigraph_of(data)}
 
     def says_something(asked: Asked) -> bool:
         if asked.graphs not in oxigraphs:

@@ -16,11 +16,12 @@ from hbase_store import Store
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
-from stream_ext.network.network import Network, NetworkInputs
+from stream_ext.network.inputs import NetworkInputs
+from stream_ext.network.network import Network
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from tests.stream_ext.generated import EX, PROLOGUE
 from tests.stream_ext.oneshot.test_differential import made
 from tests.stream_ext.oneshot.test_specification import Text

@@ -197,7 +197,7 @@ def merged_answer(there: list[Element], select: str, pattern: str, time: int) ->
         if time - 3000 <= at < time:
             one = [ox.NamedNode(EX + each) for each in (x, "p", y)]
             store.add(ox.Quad(*one))
-            store.add(ox.Quad(*one, iri_of(stream)))
+            store.add(ox.Quad(*one, graph_name=iri_of(stream)))
     if "{ SELECT" in pattern:  # one answer for each graph, also where nothing is in it
         each_graph = (pattern.replace("?s", str(iri_of(s))) + f" VALUES ?s {{ {iri_of(s)} }}" for s in "abc")
         pattern = " UNION ".join(f"{{ {each} }}" for each in each_graph)

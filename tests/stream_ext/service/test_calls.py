@@ -11,7 +11,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
-from stream_ext.writer.injector import PublishingPace
+from stream_ext.writer.write_queue import PublishingPace
 from tests.hbase_store.pretended_hbase import PretendedHBase
 from tests.stream_ext.opened import BASE, Reader, push, registration, triple
 

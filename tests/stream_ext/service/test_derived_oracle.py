@@ -54,7 +54,7 @@ class Stage:
         store.load("\n".join(" ".join(triple) + " ." for triple in triples).encode(), format=ox.RdfFormat.N_TRIPLES)
         answer = store.query(f"PREFIX : <{EX}> {self.text}")
         if isinstance(answer, ox.QueryTriples):
-            now = Counter((str(t.subject), str(t.predicate), str(t.object)) for t in answer)
+            now: Counter[tuple[str, ...]] = Counter((str(t.subject), str(t.predicate), str(t.object)) for t in answer)
         else:
             assert isinstance(answer, ox.QuerySolutions)
             now = Counter(tuple(str(row[v]) for v in answer.variables) for row in answer)

@@ -11,7 +11,7 @@ from tests.stream_ext.opened import opened, push, registration, said, times, tri
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_paused_query_says_nothing_and_goes_on_after_what_it_missed(restart: bool, tmp_path: Path) -> None:
+def test_a_paused_query_says_nothing_and_resumes_after_what_it_missed(restart: bool, tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         service.register(registration(window="RANGE 2s STEP 1s"))
         push(service, "s", 100, triple("a", 1))

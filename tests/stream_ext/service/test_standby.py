@@ -21,7 +21,7 @@ from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
 from stream_ext.service.standby import LOOK_MS
 from stream_ext.upkeep.retention import Retain, Retention
-from stream_ext.writer.injector import PublishingPace
+from stream_ext.writer.write_queue import PublishingPace
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Leased
 from tests.parts.hbase.server import HBase

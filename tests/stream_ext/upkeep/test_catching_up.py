@@ -14,7 +14,7 @@ from stream_ext.emissions.merge import Merge
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.service.service import Limits, Service
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from tests.parts.waiting import until
 from tests.stream_ext.opened import open_service, opened, push, registration, said, times, triple
 

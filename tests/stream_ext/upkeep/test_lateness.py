@@ -14,7 +14,8 @@ from stream_ext.catalog.registered import Registered, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.windows.openings import opened
-from stream_ext.windows.schedule import QueryState, Schedule, initial_state
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.schedule import Schedule, initial_state
 from stream_ext.writer.gathering import Accepted
 
 STREAMS = {n: StreamDefinition(n, f"s{n}", f"http://ex/s{n}", StreamOptions()) for n in (1, 2)}

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stream_ext.values.vocabulary import Ids, Vocabulary, decoder, is_local
+from hbase_store.arrays import Ids
+from stream_ext.values.vocabulary import Vocabulary, decoder, is_local
 
 A, B, C = b"<http://ex/a>", b'"b"', b'"c"@en'
 

@@ -10,9 +10,13 @@ import numpy.typing as npt
 import pytest
 
 from stream_ext.language.algebra.windows import Bounds
-from stream_ext.windows.arrivals_due import arrivals_due
-from stream_ext.windows.schedule import QueryState, Schedule, ScheduledWindow, Timing, arrives_by_element
-from stream_ext.windows.scheduled_window import Count
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.arrivals_due import arrivals_due, merged_due
+from stream_ext.windows.pushes import Merged
+from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.scheduled_window import Count, ScheduledWindow
+from stream_ext.windows.timing import Timing, arrives_by_element
 
 Times = npt.NDArray[np.int64]
 
@@ -88,3 +92,46 @@ def test_what_is_due_all_at_once_is_what_is_due_one_by_one(block: int) -> None:
             assert one.state(None) == all_.state(None), f"seed {seed}"
             many += len(expected)
     assert many > 500
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_what_a_snapshot_makes_due_is_what_its_pushes_do_one_after_the_other(block: int) -> None:
+    many = 0
+    for seed in range(block * 200, block * 200 + 200):
+        chance = random.Random(f"merged {seed}")
+        windows = tuple(window(chance, f"w{n}", chance.choice([1, 2])) for n in range(chance.randrange(1, 4)))
+        if any(each.count is not None and each.count.step for each in windows):
+            continue
+        timing = Timing(windows, closes=False, arrivals=True)
+        one, all_ = (Schedule(timing, QueryState(), {}) for _ in range(2))
+        came = [push for push in pushes(chance) if push.stream in one.streams() and len(push.element_times)]
+        for start in range(0, len(came), 3):
+            some = came[start : start + 3]
+            merged = merged_of(some)
+            found = merged_due(all_, merged)
+            if found is None:
+                break  # it is found push by push
+            expected = []
+            for ordinal, push in enumerate(some):
+                one.take(push)
+                due = arrivals_due(one, push, None)
+                expected += [(time, ordinal, at) for time, at in zip(due.times, due.arrived, strict=True)]
+            columns = (found.times.tolist(), found.pushes.tolist(), found.arrived.tolist())
+            assert list(zip(*columns, strict=True)) == expected, f"seed {seed}"
+            assert one.state(None) == all_.state(None), f"seed {seed}"
+            many += len(expected)
+    assert many > 300
+
+
+def merged_of(some: list[Push]) -> Merged:
+    times = np.concatenate([push.element_times for push in some])
+    ordinals = np.repeat(np.arange(len(some), dtype=np.int32), [len(push.element_times) for push in some])
+    parts = []
+    for stream in sorted({push.stream for push in some}):
+        own = np.flatnonzero(np.isin(ordinals, [n for n, push in enumerate(some) if push.stream == stream]))
+        sizes = np.concatenate([push.element_sizes for push in some if push.stream == stream])
+        element = np.repeat(np.arange(len(own), dtype=np.int32), sizes)
+        ids = np.zeros(len(element), np.uint64)
+        whole = Arrival(1, 0, stream, times[own], ids, ids, ids, ids, times[own][element], element, None, None, False)
+        parts.append((whole, own))
+    return Merged(times, ordinals, tuple(parts))

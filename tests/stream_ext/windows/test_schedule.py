@@ -12,7 +12,10 @@ import pytest
 from stream_ext.language.algebra.windows import Bounds
 from stream_ext.windows.grids import Grid, RepeatedTimes, intersect
 from stream_ext.windows.occupancy import reach
-from stream_ext.windows.schedule import LastEvaluation, QueryState, Schedule, ScheduledWindow, Timing, initial_state
+from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.windows.schedule import Schedule, initial_state
+from stream_ext.windows.scheduled_window import ScheduledWindow
+from stream_ext.windows.timing import Timing
 
 
 @dataclass

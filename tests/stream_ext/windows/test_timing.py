@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from stream_ext.language.algebra.windows import Bounds
 from stream_ext.windows.openings import Openings, opened
-from stream_ext.windows.schedule import (
-    LastEvaluation,
-    QueryState,
-    Schedule,
-    ScheduledWindow,
-    Timing,
-    initial_state,
-)
-from stream_ext.windows.scheduled_window import Count
+from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.windows.schedule import Schedule, initial_state
+from stream_ext.windows.scheduled_window import Count, ScheduledWindow
+from stream_ext.windows.timing import Timing
 from tests.stream_ext.timing_model import Element, Model, Said, Window
 
-TRIGGERS = [
+TRIGGERS: list[dict[str, Any]] = [
     {"closes": True},
     {"closes": True},
     {"closes": False, "every": (6,)},

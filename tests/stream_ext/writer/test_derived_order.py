@@ -12,7 +12,7 @@ from hbase_store import EmissionRow, StreamPosition
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.emissions.emission import EmissionBody, Silence, encode_body
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.injector import Receipt

@@ -20,9 +20,11 @@ from stream_ext.catalog.options import StreamOptions
 from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, NotWriter, OutcomeUnknown, Overload
 from stream_ext.waits import Waits
+from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.elements import read_push
 from stream_ext.writer.gathering import Accepted, Heartbeat, Push
-from stream_ext.writer.injector import HeadView, Injector, Intent, PublishedBatch, PublishingPace, Receipt
+from stream_ext.writer.injector import Injector, PublishedBatch, Receipt
+from stream_ext.writer.write_queue import PublishingPace
 
 STREAMS = {
     1: StreamDefinition(1, "one", "http://ex/one", StreamOptions()),

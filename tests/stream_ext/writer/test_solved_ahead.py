@@ -13,11 +13,11 @@ import pytest
 
 from stream_ext.errors import QueryCancelled
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Update
+from stream_ext.language.algebra.statements import Update
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.plan.refuse import parse_runnable
 from stream_ext.service.service import Service
-from stream_ext.writer.injector import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.updates import change_of, request, solving
 from tests.stream_ext.opened import BASE, EX, opened, push, triple
 from tests.stream_ext.writer.test_updates import HEAD, Writer, _texts, quads, texts_of, update
@@ -35,7 +35,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
 def at_its_turn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A line for each pattern that the writer solves itself."""
     found: list[str] = []
-    solutions: Callable[..., Any] = request.solutions
+    solutions: Callable[..., Any] = vars(request)["solutions"]
 
     def noted(asked: solving.PatternRequest, working: Any) -> Any:
         found.append(type(asked.pattern).__name__)

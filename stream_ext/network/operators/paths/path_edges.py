@@ -7,8 +7,9 @@ import numpy as np
 from hbase_store.arrays import NO_IDS, Ids, Mask, distinct_values, gather_ranges
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.paths.id_path import AnyLinkBut
 from stream_ext.network.operators.paths.path_pairs import EdgeChange
-from stream_ext.network.operators.paths.walking import AnyLinkBut, Edges, Places, walk
+from stream_ext.network.operators.paths.walking import Edges, Places, walk
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 
 #: The place of its key, its own place, and the neighbour.

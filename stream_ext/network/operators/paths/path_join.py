@@ -18,16 +18,10 @@ from stream_ext.network.operators.core.pattern import IdGraph
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.network.operators.joins.store_join import without_tag
+from stream_ext.network.operators.paths.id_path import IdPath, may_be_empty, predicates_of, reversed_path
 from stream_ext.network.operators.paths.path_edges import WindowEdges, all_nodes, are_nodes
 from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
-from stream_ext.network.operators.paths.walking import (
-    Edges,
-    IdPath,
-    all_sources,
-    may_be_empty,
-    predicates_of,
-    reversed_path,
-)
+from stream_ext.network.operators.paths.walking import Edges, all_sources
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty, sum_equal_rows
 

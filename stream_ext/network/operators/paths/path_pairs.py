@@ -12,17 +12,8 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, Mask
 from stream_ext.evaluation_budget import Control
-from stream_ext.network.operators.paths.walking import (
-    Edges,
-    IdPath,
-    Link,
-    ReachedPairs,
-    Repeated,
-    connected,
-    is_one_step,
-    links,
-    walk,
-)
+from stream_ext.network.operators.paths.id_path import IdPath, Link, Repeated, is_one_step, links
+from stream_ext.network.operators.paths.walking import Edges, ReachedPairs, connected, walk
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty, of_columns
 from stream_ext.values.vocabulary import is_local
 

@@ -18,7 +18,7 @@ from stream_ext.plan.logic import Occurrence
 from stream_ext.rows.key_table import KeyTable, Signed
 from stream_ext.rows.zset import Columns, Ids, Untils, ZSet, concat, empty
 from stream_ext.windows.arrivals import Arrival
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 #: Of the arrival's number: so many pushes may be in one snapshot.
 _PUSH_BITS = 24

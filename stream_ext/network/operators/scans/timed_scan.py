@@ -17,7 +17,7 @@ from stream_ext.network.operators.scans.window_scan import Times, WindowScan
 from stream_ext.rows.zset import Columns, Ids, ZSet, concat, empty
 from stream_ext.times import ZonedSeconds, datetime_text
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Mask = npt.NDArray[np.bool_]
 

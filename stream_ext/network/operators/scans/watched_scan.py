@@ -16,7 +16,7 @@ from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import Columns, Ids, Untils, ZSet
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Mask = npt.NDArray[np.bool_]
 
@@ -74,18 +74,18 @@ class WatchedScan(WindowScan):
         self._rows = None if window.bag else WindowContent(self._width)
         self._place, self._column = self.variables.index(name), parameters.index(name)
         self._watched = Marks()
-        # All rows of the window as they came, with the greatest validity; a row that enters twice is one in a set.
-        self._came: deque[tuple[Columns, Untils, int]] = deque()
+        # All rows of the window as they came, with the greatest validity, and which of them were passed on.
+        self._came: deque[tuple[Columns, Untils, int, Mask]] = deque()
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:  # type: ignore[override]  # it has an input
         while self._came and self._came[0][2] < moment.time:
             self._came.popleft()
         new = self._new_parameters(change) if change.count else None
-        parts = [] if new is None else [self._matching(new, columns, untils) for columns, untils, _ in self._came]
+        parts = [] if new is None else [self._matching(new, *came) for came in self._came]
         columns, untils = self._entering(moment)
         if len(untils):
-            self._came.append((columns, untils, int(untils.max())))
-            parts.append(self._matching(self._watched, columns, untils))
+            self._came.append((columns, untils, int(untils.max()), np.zeros(len(untils), np.bool_)))
+            parts.append(self._matching(self._watched, *self._came[-1]))
         if new is None and parts:  # what enters is there; of what came before some may be over
             return self._shown(*parts[0], moment.time)
         untils = np.concatenate([_NONE, *(untils for _, untils in parts)])
@@ -105,6 +105,11 @@ class WatchedScan(WindowScan):
         self._watched.remove(values[weights < 0])
         return new
 
-    def _matching(self, marks: Marks, columns: Columns, untils: Untils) -> tuple[Columns, Untils]:
+    def _matching(
+        self, marks: Marks, columns: Columns, untils: Untils, last: int, passed: Mask
+    ) -> tuple[Columns, Untils]:
+        """Those that may have one of these values, and were not passed on before; from now on they were."""
         which = marks.contains(columns[self._place])
+        which &= ~passed
+        passed |= which
         return tuple(column[which] for column in columns), untils[which]

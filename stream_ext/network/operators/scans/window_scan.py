@@ -14,7 +14,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import Columns, Ids, ZSet, shared
-from stream_ext.windows.schedule import ScheduledWindow
+from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
 Times = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.values.functions.custom import register_function, unregister_function
 from stream_ext.windows.part import Part as Part
-from stream_ext.windows.schedule import QueryState as QueryState
+from stream_ext.windows.query_state import QueryState as QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.dangerous:open_shard"
 EX = "http://ex/"

@@ -17,7 +17,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve
 from stream_ext.windows.part import Part
-from stream_ext.windows.schedule import QueryState
+from stream_ext.windows.query_state import QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.pieces:open_shard"
 SMALL = TurnLimits(7, None, 5, None)

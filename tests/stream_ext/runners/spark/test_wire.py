@@ -8,7 +8,7 @@ import numpy as np
 from stream_ext import frames
 from stream_ext.runners.spark import wire
 from stream_ext.windows.part import Part, WindowBounds
-from stream_ext.windows.schedule import LastEvaluation, QueryState
+from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 
 def ids(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:

@@ -12,18 +12,9 @@ from typing import Protocol
 
 from hbase_store.layout.terms import iri
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import (
-    Constant,
-    DeleteWhere,
-    GraphClause,
-    Modify,
-    Operation,
-    Position,
-    Query,
-    Unit,
-    Update,
-)
+from stream_ext.language.algebra.algebra import Constant, GraphClause, Position, Query
 from stream_ext.language.algebra.quads import pattern_of
+from stream_ext.language.algebra.statements import DeleteWhere, Modify, Operation, Unit, Update
 from stream_ext.rdf.iris import is_absolute
 
 

@@ -1,4 +1,4 @@
-"""Part builder: what conjunctions, conditions and selects call when a part of a query has parts of its own."""
+"""Recursion: what conjunctions, conditions and selects call when a part of a query has parts of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.logic import Logic, Names
 
 
-class PartBuilder(Protocol):
+class PartRecursion(Protocol):
     """The builder, as its collaborators see it."""
 
     def extend(self, node: Logic, wire: Wire, ground: Ground) -> Wire:

@@ -1,0 +1,73 @@
+"""What a text means, for a page: the lines of the explanation as a tree, and the operators that would evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from endpoint.console.shown import short
+from stream_ext.language.algebra.statements import Unit
+from stream_ext.oneshot.explain_text import explain_text
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    text: str
+    below: list[Node] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    text: str
+    rows: float | None  # estimated
+    is_hot: bool  # among those with the most rows
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    text: str
+    tree: list[Node]
+    operators: list[Operator]
+
+
+def plan_of(unit: Unit, explained: Mapping[str, Any], prefixes: Mapping[str, str]) -> Plan:
+    """`explained` is what `Service.explain` says of the same text."""
+    text = explain_text(unit)
+    return Plan(text, tree(text), _operators(explained.get("operators", ()), prefixes))
+
+
+def tree(text: str) -> list[Node]:
+    """A line that is indented further than the one before it belongs to that one."""
+    top = Node("")
+    path = [(-1, top)]
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        depth = len(line) - len(line.lstrip())
+        while path[-1][0] >= depth:
+            path.pop()
+        node = Node(line.strip())
+        path[-1][1].below.append(node)
+        path.append((depth, node))
+    return top.below
+
+
+def _operators(listed: Any, prefixes: Mapping[str, str]) -> list[Operator]:
+    most = max((each.get("estimated", 0) for each in listed), default=0)
+    return [
+        Operator(
+            _brief(each["operator"], prefixes),
+            rows := each.get("estimated"),
+            bool(rows and rows > most / 2 and len(listed) > 1),
+        )
+        for each in listed
+    ]
+
+
+def _brief(text: str, prefixes: Mapping[str, str]) -> str:
+    """The line with its IRIs as prefixed names."""
+    words = text.split(" ")
+    return " ".join(
+        short(word[1:-1], prefixes) if word.startswith("<") and word.endswith(">") else word for word in words
+    )

@@ -1,0 +1,113 @@
+// What the editor offers to complete at the cursor: variables of the text, words of the language, names of the store.
+
+const FRESH_MS = 30_000;
+const WORD = /(?:[?$][\p{L}\p{N}_]*|(?:[\p{L}][\p{L}\p{N}_.-]*)?:?[\p{L}\p{N}_.-]*)$/u;
+const RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
+
+export class Completion {
+  #words;
+  #url;
+  #names = null;
+  #asked = 0;
+
+  constructor(words, url) {
+    this.#words = words;
+    this.#url = url;
+  }
+
+  async at(context) {
+    const line = context.state.doc.lineAt(context.pos);
+    const before = context.state.sliceDoc(Math.max(0, context.pos - 400), context.pos);
+    if (isInString(line.text.slice(0, context.pos - line.from))) return null;
+    const word = WORD.exec(before)?.[0] ?? "";
+    if (!word && !context.explicit) return null;
+    const text = context.state.doc.toString();
+    const from = context.pos - word.length;
+    const options = /^[?$]/.test(word)
+      ? variables(text, word)
+      : this.#options(before.slice(0, before.length - word.length), await this.#known(), prefixesIn(text));
+    return { from, options, validFor: /^[?$]?[\p{L}\p{N}_:.-]*$/u };
+  }
+
+  // The names of the store, asked for again after a while.
+  async #known() {
+    if (this.#url && (!this.#names || performance.now() - this.#asked > FRESH_MS)) {
+      this.#asked = performance.now();
+      try {
+        const answer = await fetch(this.#url);
+        if (answer.ok) this.#names = await answer.json();
+      } catch {
+        // The server does not answer now: what was known is offered.
+      }
+    }
+    return this.#names ?? { prefixes: {}, predicates: [], classes: [], graphs: [], streams: [], queries: [] };
+  }
+
+  #options(before, known, declared) {
+    const prefixes = { ...known.prefixes, ...declared };
+    const iris = (kind, found, boost = 0) => found.map(([iri, count]) => option(iri, count, kind, prefixes, declared, boost));
+    const names = (kind, found, boost) => found.map(([name]) => ({ label: name, detail: kind, boost }));
+    const last = /(\S+)\s*$/.exec(before)?.[1] ?? "";
+    if (/^(STREAM|ON)$/i.test(last)) return names("stream", known.streams, 9);
+    if (/^QUERY$/i.test(last)) return names("query", known.queries, 9);
+    if (/^(GRAPH|FROM|NAMED|INTO|WITH|USING)$/i.test(last)) {
+      return [...iris("graph", known.graphs, 5), ...words(this.#words.keywords, "keyword")];
+    }
+    if (last === "a" || last === "rdf:type" || last === `<${RDF_TYPE}>`) return iris("class", known.classes, 9);
+    return [
+      ...iris("predicate", known.predicates, 2),
+      ...iris("class", known.classes, 1),
+      ...words(this.#words.keywords, "keyword"),
+      ...this.#words.functions.map((name) => ({ label: `${name}(`, detail: "function" })),
+      ...Object.entries(prefixes).map(([name, space]) => ({
+        label: `${name}:`,
+        detail: "prefix",
+        apply: declaring(`${name}:`, name, space, declared),
+      })),
+    ];
+  }
+}
+
+function words(found, detail) {
+  return found.map((label) => ({ label, detail }));
+}
+
+function variables(text, word) {
+  const found = new Set([...text.matchAll(/[?$][\p{L}\p{N}_]+/gu)].map(([name]) => name));
+  found.delete(word);
+  return words([...found], "variable");
+}
+
+export function prefixesIn(text) {
+  return Object.fromEntries([...text.matchAll(/\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>/gi)].map(([, name, iri]) => [name, iri]));
+}
+
+// An IRI as a prefixed name where a prefix is known, else in full.
+function option(iri, count, kind, prefixes, declared, boost) {
+  const fitting = Object.entries(prefixes).filter(([, space]) => space && iri.startsWith(space));
+  const best = fitting.sort(([, a], [, b]) => b.length - a.length)[0];
+  const local = best && iri.slice(best[1].length);
+  const detail = `${kind} ${count}`;
+  if (!best || !/^[A-Za-z0-9_][\w-]*$/.test(local)) {
+    return { label: iri.split(/[#/]/).at(-1) || iri, displayLabel: `<${iri}>`, apply: `<${iri}>`, detail, boost };
+  }
+  const label = `${best[0]}:${local}`;
+  return { label, detail, boost, apply: declaring(label, best[0], best[1], declared) };
+}
+
+// Writes the name, and declares its prefix if the text has not done so.
+function declaring(label, name, space, declared) {
+  if (declared[name] !== undefined) return label;
+  return (view, _completion, from, to) => {
+    const line = `PREFIX ${name}: <${space}>\n`;
+    view.dispatch({
+      changes: [{ from: 0, insert: line }, { from, to, insert: label }],
+      selection: { anchor: from + line.length + label.length },
+    });
+  };
+}
+
+function isInString(before) {
+  const plain = before.replace(/<[^<>\s]*>/g, "").replace(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g, "");
+  return /["'#]/.test(plain) || /<[^<>\s]*$/.test(plain);
+}

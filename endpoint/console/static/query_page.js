@@ -1,0 +1,131 @@
+// The query page: runs a text without leaving the page, can cancel it, says what a continuous query means before it is
+// registered, formats, shares, and remembers texts in this browser.
+
+import { memory } from "./memory.js";
+import { outcome } from "./outcome.js";
+
+export function queryPage(form, editors, libraries) {
+  const area = form.querySelector("[data-editor]");
+  const editor = editors.get(area);
+  const find = (name) => form.querySelector(`[data-${name}]`);
+  const shown = document.querySelector("[data-outcome]");
+  const remember = memory(form.querySelector("[data-memory]"), editor);
+  for (const each of form.querySelectorAll("[data-scripted]")) each.hidden = false;
+  outcome(shown, { form, editor, libraries });
+
+  let running = null;
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    run(event.submitter ?? form.querySelector("button"));
+  });
+
+  find("cancel").addEventListener("click", () => {
+    fetch(form.dataset.cancel, { method: "POST", body: new URLSearchParams({ run: running?.name ?? "" }) });
+    running?.abort.abort();
+  });
+
+  async function run(button) {
+    if (running) return;
+    running = { name: crypto.randomUUID(), abort: new AbortController() };
+    const fields = new FormData(form, button);
+    fields.set("query", editor.text);
+    fields.set("run", running.name);
+    remember.add(editor.text);
+    const began = performance.now();
+    const clock = setInterval(() => say(`running for ${((performance.now() - began) / 1000).toFixed(1)} s`), 100);
+    find("cancel").hidden = false;
+    shown.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(form.action, {
+        method: "POST", body: new URLSearchParams(fields), signal: running.abort.signal,
+      });
+      say("");
+      // Somewhere else now: the page of the query that was registered, or the one to sign in.
+      if (answer.redirected) location.assign(answer.url);
+      else replace(shown, await answer.text());
+      outcome(shown, { form, editor, libraries });
+    } catch (error) {
+      say(error.name === "AbortError" ? "cancelled" : "the server does not answer");
+    } finally {
+      clearInterval(clock);
+      find("cancel").hidden = true;
+      shown.removeAttribute("aria-busy");
+      running = null;
+    }
+  }
+
+  function say(text) {
+    find("running").textContent = text;
+  }
+
+  // ---- what the text means
+
+  area.addEventListener("checked", ({ detail }) => {
+    const means = find("means");
+    const lines = detail.means ?? [];
+    const warnings = detail.warnings ?? [];
+    means.hidden = !lines.length && !warnings.length;
+    means.replaceChildren(
+      ...(lines.length ? [element("h3", "", `If you register it${detail.name ? ` as ${detail.name}` : ""}:`), list(lines)] : []),
+      ...warnings.map((warning) => element("p", "warning", `Probably not meant: ${warning}.`)),
+    );
+    form.classList.toggle("continuous", lines.length > 0);
+  });
+
+  // ---- layout, sharing
+
+  find("layout").addEventListener("click", async () => {
+    const body = new URLSearchParams({ query: editor.text });
+    const answer = await fetch(form.dataset.layout, { method: "POST", body });
+    const { text, problem } = await answer.json();
+    if (text !== undefined) editor.text = text;
+    say(problem ? "a text with an error keeps its layout" : "");
+    editor.focus();
+  });
+
+  find("share").addEventListener("click", async () => {
+    const link = `${location.origin}${location.pathname}#query=${encodeURIComponent(editor.text)}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      say("the link to this text is copied");
+    } catch {
+      history.replaceState(null, "", link); // no clipboard: the address has the link
+      say("the link is in the address");
+    }
+  });
+
+  // ---- the snapshot, chosen with a slider
+
+  const slider = find("slider");
+  const number = form.elements.snapshot;
+  if (slider) {
+    slider.addEventListener("input", () => {
+      number.value = slider.value === slider.max ? "" : slider.value;
+    });
+    number.addEventListener("input", () => {
+      slider.value = number.value || slider.max;
+    });
+  }
+}
+
+// Takes the outcome out of the page that the server sent.
+function replace(shown, page) {
+  const found = new DOMParser().parseFromString(page, "text/html").querySelector("[data-outcome]");
+  if (found) shown.replaceChildren(...found.childNodes);
+  else shown.replaceChildren(element("p", "notice bad", "The server sent another page. Load this page again."));
+  shown.scrollIntoView({ block: "nearest" });
+}
+
+export function element(tag, kind, text = "") {
+  const made = document.createElement(tag);
+  if (kind) made.className = kind;
+  made.textContent = text;
+  return made;
+}
+
+function list(lines) {
+  const made = element("ul", "");
+  made.append(...lines.map((line) => element("li", "", line)));
+  return made;
+}

@@ -1,0 +1,60 @@
+"""What the editor completes: the words of the language, and the names that this store has, each with a count."""
+
+from __future__ import annotations
+
+import json
+import logging
+from functools import partial
+from typing import Any
+
+from flask import Response, jsonify
+
+from endpoint.console.room import Room
+from endpoint.console.shown import WELL_KNOWN, prefixes_of
+from hbase_store.errors import StoreError
+from hbase_store.layout.terms import parse_term
+from stream_ext.errors import RilletError
+from stream_ext.language.syntax.words import AGGREGATES, FUNCTIONS, KEYWORDS
+
+log = logging.getLogger(__name__)
+
+_NAMES_MAX = 500
+#: The words of the language, as JSON for the editor.
+WORDS = json.dumps({"keywords": sorted(KEYWORDS), "functions": sorted({*FUNCTIONS, *AGGREGATES})})
+_DEADLINE_S = 5.0
+_CLASSES = f"""SELECT ?class (COUNT(*) AS ?count) {{ ?s a ?class }}
+GROUP BY ?class ORDER BY DESC(?count) LIMIT {_NAMES_MAX}"""
+
+
+def page(room: Room) -> Response:
+    counts, service = room.statistics.counts(), room.service
+    queries = service.queries()
+    prefixes = dict(WELL_KNOWN)
+    for query in queries[:_NAMES_MAX]:
+        prefixes = {**prefixes_of(query.text), **prefixes}
+    known: dict[str, Any] = {
+        "prefixes": prefixes,
+        "predicates": _iris(counts.predicates),
+        "classes": room.classes.at(counts.sn, partial(_classes, room)),
+        "graphs": _iris(counts.named),
+        "streams": [[stream.name, stream.iri] for stream in service.streams()[:_NAMES_MAX]],
+        "queries": [[query.name, query.iri] for query in queries[:_NAMES_MAX]],
+    }
+    return jsonify(known)
+
+
+def _iris(counted: dict[bytes, int]) -> list[tuple[str, int]]:
+    """The most used ones."""
+    first = list(counted.items())[:_NAMES_MAX]
+    return [(parsed.value, count) for term, count in first if (parsed := parse_term(term)).kind == "iri"]
+
+
+def _classes(room: Room) -> list[tuple[str, int]]:
+    try:
+        with room.control(_DEADLINE_S) as control:
+            rows = room.service.decode(room.service.query(_CLASSES, control=control))
+    except (RilletError, StoreError) as error:
+        log.info("the editor completes no classes: %s", error)
+        return []
+    named = [(parse_term(name), parse_term(count)) for name, count in rows if name is not None and count is not None]
+    return [(name.value, int(count.value)) for name, count in named if name.kind == "iri"]

@@ -1,0 +1,2 @@
+// uPlot, the charts of static/charts.js, as one module.
+export { default } from "uplot";

@@ -1,0 +1,232 @@
+"""The queue before the writer: requests in the order of their arrival, and which of them become one snapshot.
+
+The writer takes the front of the queue: either all pushes and heartbeats up to the next request of another kind, or in
+the same way all registrations, or one other request.
+
+    push, push, heartbeat, update, push    =>    [push, push, heartbeat], [update], [push]
+
+    A batch of pushes closes when the writer is free and either
+      - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
+      - its first element has waited for as long as its stream allows, or
+      - another request is behind it, so that no push can join it any more.
+    A push to an idle server is therefore published at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from stream_ext.clock import Clock
+from stream_ext.errors import Overload, RilletError
+from stream_ext.writer.change import Change
+from stream_ext.writer.gathering import Heartbeat, Idle, Push, Request
+from stream_ext.writer.refusal import RETRY_AFTER_S, refusal_of
+
+#: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
+_BATCH_BYTES_MAX = 8 << 20
+#: And at most this many registrations: a runner starts all of them at once.
+_CHANGES_MAX = 128
+
+
+@dataclass(frozen=True, slots=True)
+class PublishingPace:
+    """How often batches are published, and how much may wait."""
+
+    spacing_ms: int = 5  # between two batches
+    batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
+    queue_bytes: int = 64 << 20
+    queue_requests: int = 65_536  # heartbeats and updates have no size, and are bounded too
+
+
+@dataclass(slots=True)
+class QueuedRequest:
+    """A request in the queue. A push's `size` counts against the limit of the queue."""
+
+    request: Request | Change
+    size: int
+    publish_by_ms: int
+    is_retried: bool = False  # no client would repeat it
+    future: Future[Any] = field(default_factory=Future)
+
+    @property
+    def grouped(self) -> bool:
+        return isinstance(self.request, (Push, Heartbeat, Idle))
+
+    @property
+    def joins(self) -> bool:
+        """It is a change that may be in one snapshot with others that join."""
+        return bool(getattr(self.request, "joins", False))
+
+
+class WriteQueue:
+    """Any thread puts requests into it; the writer's thread takes them."""
+
+    def __init__(self, clock: Clock, pace: PublishingPace, url: str) -> None:
+        """`url` names the store in errors."""
+        self._clock, self._pace, self._url = clock, pace, url
+        self._changed = threading.Condition()
+        self._queue: deque[QueuedRequest] = deque()
+        self._queued_bytes = 0
+        self._refusal: RilletError | None = None  # of all requests, after the writer has stopped
+        self._halted_by: BaseException | None = None
+        self._closed = False
+        self._arrived_ms = 0
+        self._waits_until: int | None = None  # when the batch closes that the writer waits for
+        #: When the last batch of pushes was published; the writer sets it.
+        self.batch_published_ms: int | None = None
+
+    # ---- callers' threads ------------------------------------------------------------------------------------
+
+    def push(self, make: Callable[[int], Push], size: int, batch_ms: int | None) -> Future[Any]:
+        """`make` gets the time of arrival, which follows the order of the queue."""
+        with self._changed:
+            self._check_room(size)
+            # The machine's clock may be set back; arrival never goes back.
+            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
+            patience = self._pace.batch_ms if batch_ms is None else batch_ms
+            return self._enqueue(QueuedRequest(make(self._arrived_ms), size, self._clock.now_ms() + patience))
+
+    def heartbeat(self, heartbeat: Heartbeat) -> Future[Any]:
+        with self._changed:
+            self._check_count()
+            return self._enqueue(QueuedRequest(heartbeat, 0, self._clock.now_ms() + self._pace.batch_ms))
+
+    def clock_heartbeat(self, stream: int) -> Future[Any]:
+        """Advances a stream that runs by the clock to the clock's time: an arrival without an element."""
+        with self._changed:
+            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
+            return self._enqueue_own(Heartbeat(stream, self._arrived_ms, by_clock=True), self._arrived_ms)
+
+    def own(self, request: Request | Change) -> Future[Any]:
+        """A request of the server itself, which no client would repeat; it is never rejected."""
+        with self._changed:
+            return self._enqueue_own(request, self._clock.now_ms())
+
+    def change(self, change: Change) -> Future[Any]:
+        with self._changed:
+            self._check_count()
+            return self._enqueue(QueuedRequest(change, 0, self._clock.now_ms()))
+
+    def _check_count(self) -> None:
+        if len(self._queue) >= self._pace.queue_requests:
+            raise Overload(
+                f"{len(self._queue)} requests are waiting to be written; send this one again later", RETRY_AFTER_S
+            )
+
+    def _check_room(self, size: int) -> None:
+        self._check_count()
+        if self._queue and self._queued_bytes + size > self._pace.queue_bytes:
+            raise Overload(
+                f"{self._queued_bytes} bytes of pushes are waiting to be written; send this one again later",
+                RETRY_AFTER_S,
+            )
+
+    def _enqueue_own(self, request: Request | Change, publish_by_ms: int) -> Future[Any]:
+        return self._enqueue(QueuedRequest(request, 0, publish_by_ms, is_retried=True))
+
+    def _enqueue(self, waiting: QueuedRequest) -> Future[Any]:
+        if self._refusal is not None:
+            raise self._refusal
+        if self._halted_by is not None:  # it stops after what is under way
+            raise refusal_of(self._halted_by, self._url)
+        if self._closed:
+            raise RilletError("the store is being closed and accepts no more writes")
+        self._queue.append(waiting)
+        self._queued_bytes += waiting.size
+        # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
+        joins = waiting.grouped and len(self._queue) > 1
+        if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
+            self._changed.notify_all()
+        return waiting.future
+
+    def __len__(self) -> int:
+        """Takes no lock: it was true a moment ago."""
+        return len(self._queue)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Takes no lock: it was true a moment ago."""
+        return self._queued_bytes
+
+    def halt(self, error: BaseException) -> None:
+        """The writer gets this error at its next `take`; new requests are rejected."""
+        with self._changed:
+            if self._halted_by is None:
+                self._halted_by = error
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """New requests are rejected; the writer gets those that are queued, and then none."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the queue was closed, or halted."""
+        return self._closed or self._halted_by is not None
+
+    # ---- the writer's thread ---------------------------------------------------------------------------------
+
+    def take(self) -> list[QueuedRequest]:
+        """Waits until a snapshot may be published; returns its requests; empty at the end."""
+        with self._changed:
+            while True:
+                if self._halted_by is not None:
+                    raise self._halted_by
+                front = self._front()
+                if front:
+                    close_at = self._close_at(front)
+                    if close_at is None or close_at <= self._clock.now_ms():
+                        return self._remove(front)
+                    self._waits_until = close_at
+                    self._clock.wait(self._changed, close_at)
+                    self._waits_until = None
+                elif self._closed:
+                    return []
+                else:
+                    self._clock.wait(self._changed, None)
+
+    def refuse_all(self, refusal: RilletError) -> list[QueuedRequest]:
+        """All requests from now on get this error; returns those that are queued, which the caller fails."""
+        with self._changed:
+            self._refusal = refusal
+            queued = [*self._queue]
+            self._queue.clear()
+            self._queued_bytes = 0
+            return queued
+
+    def _front(self) -> list[QueuedRequest]:
+        """The longest front of the queue that may be one snapshot."""
+        front: list[QueuedRequest] = []
+        size = 0
+        for waiting in self._queue:
+            if front and not (self._joins(waiting, front) and size + waiting.size <= _BATCH_BYTES_MAX):
+                break
+            front.append(waiting)
+            size += waiting.size
+            if not (waiting.grouped or waiting.joins):
+                break
+        return front
+
+    def _joins(self, waiting: QueuedRequest, front: Sequence[QueuedRequest]) -> bool:
+        if front[0].joins:
+            return waiting.joins and len(front) < _CHANGES_MAX
+        return waiting.grouped
+
+    def _close_at(self, front: list[QueuedRequest]) -> int | None:
+        """When this batch closes; None: at once."""
+        if self._closed or not front[0].grouped or len(front) < len(self._queue) or self.batch_published_ms is None:
+            return None
+        spaced = self.batch_published_ms + self._pace.spacing_ms
+        return min(spaced, min(waiting.publish_by_ms for waiting in front))
+
+    def _remove(self, front: list[QueuedRequest]) -> list[QueuedRequest]:
+        for waiting in front:
+            self._queue.popleft()
+            self._queued_bytes -= waiting.size
+        return front

@@ -87,7 +87,7 @@ def _finding(connections: Connections, name: str, may_be_split: bool) -> TableFi
         return TableFinding(name, "it does not exist", False, "rillet hbase create, or the script in hbase shell")
     if family is None:
         return TableFinding(name, "it has no family n", advice="it is no table of Rillet: use another namespace")
-    compression = (family.compression or "NONE") if isinstance(family.compression, str) else "NONE"
+    compression = family.compression.decode() if isinstance(family.compression, bytes) else family.compression
     found = f"{regions} region{'s' * (regions != 1)}, compression {compression}, versions {family.maxVersions}"
     if may_be_split and regions == 1:
         return TableFinding(name, found, advice="HBase splits it as it grows; the script makes tables that are split")

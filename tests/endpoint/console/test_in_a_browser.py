@@ -24,6 +24,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/log",
     "/nowhere",
 )
 LAPTOP, PHONE = (1280, 800), (390, 844)

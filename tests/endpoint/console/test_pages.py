@@ -28,6 +28,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/log",
     "/sign-in",
     "/nowhere",
 )

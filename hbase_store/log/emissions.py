@@ -30,6 +30,7 @@ from hbase_store.log.emission_rows import (
     commit_puts,
     emission_puts,
 )
+from hbase_store.log.emissions_so_far import EmissionsSoFar
 from hbase_store.log.head import Head, HeadCell
 
 #: Each of these commits holds the states of all queries, so that no more than so many are read.
@@ -46,29 +47,6 @@ class _Publication:
     commit: EmissionCommit
     stages: list[list[Put]]
     head: Head
-
-
-@dataclass(frozen=True, slots=True)
-class EmissionsSoFar:
-    """What all commits up to `commit` say together."""
-
-    commit: int
-    at: Sn
-    _states: Mapping[int, bytes]
-    _lasts: Mapping[int, int]
-
-    def position(self) -> Sn:
-        return self.at
-
-    def states(self) -> dict[int, bytes]:
-        return dict(self._states)
-
-    def last(self, query: int) -> int:
-        return self._lasts.get(query, 0)
-
-    def queries(self) -> list[int]:
-        """The queries and groups that have emissions."""
-        return sorted(self._lasts)
 
 
 class EmissionLog:

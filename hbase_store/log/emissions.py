@@ -26,11 +26,11 @@ from hbase_store.log.emission_rows import (
     CommitSum,
     EmissionCommit,
     EmissionRow,
+    EmissionsSoFar,
     body_of,
     commit_puts,
     emission_puts,
 )
-from hbase_store.log.emissions_so_far import EmissionsSoFar
 from hbase_store.log.head import Head, HeadCell
 
 #: Each of these commits holds the states of all queries, so that no more than so many are read.

@@ -118,3 +118,16 @@ def test_what_is_saved_after_a_step_is_what_is_saved_after_each_of_its_arrivals(
         store.close()
         states.append(found)
     assert states[0] == states[1] != {}
+
+
+def test_a_step_of_joined_windows_is_no_longer_than_the_shortest_of_them(tmp_path: Path) -> None:
+    """Without a shared variable, rows that are in no window together would be joined by the million."""
+    pattern = "@1{ ?a :p ?b . ?c :p ?d } @2{ ?e :p ?f }"
+    for name, kinds in (("now", ("NOW", "NOW")), ("count", ("TRIPLES", "ELEMENTS"))):
+        windows = [Window(1, kind, count=2) for kind in kinds]
+        scene = ArrivalScene("cqels", windows, "SELECT ?a ?c ?e", pattern, None)
+        elements = tuple((time, ((f"<{EX}s{time}>", f"<{EX}p>", f"<{EX}o>"),)) for time in range(400))
+        scene.steps = [[Push(1, elements)]]
+        said = played(scene, tmp_path / name, None, 1)
+        assert len(said[1]) == 400
+        assert [len(each[3]) for each in said[1][5:8]] == ([1] * 3 if name == "now" else [7] * 3)

@@ -88,8 +88,8 @@ class RunPlan:
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
         #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.
-        why = why_one_by_one(query, self.template.select if is_shared else self.select)
-        self.one_by_one = "a source that is asked" if self.asked else why
+        select = self.template.select if is_shared else self.select
+        self.one_by_one = "what a source is asked for" if self.asked else why_one_by_one(query, select)
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
 
     @property

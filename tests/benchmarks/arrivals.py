@@ -22,7 +22,7 @@ from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.syntax import parse
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.together import why_one_by_one
-from tests.benchmarks.replay import Replay, Stepped, told
+from tests.benchmarks.replay import Replay, Stepped, observed
 from tests.benchmarks.stream_questions import PREFIXES
 from tests.benchmarks.tape import Batch, Source, Tape
 
@@ -84,9 +84,9 @@ def lsbench(data: Source, quick: bool, folder: Path) -> Figures:
             triples = _SLOW if one_by_one else _A_BATCH // (10 if quick else 1)
             batches = tape.dense(triples, 10 if quick else 40, max(1, 1000 * triples // _A_BATCH))
             replay = Replay(folder / f"{kind}{name}", data, tape, batches, interleaved=True)
-            stepped = replay.run([text_of(name, window)], kept=())
+            stepped = replay.run([text_of(name, window)], retained=())
             replay.close()
-            figures[f"{name}_{kind}"] = {**_told(stepped, batches), "one_by_one": one_by_one}
+            figures[f"{name}_{kind}"] = {**_observed(stepped, batches), "one_by_one": one_by_one}
             if window is None and name in _CHECKED:
                 rows = sum(map(sum, (each.rows for each in stepped)))
                 expected = _expected(name, data, tape, batches)
@@ -102,8 +102,8 @@ def _why(text: str) -> str | None:
     return why_one_by_one(unit.query, logic_of(unit.query))
 
 
-def _told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
-    figures = told(stepped, batches)
+def _observed(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
+    figures = observed(stepped, batches)
     half = len(stepped) // 2
     cpu = sum(each.cpu for each in stepped[half:])
     seconds = sum(each.seconds for each in stepped[half:])
@@ -164,7 +164,7 @@ def texts_of_others(quick: bool, folder: Path) -> Figures:
     for benchmark, texts in (("citybench", "cqels_query/Q*.txt"), ("srbench", "queries_cqels/q*.sparql")):
         for path in sorted((root / benchmark).glob(texts)):
             name = f"{benchmark}_{path.stem}"
-            figures[name] = _text_of_others(root, path, 2_000 if quick else 40_000, folder / name)
+            figures[name] = _text_of_others(root, path, 2_000 if quick else 8_000, folder / name)
     return figures
 
 
@@ -177,16 +177,15 @@ def _text_of_others(root: Path, path: Path, most: int, folder: Path) -> Figures:
         return {"refused": "no CQELS-QL"}
     streams = tuple(dict.fromkeys(window.stream.iri or "" for window in query.windows))
     why = why_one_by_one(query, logic_of(query))
-    most = most if why is None else most // 5
     data = Source("others", _stored(root, path), {iri: list(_recorded(root, iri, most)) for iri in streams})
     if not any(data.streams.values()):
         return {"refused": "its streams have no data"}
     tape = Tape(data, streams)
     batches = tape.as_recorded(200)
     replay = Replay(folder, data, tape, batches, interleaved=True)
-    stepped = replay.run([path.read_text()], kept=())
+    stepped = replay.run([path.read_text()], retained=())
     replay.close()
-    return {**_told(stepped, batches), "one_by_one": why}
+    return {**_observed(stepped, batches), "one_by_one": why}
 
 
 def _stored(root: Path, path: Path) -> list[bytes]:
@@ -239,10 +238,10 @@ def counted_joins(quick: bool, folder: Path) -> Figures:
         each = (_over(f"stream{way}", f"TRIPLES {most}", f"?k <http://ex/p{way}> ?o{way}") for way in range(ways))
         parts = " ".join(each)
         replay = Replay(folder / str(ways), data, tape, batches, interleaved=True)
-        stepped = replay.run([f"REGISTER QUERY q AS SELECT * WHERE {{ {parts} }}"], kept=())
+        stepped = replay.run([f"REGISTER QUERY q AS SELECT * WHERE {{ {parts} }}"], retained=())
         state = replay.state_bytes()
         replay.close()
-        figures[str(ways)] = {**_told(stepped, batches), "state_mb": round(state / 1e6, 2)}
+        figures[str(ways)] = {**_observed(stepped, batches), "state_mb": round(state / 1e6, 2)}
     return figures
 
 
@@ -263,8 +262,8 @@ def watchers(data: Source, quick: bool, folder: Path) -> Figures:
         replay = Replay(folder / kind, data, tape, batches, interleaved=True)
         some = range(1, count + 1) if not quick else range(1, min(count, 50) + 1)
         texts = [text_of("Q1").replace("QUERY Q1", f"QUERY q{n}").replace("sibu:u984", user(n - 1)) for n in some]
-        stepped = replay.run(texts, kept=())
+        stepped = replay.run(texts, retained=())
         replay.close()
-        figures[kind] = {**_told(stepped, batches), "emissions": sum(len(each.rows) for each in stepped)}
+        figures[kind] = {**_observed(stepped, batches), "emissions": sum(len(each.rows) for each in stepped)}
     one, same = (figures[kind]["batch_cpu_ms_p50"] for kind in ("1", "1000_of_whom_1_posts"))
     return {**figures, "ratio_1000_to_1": round(same / one, 2)}

@@ -307,7 +307,7 @@ class Holding:
             return
         record, sn = self._catalog().main, int(self._store.head())
         try:
-            found = Refresh(self._store.at(sn), fetching, record).told(*request.change)
+            found = Refresh(self._store.at(sn), fetching, record).with_change(*request.change)
         except UnknownBlankNodes:
             request.change = None  # everything is fetched
             return

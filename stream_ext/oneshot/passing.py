@@ -25,7 +25,7 @@ from stream_ext.values.vocabulary import Vocabulary
 _numbers = count()
 
 
-def question_alone(select: Select) -> Query | None:
+def whole_question(select: Select) -> Query | None:
     """The query that is all that is asked; None: more is to be done than to hand on its rows."""
     inner = select.inner
     if not isinstance(inner, Remote) or inner.group is None or not isinstance(inner.inner, SubSelect):

@@ -80,11 +80,11 @@ class _Served(BaseHTTPRequestHandler):
         pass
 
 
-def _serve(lines: bytes, told: Connection) -> None:
+def _serve(lines: bytes, observed: Connection) -> None:
     _Served.store = ox.Store()
     _Served.store.bulk_load(lines, format=ox.RdfFormat.N_TRIPLES)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Served)
-    told.send(server.server_address[1])
+    observed.send(server.server_address[1])
     server.serve_forever()
 
 

@@ -223,7 +223,7 @@ class _Answer:
             return list(solutions)
         kept, apart = [], False
         for solution in solutions:
-            for name in solution.keys() & (self._group.joined | self._group.told_apart):
+            for name in solution.keys() & (self._group.joined | self._group.distinguished):
                 if solution[name].startswith(b"_:"):
                     apart = True
                     if name in self._group.joined:
@@ -232,7 +232,7 @@ class _Answer:
         self._blank_answers += apart and begins
         # What a registered query is told next is another answer.
         if self._blank_answers > (1 if self._moment.last else 0):
-            raise self._lost(next(iter(self._group.told_apart)))
+            raise self._lost(next(iter(self._group.distinguished)))
         return kept
 
     def _lost(self, name: str) -> SourceFailed:

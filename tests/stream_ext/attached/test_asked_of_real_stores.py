@@ -15,7 +15,7 @@ from tests.parts.fuseki.server import Fuseki
 from tests.parts.oxigraph import served
 from tests.parts.waiting import until
 from tests.stream_ext.attached.test_held_of_real_stores import DATA, PREFIX
-from tests.stream_ext.opened import EX, opened, push, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, triple, values
 
 NEAR = f"""{PREFIX} REGISTER RSTREAM near AS SELECT ?t ?c ?n ?price
     FROM NAMED WINDOW :w ON taxis [RANGE PT10S STEP PT1S]
@@ -37,14 +37,14 @@ def follow(folder: Path, source: SparqlEndpointSource, update: Callable[[str], o
         assert {each["way"] for each in service.source_status("main")["groups"]} == {"asked"}
         push(service, "taxis", 1_500, triple("a", "z1", "in"), triple("b", "z2", "in"))
         push(service, "taxis", 2_500, triple("c", "z9", "in"))
-        found = values(said(service, "near")[-1])
+        found = values(emissions_of(service, "near")[-1])
         assert {row[:3] for row in found} == {("a", "c1", "z2"), ("b", "c2", "z3")}
         assert {"x", "x\ny", ""} <= {row[3] for row in found}, service.why_failed("near")
         update(f"{PREFIX} DELETE DATA {{ GRAPH :g {{ :z2 :near :z3 }} }}; INSERT DATA {{ :z9 :partOf :c9 }}")
         service.refresh_source("main")
         push(service, "taxis", 3_500, triple("d", "z8", "in"))
         now = {("a", "c1", "z2"), ("b", "c2", ""), ("c", "c9", "")}
-        assert {row[:3] for row in values(said(service, "near")[-1])} == now
+        assert {row[:3] for row in values(emissions_of(service, "near")[-1])} == now
         assert service.source_status("main")["held"] == 0
 
 

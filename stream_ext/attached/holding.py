@@ -196,7 +196,7 @@ class Holding:
             try:
                 pattern, count, may_hold = choice.of(need)
             except (CannotFetch, DeadlineExceeded) as error:
-                found[need.own] = {"pattern": need.own.shown(), "way": "held", "quads": None, "error": str(error)}
+                found[need.own] = {"pattern": need.own.shown(), "way": None, "quads": None, "error": str(error)}
                 continue
             if count is None:
                 count = count_of_held(snapshot, pattern, self._store.ids)

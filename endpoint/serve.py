@@ -94,6 +94,7 @@ class ServeSettings:
     allowed_urls: AllowedUrls = NOTHING
     sources: tuple[SourceSettings, ...] = ()
     updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
+    absorb: Literal["source", "ours"] | None = None  # None: what streams absorb stays in our own store
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -293,6 +294,7 @@ def _serve(
             budget=settings.budget(),
             sources=settings.attached(),
             updates=settings.updates,
+            absorb=settings.absorb,
             shared=True,
             own_base=settings.base is not None,
         ) as service:

@@ -221,6 +221,7 @@ def serve(arguments: argparse.Namespace) -> None:
         ),
         sources=attaching.settings(arguments),
         updates=arguments.updates,
+        absorb=arguments.absorb,
     )
     try:
         settings.spark()

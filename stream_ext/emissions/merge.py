@@ -42,7 +42,7 @@ import msgspec
 
 from hbase_store import EmissionRow, Sn
 from hbase_store.errors import StoreError
-from hbase_store.log.emissions import EmissionsSoFar
+from hbase_store.log.emission_rows import EmissionsSoFar
 from stream_ext.catalog.catalog import Left, QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked

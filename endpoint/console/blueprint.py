@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
 View = Callable[..., Any]
+#: The header of a request of a script, which goes to the next page by itself.
+SCRIPTED = "rillet-script"
+_FOUND = 302
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,10 @@ def failed(error: Exception) -> tuple[str, int]:
 
 def guard(room: Room, response: Response) -> Response:
     """Adds the security headers of a page: it loads only our own files, and no other site can embed it."""
+    if response.status_code == _FOUND and SCRIPTED in request.headers:
+        # A script would follow by itself, and the page there would show its messages to nobody.
+        response.headers["rillet-location"] = response.headers.pop("location")
+        response.status_code, response.data = 204, b""
     http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
     for header, value in browsers.of_page(http).items():
         response.headers[header] = value

@@ -19,6 +19,7 @@ from endpoint.console import (
     queries,
     query_editor,
     resource,
+    server,
     signing,
     streams,
     vocabulary,
@@ -84,6 +85,7 @@ PAGES = (
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
     Page("/snapshot", "snapshot", snapshot),
     Page("/figures", "figures", figures.page),
+    Page("/server", "server", server.page),
     Page("/log", "log", log_page.page),
     Page("/<path:_>", "nothing", nothing_there),
 )
@@ -97,6 +99,7 @@ MENU = (
     ("streams", "Streams"),
     ("queries", "Registered queries"),
     ("explain", "Explain"),
+    ("server", "Server"),
     ("log", "Log"),
 )
 #: Pages that need no sign-in, even if reading needs a token.

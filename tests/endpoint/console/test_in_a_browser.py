@@ -24,6 +24,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/server",
     "/log",
     "/nowhere",
 )

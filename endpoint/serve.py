@@ -169,6 +169,7 @@ class ServeSettings:
             return True
         context = ssl.create_default_context()
         context.load_verify_locations(self.tls_cert)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is trusted, without its issuer
         return context
 
     def attached(self) -> list[SparqlEndpointSource]:

@@ -210,6 +210,17 @@ def urls(text: str) -> tuple[UrlParts, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def assignments(text: str) -> tuple[tuple[str, str], ...]:
+    """The type of a flag spark.NAME=VALUE; in the environment there may be several, separated by blanks."""
+    found = []
+    for assignment in re.split(r"\s+(?=spark\.)", text.strip()):
+        name, equals, value = assignment.partition("=")
+        if not equals or not re.fullmatch(r"spark(\.\w+)+", name):
+            raise argparse.ArgumentTypeError(f"{assignment!r}: write NAME=VALUE; the names of Spark begin with spark.")
+        found.append((name, value))
+    return tuple(found)
+
+
 def origins(text: str) -> tuple[str, ...]:
     """The type of a flag for the origins of web pages."""
     from endpoint.http.access import origin_of

@@ -14,6 +14,7 @@ from endpoint.cli.flags import (
     add_command,
     add_setting,
     add_store,
+    assignments,
     at_least_one,
     base_iri,
     hosts,
@@ -62,8 +63,21 @@ def _add_runner(group: Group) -> None:
     add_setting(group, "--engine", "the runner of registered queries: spark or inline", "spark", type=_ENGINE)
     add_setting(group, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
     add_setting(group, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
+    _add_spark(group)
     hangs = "kill a Spark worker that shows no progress for this long"
     add_setting(group, "--step-timeout", hangs, "10s", type=seconds, metavar="TIME")
+
+
+def _add_spark(group: Group) -> None:
+    shards = "tasks of Spark that share the queries; 0: one less than there are cores, at most 8"
+    add_setting(group, "--spark-shards", shards, "0", type=whole, metavar="N")
+    add_setting(group, "--spark-memory", "the memory of Spark's driver", "512M", type=size, metavar="SIZE")
+    conf = "a setting of Spark itself, for example spark.executor.memory=2g; may be given several times"
+    add_setting(group, "--spark-conf", conf, type=assignments, action=Several, metavar="NAME=VALUE")
+    shown = "whether Spark's own web pages are served on 127.0.0.1: on or off"
+    add_setting(group, "--spark-ui", shown, "off", type=OneOf("on", "off"))
+    least = "the lowest level that Spark logs: off, error, warn, info or debug"
+    add_setting(group, "--spark-log-level", least, "off", type=OneOf("off", "error", "warn", "info", "debug"))
 
 
 def _add_streams(group: Group) -> None:
@@ -162,6 +176,11 @@ def serve(arguments: argparse.Namespace) -> None:
         engine=arguments.engine,
         spark_master=arguments.spark_master,
         spark_epoch_s=arguments.spark_epoch,
+        spark_shards=arguments.spark_shards,
+        spark_memory=arguments.spark_memory,
+        spark_conf=dict(arguments.spark_conf or ()),
+        spark_ui=arguments.spark_ui == "on",
+        spark_log_level=arguments.spark_log_level,
         step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,

@@ -77,7 +77,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
     in the server's process when the others are on Spark; `left`: its position when it was last moved. `asked`: its
-    patterns that the source main is asked for at each evaluation, as too many quads match to be held."""
+    patterns that the source main is asked for at each evaluation, as too many quads match to be held. `placement`: the
+    same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number."""
 
     number: int
     name: str
@@ -99,6 +100,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     left: Left | None = None
     failure: Failure | None = None
     asked: list[HeldPattern] = []
+    placement: int = 0
 
     @property
     def is_evaluated(self) -> bool:

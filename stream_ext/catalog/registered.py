@@ -23,6 +23,7 @@ from stream_ext.plan import named_terms
 from stream_ext.plan.logic import Select
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
+from stream_ext.plan.template_number import number_of
 from stream_ext.plan.templates import Parametrised, parametrised
 from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.timing import Timing
@@ -91,6 +92,11 @@ class Registered:
         if not definition.any_stream:
             return self
         return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked)
+
+    @property
+    def placement(self) -> int:
+        """The same number for queries that may share a network; 0: it shares none."""
+        return 0 if self.parametrised is None else number_of((self.parametrised.template, self.labels))
 
     def timing_from(self, t0: int | None) -> Timing:
         """`t0`: the origin, if the first push has determined it already."""

@@ -7,12 +7,12 @@ store alone, so it does not matter which runner computed it, or how often. It ma
 While the store does not answer, a request to it is repeated, and the lock is released in between: methods that only
 read are answered meanwhile, and methods that change something wait (`_idle`).
 
-State, all under one lock: stored <= position      what the emission log has; what is merged. Between them there is no
-emission. owner                   the runner whose parts are merged; those of queries that stay inline come from the
-inline one attempt                 the number of the spark runner's latest attempt; 0: there is none pending
-parts of the spark runner for snapshots above `position`, waiting for their turn; after the parts of a snapshot, those
-of queries that caught up since, piece by piece inline_pending          the same of the inline runner, for the queries
-that stay there; None: it has not begun
+State, all under one lock:
+    stored <= position      what the emission log has; what is merged. Between them there is no emission.
+    sent                    the parts that wait for their turn, of each shard of Spark and of the inline runner; and
+                            which shards are Spark's: their parts count, and those of the other shards come from the
+                            inline runner, as do those of queries that stay inline
+    plan                    which shard has which queries
 
 Invariants:
     1. `position` grows by one snapshot at a time; that snapshot's emissions are in the log by then.
@@ -20,51 +20,39 @@ Invariants:
        its last part at or before `position`.
     3. One commit stores emissions, states and position; it happens or it does not. After a crash the log's
        position, states and numbers belong together, and the snapshots above are stepped again.
-    4. `pending` holds nothing at or below `position`, and nothing of an attempt before the latest.
+    4. No part waits that is at or below `position`, or of an attempt of a shard before its latest, or of an earlier
+       plan.
     5. The parts of a query that is behind the others are merged at `position`, in order; its progress says how far the
        query has come. It may be in the middle of a snapshot.
-    6. While spark is the owner, all that can be merged is merged: `position + 1` is not in `pending`, or needs parts of
-       the inline runner that are not in `inline_pending` yet.
+    6. While Spark has a shard, all that can be merged is merged: some sender has not sent `position + 1` yet.
 
-    owner = inline --caught_up(attempt, sn >= position, pending complete up to sn)--> owner = spark
-    owner = spark  --lost(attempt)--> owner = inline, which builds at `position`
+For each shard:
+    inline --caught_up(attempt, sn >= position, all up to sn has been sent)--> Spark's
+    Spark's --lost(attempt)--> inline, which builds at `position`
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-import msgspec
-
 from hbase_store import EmissionRow, Sn
-from hbase_store.errors import StoreError
 from hbase_store.log.emission_rows import EmissionsSoFar
-from stream_ext.catalog.catalog import Left, QueryDefinition
+from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked
-from stream_ext.emissions.progress import EmissionGroup, GroupMembership, Progress, Stored
-from stream_ext.emissions.runner_split import Homes
-from stream_ext.errors import DeadlineExceeded
+from stream_ext.emissions.emission import Silence, Sources
+from stream_ext.emissions.hand_over import HandOver
+from stream_ext.emissions.merged_progress import Queries, Runner
+from stream_ext.emissions.part_merger import PartMerger
+from stream_ext.emissions.placement import ShardPlan, by_placement
+from stream_ext.emissions.progress import Progress
+from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
-from stream_ext.windows.query_state import NOWHERE, QueryState
+from stream_ext.windows.query_state import QueryState
 
 Result = TypeVar("Result")
-
-
-class Runner(StrEnum):
-    """Who evaluates registered queries. `BESIDE`: the inline runner while Spark has the other queries. `TRIAL`: a
-    process that tries queries in quarantine; it sends no parts."""
-
-    INLINE = "inline"
-    SPARK = "spark"
-    BESIDE = "beside"
-    TRIAL = "trial"
 
 
 #: Positions without emissions are stored with the next commit, or after this time.
@@ -81,17 +69,11 @@ class EmissionCommits(Protocol):
     def so_far(self) -> EmissionsSoFar: ...
 
 
-class Queries(Protocol):
-    """The registered queries that exist now, by number."""
-
-    def __call__(self) -> Mapping[int, QueryDefinition]: ...
-
-
 def _no_number() -> int:
     raise AssertionError("a server that only reads makes no groups")
 
 
-class Merge:
+class Merge(HandOver):
     def __init__(
         self,
         log: EmissionCommits,
@@ -107,189 +89,73 @@ class Merge:
         on_fault: Callable[[BaseException], None] = lambda _: None,
         waits: Waits | None = None,
         sources: Callable[[int], Sources | None] = lambda _: None,
+        plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
         that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
         `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for. `sources`: of
         which time the data of sources are that a snapshot holds."""
-        self._waits, self._sources = waits, sources
-        self._log, self._clock, self._queries = log, clock, queries
+        self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
+        progress = Progress(log, queries(), lambda: self._retry(new_number))
+        super().__init__(int(log.position()), progress, queries, plan)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
-        self._silent: dict[int, Silence] = {}
-        self._changed = threading.Condition(threading.RLock())
-        self._position = self._stored = int(log.position())
-        self._busy = self._gives_up = False
         self._has_unstored = False  # besides the position: progress of queries that are behind
-        self._fault: BaseException | None = None
-        self._progress = Progress(log, queries(), lambda: self._retry(new_number))
-        self._decode = lambda ids: self._retry(lambda: decode(ids))
-        self._owner = Runner.INLINE
-        self._attempt = 0
+        self._parts = PartMerger(self._progress, lambda ids: self._retry(lambda: decode(ids)), sources)
         self._attempts = 0
         self._followed = -1  # the last commit of another process that was taken in, with these queries
         self._followed_queries: Mapping[int, QueryDefinition] = {}
-        self._pending: dict[int, list[list[Part]]] = {}
-        self._inline_pending: dict[int, list[list[Part]]] | None = None
-        self.homes = Homes()
-
-    # ---- any thread may read -----------------------------------------------------------------------------------
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def owner(self) -> Runner:
-        return self._owner
-
-    @property
-    def role(self) -> Runner | None:
-        """As what the inline runner sends parts; None: it has nothing to do."""
-        with self._changed:
-            if self._owner == Runner.INLINE:
-                return Runner.INLINE
-            return Runner.BESIDE if self.homes.any_after(self._position) else None
-
-    def goes_on(self, role: Runner) -> bool:
-        """Whether the parts that the inline runner sends in this role still count."""
-        with self._changed:
-            return self.role == role and (role == Runner.INLINE or self._inline_pending is not None)
-
-    @property
-    def fault(self) -> BaseException | None:
-        return self._fault
-
-    def states(self) -> dict[int, QueryState]:
-        """The states of all queries that exist, at `position`."""
-        with self._idle():
-            return self._states_now()
-
-    def state(self, query: int) -> QueryState | None:
-        """The state of the query after its last evaluation; None: it was not evaluated yet."""
-        with self._changed:
-            return self._progress.state(query)
-
-    def left(self, query: QueryDefinition) -> Left:
-        """The position and the state of a query now."""
-        with self._idle():
-            return Left(self._position, query.current_state(self._progress.state(query.number)))
-
-    def stored(self) -> Stored:
-        with self._idle():
-            return self._progress.as_stored(self._stored)
-
-    def last(self, query: int) -> int:
-        """The number of the query's last emission; 0: none."""
-        with self._changed:
-            return self._progress.last(query)
-
-    def memberships(self, query: int) -> list[GroupMembership]:
-        """Which of its emissions are records of groups, the oldest first."""
-        with self._changed:
-            return self._progress.memberships(query)
-
-    def evaluations(self, query: int) -> int:
-        """Since this process started."""
-        with self._changed:
-            return self._progress.evaluations(query)
-
-    def rows(self, query: int) -> int:
-        """The rows of its emissions since this process started."""
-        with self._changed:
-            return self._progress.rows(query)
-
-    def catching_up(self) -> dict[int, QueryState]:
-        """The queries that are behind the others because too many evaluations fell due at once, with their states."""
-        with self._changed:
-            return self._catching_up()
-
-    def states_behind(self, queries: Collection[int]) -> dict[int, QueryState]:
-        """The states from which queries continue that are behind: all that are behind here, and `queries`, which are
-        behind at a runner whose parts begin to count. The earlier parts of that runner did not count."""
-        with self._idle():
-            found = self._catching_up()
-            definitions = self._queries()
-            for number in [number for number in queries if number not in found]:
-                query, state = definitions.get(number), self._progress.state(number)
-                if query is None or state is None or not query.is_evaluated or query.current_state(state) is not state:
-                    continue
-                if state.behind_at is None:
-                    state = state.behind(self._position)
-                    self._progress.by_itself(number, state, 0)
-                if state.is_catching_up:
-                    found[number] = state
-            return found
-
-    def wait(self, sn: int, deadline_s: float, for_all: bool = False) -> None:
-        """Waits until `position` >= sn; `for_all`: and until queries that are behind have reached `sn`, too."""
-
-        def is_there() -> bool:
-            if self._position < sn:
-                return False
-            behind = self._catching_up().values() if for_all else ()
-            return not any(state.behind_at is not None and state.behind_at < sn for state in behind)
-
-        with self._changed:
-            self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
-            if is_there():
-                return
-            if isinstance(self._fault, StoreError):
-                raise DeadlineExceeded(
-                    f"snapshot {sn} is published, but this server cannot wait for its evaluation: the queries "
-                    f"have reached snapshot {self._position}, and continue when this server is the writer again "
-                    f"({self._fault})"
-                )
-            if self._fault is not None:
-                raise self._fault
-            raise DeadlineExceeded(
-                f"snapshot {sn} was not evaluated within {deadline_s:g} s; the queries have reached snapshot "
-                f"{self._position}"
-            )
 
     # ---- called by runners -------------------------------------------------------------------------------------
 
-    def attempt(self, runner: Runner) -> tuple[int, int, dict[int, QueryState]]:
-        """A runner begins anew. Returns its number, the position and the states from which it must build; it then sends
-        the parts of every later snapshot."""
+    def attempt(
+        self, runner: Runner, shard: int = 0, done: int | None = None
+    ) -> tuple[int, int, dict[int, QueryState]]:
+        """A runner begins anew, of Spark the task of a shard. Returns its number, the position and the states from
+        which it must build; it then sends the parts of every later snapshot.
+
+        `done`: a state of the shard after this snapshot exists. If everything up to there has been sent, and no query
+        is behind, that is the position that is returned: what waits for other shards is not sent again."""
         with self._idle():
             self._raise_fault()
             self._attempts += 1
+            position = self._position
             if runner == Runner.SPARK:
-                self._attempt = self._attempts
-                self._pending.clear()
-            elif runner == Runner.BESIDE and self._owner == Runner.SPARK:
-                self._inline_pending = {}
-            return self._attempts, self._position, self._states_now()
+                sent = self._sent.shards[shard]
+                is_sent = done is not None and sent.on_spark and sent.has_all(position, done)
+                if is_sent and done is not None and not self._any_behind():
+                    position = done
+                sent.begin(self._attempts, position)
+            elif runner == Runner.BESIDE and self._sent.any_on_spark:
+                self._sent.inline = {}
+            return self._attempts, position, self._states_now()
 
-    def take(self, runner: Runner, sn: int, parts: list[Part]) -> None:
+    def take(self, runner: Runner, sn: int, parts: list[Part], shard: int = 0) -> None:
         """Takes all parts of `sn`. They are merged now, or when it is their turn, or never (`position` shows it)."""
         with self._idle():
             self._raise_fault()
-            if sn <= self._position or not self._may_send(runner):
+            if sn <= self._position or not self._may_send(runner, shard):
                 return
             if runner == Runner.INLINE:
                 assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
                 emitted = self._merge([(sn, parts), *self._following(sn)])
             else:
-                (self._pending if runner == Runner.SPARK else self._inline_sent)[sn] = [parts]
-                emitted = self._merge(self._following(self._position)) if self._owner == Runner.SPARK else []
+                self._sent.of(runner == Runner.SPARK, shard)[sn] = [parts]
+                emitted = self._merge(self._following(self._position)) if self._sent.any_on_spark else []
         self._announce(emitted)
 
-    def take_piece(self, runner: Runner, parts: list[Part]) -> None:
-        """Takes parts of queries that are behind. They come after all that this runner has sent; they count as in
+    def take_piece(self, runner: Runner, parts: list[Part], shard: int = 0) -> None:
+        """Takes parts of queries that are behind. They come after all that this sender has sent; they count as in
         `take`."""
         with self._idle():
             self._raise_fault()
-            if not parts or not self._may_send(runner) or (runner == Runner.SPARK) > (self._owner == Runner.SPARK):
+            if (
+                not parts
+                or not self._may_send(runner, shard)
+                or (runner == Runner.SPARK and not self.is_on_spark(shard))
+            ):
                 return
-            sent = (
-                self._pending
-                if runner == Runner.SPARK
-                else (self._inline_pending or {})
-                if runner == Runner.BESIDE
-                else {}
-            )
+            sent = {} if runner == Runner.INLINE else self._sent.of(runner == Runner.SPARK, shard)
             if sent:
                 sent[max(sent)].append(parts)
                 emitted = []
@@ -298,36 +164,57 @@ class Merge:
                     emitted = self._merge_piece(parts)
         self._announce(emitted)
 
-    def caught_up(self, runner: Runner, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
-        """This attempt has sent all parts up to `sn`: its runner becomes the owner, if `sn` is at least `position`.
+    def caught_up(self, runner: Runner, attempt: int, sn: int, behind: Mapping[int, int], shard: int = 0) -> None:
+        """This attempt has sent all parts of its shard up to `sn`: Spark gets the shard, if `sn` is at least
+        `position`, and with it all other shards that are being built; it waits for those.
 
         `behind`: its queries that wait for a remote endpoint, and the snapshot up to which each was stepped."""
         with self._idle():
             self._raise_fault()
-            if runner != Runner.SPARK or attempt != self._attempt or self._owner == Runner.SPARK:
+            own = self._sent.shards[shard] if shard < len(self._sent.shards) else None
+            if runner != Runner.SPARK or own is None or attempt != own.attempt or own.on_spark:
                 return
-            # All snapshots between must be pending, or some would be missing after the hand-over.
-            if sn < self._position or any(n not in self._pending for n in range(self._position + 1, sn + 1)):
+            own.reached, own.behind = sn, behind
+            ready = {
+                number: each for number, each in enumerate(self._sent.shards) if each.attempt and not each.on_spark
+            }
+            if not all(self._may_go_over(number, each) for number, each in ready.items()):
                 return
-            # Its parts of queries that are behind may begin after the states that these have here.
-            if (self._progress.catching_up() and sn > self._position) or not self._would_miss_nothing(behind):
-                return
-            self._owner, self._inline_pending = Runner.SPARK, None
+            self._sent.go_to_spark(ready.values())
             emitted = self._merge(self._following(self._position))
         self._announce(emitted)
         self._on_owner_change()
 
-    def lost(self, runner: Runner, attempt: int) -> None:
-        """The runner of that attempt has ended: the inline runner continues after `position`."""
+    def lost(self, runner: Runner, attempt: int, shard: int = 0) -> None:
+        """The runner of that attempt has ended: the inline runner continues the shard after `position`."""
         with self._idle():
-            if runner != Runner.SPARK or attempt != self._attempt:
+            if runner != Runner.SPARK or shard >= len(self._sent.shards):
                 return
-            self._attempt = 0
-            self._pending.clear()
-            changed = self._owner == Runner.SPARK
-            self._owner, self._inline_pending = Runner.INLINE, None
+            if attempt != self._sent.shards[shard].attempt:
+                return
+            changed = self._sent.lose(shard)
         if changed:
             self._on_owner_change()
+
+    def follow_plan(self, plan: ShardPlan) -> None:
+        """From now on this is the plan: every shard begins anew at `position`. Spark has all of them if it had all
+        before, else none."""
+        with self._idle():
+            had_some, had_all = self._sent.any_on_spark, self._sent.all_on_spark
+            inline = self._sent.inline if had_all else None
+            self._plan, self._sent = plan, SentParts(plan.shards, had_all)
+            self._sent.inline = inline
+        if had_some and not had_all:
+            self._on_owner_change()
+
+    def balanced(self, loads: Mapping[int, float]) -> ShardPlan:
+        """The plan that spreads these loads of queries better; the present one if there is little to gain."""
+        return self._plan.balanced(by_placement(self._queries().values(), loads))
+
+    def queries_of(self, shard: int) -> list[int]:
+        """The queries that this shard evaluates."""
+        plan = self._plan
+        return [each.number for each in self._queries().values() if each.is_evaluated and plan.takes(shard, each)]
 
     # ---- called by the service ---------------------------------------------------------------------------------
 
@@ -384,89 +271,24 @@ class Merge:
 
     # ---- under the lock ----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _idle(self) -> Iterator[None]:
-        """Takes the lock, when no merge is under way: one that waits for the store has released the lock."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._busy)
-            yield
-
-    @contextmanager
-    def _being_busy(self) -> Iterator[None]:
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
-            self._changed.notify_all()
-
     def _retry(self, act: Callable[[], Result]) -> Result:
         over = lambda: self._gives_up or self._fault is not None  # noqa: E731
         return retry(act, self._clock, over, self._changed, self._waits)
 
-    def _states_now(self) -> dict[int, QueryState]:
-        found = self._progress.states()
-        return {number: found.get(number, query.state) for number, query in self._queries().items()}
-
-    def _catching_up(self) -> dict[int, QueryState]:
-        found = self._progress.catching_up()
-        queries = self._queries() if found else {}
-        return {
-            number: state
-            for number, state in found.items()
-            if (query := queries.get(number)) is not None and query.is_evaluated and query.current_state(state) is state
-        }
-
-    def _may_send(self, runner: Runner) -> bool:
+    def _may_send(self, runner: Runner, shard: int) -> bool:
         if runner == Runner.BESIDE:
-            return self._inline_pending is not None
-        return self._owner == Runner.INLINE if runner == Runner.INLINE else self._attempt != 0
-
-    def _would_miss_nothing(self, behind: Mapping[int, int]) -> bool:
-        """Whether the next owner will send all parts of queries that wait for a remote endpoint.
-
-        `behind`: the snapshots up to which the next owner has stepped them. For a query that waits here, this must not
-        be later than its snapshot here, or the parts between would have been sent when they did not count. A query
-        that waits only at the next owner is marked as behind here, too, for the owner after it."""
-        queries = self._queries()
-
-        def goes(number: int, state: QueryState) -> bool:
-            query = queries.get(number)
-            return (
-                query is not None and query.home is None and query.is_evaluated and query.current_state(state) is state
-            )
-
-        for number, behind_at in self._progress.waiting():
-            state = self._progress.state(number)
-            if state is not None and goes(number, state) and behind.get(number, self._position) > behind_at:
-                return False
-        for number, behind_at in behind.items():
-            state = self._progress.state(number)
-            if state is not None and goes(number, state) and state.behind_at is None and behind_at < self._position:
-                self._progress.by_itself(number, state.behind(self._position), 0)
-        return True
-
-    @property
-    def _inline_sent(self) -> dict[int, list[list[Part]]]:
-        assert self._inline_pending is not None
-        return self._inline_pending
+            return self._sent.inline is not None
+        if runner == Runner.INLINE:
+            return not self._sent.any_on_spark
+        return shard < len(self._sent.shards) and self._sent.shards[shard].attempt != 0
 
     def _raise_fault(self) -> None:
         if self._fault is not None:
             raise self._fault
 
     def _following(self, sn: int) -> list[tuple[int, list[Part]]]:
-        """The pending parts of the snapshots right after `sn`, up to the first that is incomplete."""
-        found = []
-        while (sn := sn + 1) in self._pending:
-            inline: list[list[Part]] = [[]]
-            if self.homes.are_two(sn):
-                if self._inline_pending is None or sn not in self._inline_pending:
-                    break
-                inline = self._inline_pending.pop(sn)
-            parts, *pieces = self._pending.pop(sn)
-            found += [(sn, [*parts, *inline[0]]), *((sn, piece) for piece in (*pieces, *inline[1:]))]
-        return found
+        """The parts that wait of the snapshots right after `sn`, up to the first that is incomplete."""
+        return self._sent.following(sn, self.homes)
 
     def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         """Merges these snapshots; returns the emissions."""
@@ -478,7 +300,7 @@ class Merge:
     def _merge_now(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         queries = self._queries()
         try:
-            rows = [row for sn, parts in steps for row in self._merged(sn, parts, queries)]
+            rows = [row for sn, parts in steps for row in self._parts.of_snapshot(sn, parts, queries)]
         except BaseException as error:  # what was merged so far does not count: no commit has it
             self.fail(error)
             raise
@@ -488,16 +310,14 @@ class Merge:
         elif self._stored == self._position:
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         self._position = position
-        for waiting in (self._pending, self._inline_pending or {}):
-            for sn in [sn for sn in waiting if sn <= position]:
-                del waiting[sn]
+        self._sent.forget(position)
         self.homes.forget(position)
         return rows
 
     def _merge_piece(self, parts: list[Part]) -> list[EmissionRow]:
         """Merges parts of queries that are behind, at the same position."""
         try:
-            rows = list(self._merged(self._position, parts, self._queries()))
+            rows = list(self._parts.of_snapshot(self._position, parts, self._queries()))
         except BaseException as error:  # as in `_merge_now`
             self.fail(error)
             raise
@@ -507,114 +327,6 @@ class Merge:
             self._has_unstored = True
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
         return rows
-
-    def _merged(self, sn: int, sent: Sequence[Part], queries: Mapping[int, QueryDefinition]) -> Iterator[EmissionRow]:
-        """The emissions of one snapshot; those of earlier snapshots, which were missed, come first."""
-        parts = [part for part in sent if not (part.after_move or part.given_up)]
-        # Which are is decided before the first is merged.
-        stale = [not part.is_shared and self._is_stale(part) for part in parts]
-        in_order = sorted(zip(parts, stale, strict=True), key=lambda each: (each[0].sn, each[0].k, each[0].evaluated))
-        for part, is_stale in in_order:
-            if part.is_shared:
-                if (group := self._progress.together(part, queries)) is not None:
-                    yield from self._emissions_of_group(part, group, queries)
-            elif (query := queries.get(part.query)) is not None and not self._is_emitted(part):
-                if is_stale:
-                    self._update_waiting(part)
-                else:
-                    yield from self._emissions_of(part, query)
-        yield from self._emissions_after_move(sn, [part for part in sent if part.after_move], queries)
-        for part in sent:
-            if part.given_up and part.query in queries:
-                self._give_up(part)
-
-    def _is_emitted(self, part: Part) -> bool:
-        """Whether it is the part of an evaluation that is merged already, from another runner."""
-        state = self._progress.state(part.query)
-        last = None if state is None else state.evaluated
-        return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
-
-    def _is_stale(self, part: Part) -> bool:
-        """Whether the state of this part is older than the known state, of a query that is behind."""
-        state, new = self._progress.state(part.query), part.state
-        if part.evaluated or state is None or new.behind_at == NOWHERE:
-            return False
-        return (state.behind_at is not None or new.behind_at is not None) and state.progress > new.progress
-
-    def _update_waiting(self, part: Part) -> None:
-        """The runner repeats older evaluations than are merged; only whether it waits for an answer is taken from the
-        part."""
-        state = self._progress.state(part.query)
-        if state is None or state.behind_at is None or part.state.behind_at is None:
-            return
-        if state.unanswered != part.state.unanswered:
-            changed = state.behind(state.behind_at, state.within, part.state.unanswered)
-            self._progress.by_itself(part.query, changed, 0)
-
-    def _emissions_after_move(
-        self, sn: int, parts: Sequence[Part], queries: Mapping[int, QueryDefinition]
-    ) -> Iterator[EmissionRow]:
-        """The emissions of queries that were moved to another runner in this snapshot, from the parts of the new
-        runner. All parts of the runner before are merged already."""
-        left = {
-            part.query: self._current_state(query) for part in parts if (query := queries.get(part.query)) is not None
-        }
-        for part in sorted(parts, key=lambda part: (part.sn, part.k)):
-            if (known := left.get(part.query)) is None:
-                continue
-            if known.behind_at is None:  # all of its parts are merged
-                if part.state.behind_at is not None and not part.evaluated:
-                    changed = known.behind(sn, None, part.state.unanswered)
-                    self._progress.by_itself(part.query, changed, 0)
-            elif part.evaluated:
-                if not self._is_emitted(part):
-                    yield from self._emissions_of(part, queries[part.query])
-            elif part.state.behind_at is None or part.state.progress >= known.progress:
-                self._progress.by_itself(part.query, part.state, 0)
-            else:
-                changed = known.behind(known.behind_at, known.within, part.state.unanswered)
-                self._progress.by_itself(part.query, changed, 0)
-
-    def _give_up(self, part: Part) -> None:
-        state = self._current_state(self._queries()[part.query])
-        if state.behind_at is not None:
-            changed = msgspec.structs.replace(state, behind_at=None, within=None, unanswered=False)
-            self._progress.by_itself(part.query, changed, 0)
-
-    def _current_state(self, query: QueryDefinition) -> QueryState:
-        """The state of a query; not older than the snapshot since which it runs."""
-        state = query.current_state(self._progress.state(query.number))
-        return state if state.sn >= max(query.since, 1) else msgspec.structs.replace(state, sn=max(query.since, 1))
-
-    def _emissions_of(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
-        self._progress.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
-        if part.emits:
-            number = self._progress.count_emission(
-                part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean))
-            )
-            body = body_of(
-                part, query.name, number, query.r2s, query.variables, self._decode, query.constructs,
-                with_asked(part, self._sources(part.sn)),
-            )  # fmt: skip
-            yield EmissionRow(part.query, number, encode_body(body))
-        elif part.evaluated:
-            self._silent[part.query] = Silence(part.time, self._progress.last(part.query))
-
-    def _emissions_of_group(
-        self, part: Part, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
-    ) -> Iterator[EmissionRow]:
-        """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
-        if not part.evaluated or not (part.emits or len(part.whose)):
-            return
-        body = SharedBody.of(part, self._decode, with_asked(part, self._sources(part.sn)))
-        if part.emits:
-            yield EmissionRow(group.number, group.records, encode_body(body))
-            return
-        for number in dict.fromkeys(part.queries[part.whose].tolist()):
-            query = queries.get(number)
-            if query is not None and self._progress.is_in(number, group):
-                emission, gap = self._progress.count_silent_emission(number)
-                yield EmissionRow(number, emission, encode_body(body.own(query, emission, gap)))
 
     def _commit(self, rows: list[EmissionRow], position: int) -> None:
         """One commit of the log. If it fails, memory and log may differ: nothing is merged any more."""
@@ -631,6 +343,6 @@ class Merge:
         if emitted:
             self._on_emissions(emitted)
         with self._changed:
-            silent, self._silent = self._silent, {}
+            silent, self._parts.silent = self._parts.silent, {}
         if silent:
             self._on_silence(silent)

@@ -15,7 +15,7 @@ from typing import Protocol
 from hbase_store import EmissionLog, EmissionRow
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.emissions.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
-from stream_ext.emissions.progress import GroupMembership
+from stream_ext.emissions.groups import GroupMembership
 
 #: The greatest number of emissions that are returned at a time.
 _TAKE_MAX = 256

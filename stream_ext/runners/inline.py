@@ -14,7 +14,8 @@ from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.windows.part import Part
 
 _PAUSE_S = 0.25

@@ -16,11 +16,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from hbase_store.errors import StoreError
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import DeadlineExceeded, RilletError
 
 log = logging.getLogger("rillet.spark")
@@ -38,12 +39,14 @@ _FAILURES_MAX = 5
 @dataclass(frozen=True, slots=True)
 class Death:
     """A worker died, or was killed, in this snapshot, while it stepped these queries (None: it is not known which). It
-    was the `count`th death in a row; 0: the worker may have ended because its driver ended."""
+    was the `count`th death in a row; 0: the worker may have ended because its driver ended. `among`: if it is not known
+    which, the queries of its shard; None: all that run on Spark."""
 
     sn: int
     numbers: tuple[int, ...] | None
     count: int
     why: str
+    among: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,9 @@ class Quarantine:
         with self._changed:
             if self._closed:
                 return
-            numbers = tuple(self._all_queries()) if death.numbers is None else death.numbers
+            numbers = death.numbers if death.numbers is not None else death.among
+            if numbers is None:
+                numbers = tuple(self._all_queries())
             self._forget_old()
             now, known = time.monotonic(), death.numbers is not None and death.count > 0
             for number in numbers:
@@ -118,7 +123,7 @@ class Quarantine:
                 self._counts[number] = _Count(death.count * known, times + known, now)
             self._undecided.update(numbers)
             self._suspended |= self._undecided
-            self._deaths.append(Death(death.sn, death.numbers and numbers, death.count, death.why))
+            self._deaths.append(replace(death, among=numbers))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="rillet-quarantine", daemon=True)
                 self._thread.start()
@@ -180,7 +185,7 @@ class Quarantine:
 
     def _decide(self, death: Death) -> None:
         """Releases or parks every query that this death has suspended."""
-        numbers = tuple(self._undecided if death.numbers is None else death.numbers)
+        numbers = death.numbers if death.numbers is not None else tuple(self._undecided.intersection(death.among or ()))
         groups = self._without_repeated(numbers, death)
         if death.numbers is None and groups and self._tried((), death.sn).end != "survived":
             log.warning(

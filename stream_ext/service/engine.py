@@ -17,9 +17,11 @@ from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline
+from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -48,8 +50,6 @@ from stream_ext.writer.refusal import resumes_after
 
 log = logging.getLogger("rillet.queries")
 
-_TAKES: dict[Runner, Takes] = {Runner.INLINE: takes_all, Runner.BESIDE: takes_inline}
-
 
 class Engine:
     """One for each service; the injector's listener."""
@@ -75,7 +75,7 @@ class Engine:
         self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
         self._base, self._pace, self._budget, self._sources = base, pace, budget, sources
-        self._allowed_urls = allowed_urls
+        self._allowed_urls, self._spark = allowed_urls, spark
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(
             injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
@@ -124,6 +124,7 @@ class Engine:
             on_fault=self._failed,
             waits=self.waits,
             sources=self._source_times.at,
+            plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
         )
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
@@ -228,8 +229,9 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
+        takes = takes_all if role is Runner.INLINE else self.merge.taken_beside()
         return Shard(
-            self._store, _TAKES[role], self._allowed_urls, budget=self._budget, pace=self._pace,
+            self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
             clock_ms=self.clock.now_ms,
         )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.emissions.merge import Runner
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.injector import Injector
@@ -25,8 +25,9 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "r2s": query.r2s,
         "state": "failed" if error is not None and query.is_evaluated else _state(query, state),
         "error": error or engine.derived.faults.get(query.number),
-        "runner": query.home or merge.owner,
-        "why": _why(engine) if query.home is None else "the query was moved there",
+        "runner": merge.runner_of(query),
+        "why": _why_of(query, engine),
+        "shard": None if engine.spark is None or query.home is not None else merge.plan.shard_of_query(query),
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
@@ -138,7 +139,7 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
         return query.failure.message
     if engine.merge.fault is not None:
         return f"{type(engine.merge.fault).__name__}: {engine.merge.fault}"
-    on_spark = engine.spark if engine.merge.owner is Runner.SPARK and query.home is None else None
+    on_spark = engine.spark if engine.merge.runner_of(query) is Runner.SPARK else None
     fault = (on_spark or engine.inline).faults.get(query.number)
     return None if fault is None or fault.since < query.since else fault.why
 
@@ -146,6 +147,16 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
 def has_failed(query: QueryDefinition, engine: Engine) -> bool:
     """Whether the query is not evaluated because of a fault of its own, for now or until it is resumed."""
     return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
+
+
+def _why_of(query: QueryDefinition, engine: Engine) -> str:
+    """Why this query runs inline or on Spark."""
+    if query.home is not None:
+        return "the query was moved there"
+    merge = engine.merge
+    if engine.spark is None:
+        return _why(engine)
+    return engine.spark.why_of(merge.plan.shard_of_query(query), merge.runner_of(query) is Runner.SPARK)
 
 
 def _why(engine: Engine) -> str:

@@ -114,6 +114,7 @@ class Registration:
             any_stream=any_stream,
             home=self.home,
             asked=list(self.asked),
+            placement=registered.placement,
         )
         step = CatalogStep("query", number, definition, registered)
         if output is not None:

@@ -47,6 +47,9 @@ BENCHES = {
     "oneshot": Bench(
         "tests.benchmarks.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
     ),
+    "spark": Bench(
+        "tests.benchmarks.spark", "many queries on one and two shards, inline, and beside a plain Spark program"
+    ),
     "store": Bench("tests.benchmarks.store", "bulk load, reads, publishing and readers, beside pyoxigraph"),
     "streams": Bench(
         "tests.benchmarks.streams", "continuous questions: W1-W3, windows of many batches, LSBench, over HTTP", True

@@ -28,7 +28,8 @@ from stream_ext.catalog.registered import reading_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.emissions.merge import Merge, Runner
+from stream_ext.emissions.merge import Merge
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.language.algebra.algebra import R2S
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.values.vocabulary import decoder

@@ -12,10 +12,12 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Left, QueryDefinition
-from stream_ext.catalog.registered import constants_of, query_of
+from stream_ext.catalog.registered import RegisteredText, constants_of, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
+from stream_ext.plan.result_columns import columns_of
+from stream_ext.plan.template_number import number_of
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
@@ -51,10 +53,12 @@ class Registry:
     def register(self, text: str) -> int:
         query, catalog = query_of(text, BASE), self._catalog()
         timing, head = timing_of(query, catalog), int(self.store.head())
+        shared = RegisteredText.of(query).parametrised
         self.used += 1
         definition = QueryDefinition(
-            self.used, f"q{self.used}", f"{EX}q{self.used}", text, BASE, query.emits.value, [],
+            self.used, f"q{self.used}", f"{EX}q{self.used}", text, BASE, query.emits.value, list(columns_of(query)),
             [window.stream for window in timing.windows], head + 1, self._initial(text), since=head + 1,
+            placement=0 if shared is None else number_of((shared.template, tuple(catalog.stream_iris))),
         )  # fmt: skip
         return self._publish(self.used, definition, constants_of(query))
 

@@ -29,10 +29,12 @@ class DriverJob(msgspec.Struct, frozen=True):
 
 
 class DriverReport(msgspec.Struct, frozen=True):
-    """One line to the runner: the query runs, again and again while it does, or why nothing does."""
+    """One line to the runner: the query runs, again and again while it does, or why nothing does. `ui`: the address of
+    Spark's own web pages, if it has them."""
 
     state: str  # running, failed
     why: str = ""
+    ui: str | None = None
 
 
 def main() -> None:
@@ -42,8 +44,8 @@ def main() -> None:
     # notices only once it has started, and never if its folder is removed before that.
     threading.Thread(target=_watch_input, daemon=True).start()
     try:
-        query = _start(job)
-        _report(report_to, DriverReport("running"))
+        session, query = _start(job)
+        _report(report_to, DriverReport("running", ui=session.sparkContext.uiWebUrl))
         while not query.awaitTermination(_SIGN_OF_LIFE_S):  # that goes to the JVM and back
             _report(report_to, DriverReport("running"))
         _report(report_to, DriverReport("failed", "the streaming query ended"))
@@ -71,7 +73,8 @@ def _watch_input() -> None:
     os.killpg(0, signal.SIGKILL)  # the JVM is of our group, which the runner made for us
 
 
-def _start(job: DriverJob) -> Any:
+def _start(job: DriverJob) -> tuple[Any, Any]:
+    """The session and its streaming query."""
     from pyspark.sql import SparkSession
 
     from stream_ext.runners.spark.source import NAME, EpochSource
@@ -82,13 +85,8 @@ def _start(job: DriverJob) -> Any:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.dataSource.register(EpochSource)
-    epochs = (
-        session.readStream.format(NAME)
-        .option("address", job.address_file)
-        .option("shards", str(job.settings.shards))
-        .load()
-    )
-    return (
+    epochs = session.readStream.format(NAME).option("address", job.address_file).load()
+    return session, (
         epochs.writeStream.format("noop")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="0 seconds")

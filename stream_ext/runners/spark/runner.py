@@ -63,6 +63,7 @@ class SparkRunner:
         self._why = "Spark is starting"
         self._java: Java | None = None
         self._driver: DriverProcess | None = None
+        self._ui: str | None = None  # the address of Spark's own web pages
         self._given_up = ""
         self._starts = 0
         self._deaths = 0  # in a row
@@ -139,28 +140,39 @@ class SparkRunner:
         """Queries that cannot be stepped, and why."""
         return self._bell.faults
 
+    def why_of(self, shard: int, on_spark: bool) -> str:
+        """Why the queries of this shard run on Spark, or not."""
+        if on_spark:
+            return "; ".join(filter(None, self._silences.values())) or "Spark is up"
+        several = any(each.on_spark for each in self._bell.shards)
+        return (self._bell.why_of(shard) if several else self.why) or "Spark builds the state of its queries"
+
     def wait_for(self, state: State, deadline_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._state == state, deadline_s)
 
     def status(self) -> dict[str, Any]:
-        figures = self._bell.figures
+        bell = self._bell
+        figures = [shard.figures for shard in bell.shards]
         return {
             "state": self._state,
             "why": self.why,
             "master": spark_master(self._settings),
             "java": self._java.describe() if self._java else None,
+            "ui": self._ui,
             "driver_pid": self._driver.pid if self._driver else None,
             "starts": self._starts,
             "epoch_s": self._settings.epoch_s,
-            "epochs": figures.epochs,
-            "builds": figures.builds,
-            "lost": figures.lost,
-            "refused": self._bell.refused,
-            "killed": figures.killed,
-            "steps": figures.done,
-            "round_trip_ms": _summary(figures.round_trip_ms),
-            "boundary_ms": _summary(figures.boundary_ms),
+            "epochs": bell.epochs.count,
+            "builds": sum(each.builds for each in figures),
+            "lost": sum(each.lost for each in figures),
+            "refused": bell.refused,
+            "killed": bell.killed,
+            "steps": sum(each.steps for each in figures),
+            "round_trip_ms": _summary(time for each in figures for time in each.round_trip_ms),
+            "boundary_ms": _summary(time for each in figures for time in each.boundary_ms),
+            "plan": bell.plan_number,
+            "shards": bell.status(),
         }
 
     # ---- the supervisor's thread: a driver that outlives it sees its input close, and ends Spark -----------
@@ -188,7 +200,7 @@ class SparkRunner:
             self._starts += 1
         why = self._followed(driver)
         with self._changed:
-            self._driver = None
+            self._driver = self._ui = None
         ended = driver.bury()
         why = self._given_up or why or ended
         self._bell.cut(why)
@@ -201,6 +213,7 @@ class SparkRunner:
         limit_ms = int(self._settings.step_timeout_s * 1000)
         for report in driver.reports(min(_LOOK_S, self._settings.step_timeout_s / 4)):
             if report is not None:
+                self._ui = report.ui or self._ui
                 why, runs, reported_ms = report.why or why, runs or report.state == "running", self._clock.now_ms()
                 self._is_silent("driver", "")
                 continue

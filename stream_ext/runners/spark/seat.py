@@ -14,12 +14,15 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark import wire
+from stream_ext.runners.spark.step_loads import StepLoads
 from stream_ext.runners.underway import Underway
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ class CachedShard:
     service: str
     codec: wire.Codec
     shard: Shard
+    plan: ShardPlan = ShardPlan()  # noqa: RUF009  it never changes
+    number: int = 0
     clean: bool = False
     head: int = 0  # the last snapshot that the shard's store has read
 
@@ -51,21 +56,21 @@ class Served:
 _cached_shards: dict[str, CachedShard] = {}
 
 
-def serve(address: wire.Address, shard: int, epoch: int) -> Served:
-    """One Spark epoch of one shard. Errors of queries and of the store are not raised: they are reported to the
+def serve(address: wire.Address, seat: int, epoch: int) -> Served:
+    """One Spark epoch in one seat. Errors of queries and of the store are not raised: they are reported to the
     bell."""
     with address.connect() as connection:
         stamps = [
-            wire.Stamp(cached.service, url, int(cached.shard.sn))
+            wire.Stamp(cached.service, url, int(cached.shard.sn), cached.plan.number, cached.number)
             for url, cached in _cached_shards.items()
             if cached.clean
         ]
-        connection.sendall(wire.frame(wire.Hello(shard, epoch, socket.gethostname(), os.getpid(), stamps)))
-        seat = _SeatWorker(connection)
+        connection.sendall(wire.frame(wire.Hello(seat, epoch, socket.gethostname(), os.getpid(), stamps)))
+        worker = _SeatWorker(connection)
         # If it is closed early, the endpoint has ended, or another task has this seat. The state stays as stamped.
         with contextlib.suppress(ConnectionError):
-            seat.serve()
-        return Served(shard, seat.sn, seat.steps, os.getpid())
+            worker.serve()
+        return Served(worker.shard, worker.sn, worker.steps, os.getpid())
 
 
 class _SeatWorker:
@@ -75,6 +80,7 @@ class _SeatWorker:
         self._sent_behind: dict[int, int] = {}
         self.sn = 0
         self.steps = 0
+        self.shard = 0
 
     def serve(self) -> None:
         try:
@@ -88,7 +94,8 @@ class _SeatWorker:
         welcome = self._receive()
         if not isinstance(welcome, wire.Welcome):
             raise TypeError(f"the bell began with {type(welcome).__name__}")
-        underway = Underway(Path(welcome.underway))
+        self.shard = welcome.shard
+        underway = StepLoads(Underway(Path(welcome.underway)))
         cached = self._take_up(welcome, underway)
         head, end = self.sn, None
         while end is None or self.sn < end:
@@ -107,6 +114,8 @@ class _SeatWorker:
                         raise TypeError(f"the bell sent {type(other).__name__} to a seat that is already connected")
             else:
                 self._step(cached, head, underway)
+        if self.steps:
+            self._send_loads(underway)
         self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
 
     def _receive(self) -> wire.FromBell:
@@ -116,7 +125,7 @@ class _SeatWorker:
         readable, _, _ = select.select([self._connection], [], [], 0)
         return bool(readable)
 
-    def _take_up(self, welcome: wire.Welcome, underway: Underway) -> CachedShard:
+    def _take_up(self, welcome: wire.Welcome, underway: StepLoads) -> CachedShard:
         cached = _cached_shards.get(welcome.store_url)
         if welcome.states is not None or cached is None:
             underway.steps(welcome.position)
@@ -129,7 +138,7 @@ class _SeatWorker:
         self._connection.sendall(wire.frame(wire.Ready(self.sn, welcome.states is not None)))
         return cached
 
-    def _step(self, cached: CachedShard, head: int, underway: Underway) -> None:
+    def _step(self, cached: CachedShard, head: int, underway: StepLoads) -> None:
         """The next snapshot."""
         sn = self.sn + 1
         underway.steps(sn)
@@ -143,8 +152,14 @@ class _SeatWorker:
         underway.steps(sn)  # the worker may also die while it sends
         self._send(cached, parts, wire.Done(sn, took_ms))
         underway.rests()
+        if underway.is_due:
+            self._send_loads(underway)
 
-    def _catch_up(self, cached: CachedShard, states: Mapping[int, msgspec.Raw], underway: Underway) -> None:
+    def _send_loads(self, underway: StepLoads) -> None:
+        loads, core_share = underway.take()
+        self._connection.sendall(wire.frame(wire.Loads(loads, core_share)))
+
+    def _catch_up(self, cached: CachedShard, states: Mapping[int, msgspec.Raw], underway: StepLoads) -> None:
         """Evaluates a piece of what the queries that are behind have missed."""
         underway.steps(self.sn)
 
@@ -184,7 +199,7 @@ class _SeatWorker:
             self._sent_behind = behind
 
 
-def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: Underway) -> CachedShard:
+def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoads) -> CachedShard:
     if cached is not None and not cached.clean:
         # A step or a build failed in it; what it left open must be closed before the store is opened again.
         del _cached_shards[welcome.store_url]
@@ -196,6 +211,8 @@ def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: Underway
         cached = CachedShard(welcome.service, codec, shard)
         _cached_shards[welcome.store_url] = cached
     cached.service, cached.clean = welcome.service, False
+    cached.plan, cached.number = welcome.plan, welcome.shard
+    cached.shard.takes = partial(welcome.plan.takes, welcome.shard)
     cached.shard.suspended, cached.shard.stepping = frozenset(welcome.suspended), underway.steps
     cached.head = int(cached.shard.refresh())
     cached.shard.build(cached.codec.decode_states(welcome.states or {}), welcome.position)

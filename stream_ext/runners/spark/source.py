@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from stream_ext import frames
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve
 
@@ -23,18 +22,18 @@ _SCHEMA = pa.schema([(name, pa.int64()) for name in _COLUMNS])
 
 
 class Seat(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
-    def __init__(self, shard: int, epoch: int) -> None:
-        self.shard, self.epoch = shard, epoch
+    def __init__(self, number: int, epoch: int) -> None:
+        self.number, self.epoch = number, epoch
 
 
 class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's types are not followed
     """Pickled to the tasks, so it holds no socket: only where the bell's address lies."""
 
-    def __init__(self, address_file: Path, shards: int) -> None:
-        self._address_file, self._shards = address_file, shards
+    def __init__(self, address_file: Path) -> None:
+        self._address_file = address_file
 
     def initialOffset(self) -> dict[str, int]:
-        return {"epoch": 0}
+        return {"epoch": 0, "seats": 0}
 
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         """The next epoch. The bell answers at once when epochs are long, else when there is something to do:
@@ -42,14 +41,15 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's ty
         address = wire.Address.read(self._address_file)
         with address.connect() as connection:
             connection.sendall(wire.frame(wire.Await()))
-            frames.receive(connection)
-        return {"epoch": start["epoch"] + 1}
+            planned = wire.receive_message(wire.from_bell, connection)
+        seats = planned.seats if isinstance(planned, wire.HeadMoved) else 1
+        return {"epoch": start["epoch"] + 1, "seats": seats}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Seat]:
-        return [Seat(shard, end["epoch"]) for shard in range(self._shards)]
+        return [Seat(number, end["epoch"]) for number in range(end["seats"])]
 
     def read(self, partition: Seat) -> Iterator[pa.RecordBatch]:
-        served = serve(wire.Address.read(self._address_file), partition.shard, partition.epoch)
+        served = serve(wire.Address.read(self._address_file), partition.number, partition.epoch)
         yield pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in astuple(served)], schema=_SCHEMA)
 
 
@@ -62,4 +62,4 @@ class EpochSource(DataSource):  # type: ignore[misc]  # pyspark's types are not 
         return ", ".join(f"{name} long" for name in _COLUMNS)
 
     def streamReader(self, schema: Any) -> EpochReader:
-        return EpochReader(Path(self.options["address"]), int(self.options["shards"]))
+        return EpochReader(Path(self.options["address"]))

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from stream_ext.continuous.query_budget import Budget
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.remote.allowed_urls import AllowedUrls
 
@@ -38,17 +39,19 @@ class Garbled(ConnectionError):
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """A state that this worker process has: clean, and as it was after `sn`."""
+    """A state that this worker process has: clean, of this shard of this plan, and as it was after `sn`."""
 
     service: str
     store_url: str
     sn: int
+    plan: int = 1
+    shard: int = 0
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
-    """A task has started."""
+    """A task has started: this seat of this Spark epoch."""
 
-    shard: int
+    seat: int
     epoch: int
     host: str
     pid: int
@@ -84,6 +87,14 @@ class Piece(msgspec.Struct, tag=True, frozen=True):
 
     more: bool
     took_ms: float = 0.0
+
+
+class Loads(msgspec.Struct, tag=True, frozen=True):
+    """What the steps since the last report cost: milliseconds of a core in a second, for each query, or for the first
+    of several that share a network; and which part of a core was busy."""
+
+    loads: dict[int, float]
+    core_share: float
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -124,7 +135,8 @@ class Bye(msgspec.Struct, tag=True, frozen=True):
 
 
 class Welcome(msgspec.Struct, tag=True, frozen=True):
-    """Continue after `position`: from the state of your stamp, or (with `states`) from a state that you build there.
+    """Continue this shard after `position`: from the state of your stamp, or (with `states`) from a state that you
+    build there.
     Leave out the `suspended` queries, and write what you step into the file `underway`."""
 
     attempt: int
@@ -138,6 +150,8 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     states: dict[int, msgspec.Raw] | None
     suspended: list[int]
     underway: str
+    plan: ShardPlan = ShardPlan()
+    shard: int = 0
 
 
 class LeftOut(msgspec.Struct, tag=True, frozen=True):
@@ -166,10 +180,13 @@ class End(msgspec.Struct, tag=True, frozen=True):
 
 
 class HeadMoved(msgspec.Struct, tag=True, frozen=True):
+    """There is work. The epoch that is planned now has so many seats."""
+
     head: int
+    seats: int = 1
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Piece | Fault | Mended | BehindReport | Trouble | Bye
+FromSeat = Hello | Await | Ready | Parts | Done | Piece | Loads | Fault | Mended | BehindReport | Trouble | Bye
 FromBell = Welcome | LeftOut | Head | CatchUp | End | HeadMoved
 Message = FromSeat | FromBell
 

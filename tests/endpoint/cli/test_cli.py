@@ -663,7 +663,7 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], mon
         (["serve", "--engine", ""], {"spark", "inline"}),
         (["serve", "--durability", ""], {"process", "power"}),
         (["serve", "--store", ""], {"lmdb:folder", "lmdb:", "hbase://"}),
-        (["serve", "--spark-m"], {"--spark-master"}),
+        (["serve", "--spark-ma"], {"--spark-master"}),
         (["bench", "--json", ""], {"near.rq", "folder"}),
         (["wat"], {"watch"}),
     ],

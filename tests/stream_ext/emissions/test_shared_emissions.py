@@ -23,7 +23,7 @@ from hbase_store import Store
 from hbase_store.backends.lmdb import LmdbKeyValue
 from stream_ext.clock import ManualClock
 from stream_ext.emissions import subscriptions
-from stream_ext.emissions.progress import GroupMembership
+from stream_ext.emissions.groups import GroupMembership
 from stream_ext.emissions.subscriptions import Emissions
 from stream_ext.errors import Gone, RilletError
 from stream_ext.remote.allowed_urls import NOTHING

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Death
@@ -165,13 +166,20 @@ class ChainMerge:
 
     # ---- the contract -----------------------------------------------------------------------------------------
 
-    def attempt(self, runner: str = "spark") -> tuple[int, int, dict[int, QueryState]]:
+    plan = ShardPlan()
+
+    def is_on_spark(self, shard: int) -> bool:
+        return self.owner == "spark"
+
+    def attempt(
+        self, runner: str = "spark", shard: int = 0, done: int | None = None
+    ) -> tuple[int, int, dict[int, QueryState]]:
         with self._changed:
             self._attempt += 1
             self._pending.clear()
             return self._attempt, self.position, {1: QueryState(self._chain)}
 
-    def take(self, runner: str, sn: int, parts: list[Part]) -> None:
+    def take(self, runner: str, sn: int, parts: list[Part], shard: int = 0) -> None:
         with self._changed:
             if sn <= self.position:
                 self.repeats += 1
@@ -179,14 +187,14 @@ class ChainMerge:
                 self._pending[sn] = parts
                 self._merge_pending()
 
-    def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int]) -> None:
+    def caught_up(self, runner: str, attempt: int, sn: int, behind: Mapping[int, int], shard: int = 0) -> None:
         with self._changed:
             if attempt == self._attempt and sn >= self.position:
                 self.owner = runner
                 self._merge_pending()
                 self._changed.notify_all()
 
-    def take_piece(self, runner: str, parts: list[Part]) -> None:
+    def take_piece(self, runner: str, parts: list[Part], shard: int = 0) -> None:
         assert not parts, "none of these is ever behind"
 
     def catching_up(self) -> Mapping[int, QueryState]:
@@ -195,7 +203,7 @@ class ChainMerge:
     def states_behind(self, queries: Collection[int]) -> Mapping[int, QueryState]:
         return {}
 
-    def lost(self, runner: str, attempt: int) -> None:
+    def lost(self, runner: str, attempt: int, shard: int = 0) -> None:
         with self._changed:
             self.owner = "inline"
             self._pending.clear()

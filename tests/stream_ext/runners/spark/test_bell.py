@@ -143,7 +143,7 @@ def test_an_epoch_ends_by_the_endpoints_clock_and_the_next_continues_from_the_sa
         scene.merge.wait(scene.publish(value), PATIENCE_S)
         clock.advance(3_600_000)
         assert running.result(PATIENCE_S).sn == value
-    assert scene.right() and scene.bell.figures.builds == 1
+    assert scene.right() and scene.bell.shards[0].figures.builds == 1
 
 
 def test_micro_batches_take_what_is_published_and_return(stage: Stage) -> None:
@@ -154,7 +154,7 @@ def test_micro_batches_take_what_is_published_and_return(stage: Stage) -> None:
     scene.publish(2, 3)
     assert (scene.task().steps, scene.task().steps) == (2, 0)
     scene.merge.wait(3, PATIENCE_S)
-    assert scene.right() and scene.bell.figures.builds == 1
+    assert scene.right() and scene.bell.shards[0].figures.builds == 1
 
 
 def test_the_planner_of_micro_batches_waits_until_the_head_moves(stage: Stage) -> None:
@@ -184,7 +184,7 @@ def test_queries_are_handed_over_only_after_the_warm_up(stage: Stage) -> None:
     assert scene.merge.owner == "inline"
     scene.tasks.submit(scene.task)
     scene.merge.wait_owner("spark")
-    assert scene.right() and scene.bell.figures.builds == 1
+    assert scene.right() and scene.bell.shards[0].figures.builds == 1
 
 
 def test_a_new_hello_closes_the_older_connection_and_its_parts_count_no_more(stage: Stage) -> None:
@@ -219,14 +219,17 @@ def test_who_has_lost_the_seat_may_neither_hand_over_nor_have_parts_merged(stage
     scene = stage()
     with seated(scene, pid=1):
         scene.merge.wait_owner("spark")
-        older = scene.bell._seat
+        older = scene.bell.shards[0].seat
         assert older is not None
         scene.tasks.submit(scene.task)
-        until(lambda: scene.bell._seat not in (older, None) and scene.merge.owner == "spark", "another has the seat")
+        until(
+            lambda: scene.bell.shards[0].seat not in (older, None) and scene.merge.owner == "spark",
+            "another has the seat",
+        )
         with pytest.raises(ConnectionError, match="another task has this seat"):
-            scene.bell._take(older, 1, _forged_parts(1), 0.0)
+            scene.bell._take(scene.bell.shards[0], older, 1, _forged_parts(1), 0.0)
         with pytest.raises(ConnectionError, match="another task has this seat"):
-            scene.bell._ready(older, 0, False)
+            scene.bell._ready(scene.bell.shards[0], older, 0, False)
     scene.merge.wait(scene.publish(5), PATIENCE_S)
     assert scene.right()
 
@@ -241,7 +244,7 @@ def test_a_state_that_a_step_has_spoiled_is_built_anew(stage: Stage) -> None:
     running = scene.tasks.submit(scene.task)
     scene.merge.wait(2, PATIENCE_S)
     assert scene.right() and scene.merge.by == ["spark"] * 2 and not running.done()
-    until(lambda: scene.bell.figures.builds == 2, "it is built anew")
+    until(lambda: scene.bell.shards[0].figures.builds == 2, "it is built anew")
 
 
 @pytest.mark.parametrize(
@@ -530,7 +533,7 @@ def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_continue_i
             while not isinstance(wire.receive_message(wire.from_bell, connection), wire.CatchUp):
                 pass
             scene.underway.steps(1, [7])
-        until(lambda: scene.bell._seat is None, "the seat is free")
+        until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
     (death,) = scene.quarantine.deaths
     assert (death.sn, death.numbers, death.count) == (1, (7,), 2), "it is tried in snapshots that have been published"
@@ -561,11 +564,11 @@ def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_o
     if way == "it is warming up":
         until(lambda: scene.quarantine.suspended, "it is held")
     else:
-        until(lambda: scene.bell._seat is None, "the seat is free")
+        until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     if way == "its driver has ended":
         scene.bell.cut("the driver ended")
     if way == "nobody comes":
-        clock.advance(int(LONG.grace_s * 1000) + 1)
+        clock.advance(int(LONG.grace * 1000) + 1)
         scene.merge.wait_owner("inline")
     (death,) = scene.quarantine.deaths
     assert (death.sn, death.numbers, death.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
@@ -577,7 +580,7 @@ def test_what_others_have_done_meanwhile_is_not_held(stage: Stage) -> None:
     with seated(scene):
         scene.publish(5, 6)  # they are stepped inline at once
         scene.underway.steps(1, [4])
-    until(lambda: scene.bell._seat is None, "the seat is free")
+    until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     scene.bell.cut("the driver ended")
     assert scene.quarantine.deaths == []
 
@@ -586,12 +589,12 @@ def test_all_that_workers_died_of_in_one_snapshot_is_held(stage: Stage) -> None:
     scene = stage()
     with seated(scene):
         scene.merge.wait_owner("spark")
-    until(lambda: scene.bell._seat is None, "the seat is free")
+    until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     scene.publish(5, 6)
     for number in (4, 7):
         with seated(scene):
             scene.underway.steps(1, [number])
-        until(lambda: scene.bell._seat is None, "the seat is free")
+        until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
     (death,) = scene.quarantine.deaths
     assert (death.sn, death.numbers, death.count) == (1, (4, 7), 2)
@@ -612,7 +615,7 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
                 go_on.set()
             return super().wait(timeout)
 
-    def listen_late(seat: Any) -> None:
+    def listen_late(shard: Any, seat: Any) -> None:
         """Reads nothing that comes after `Ready` until somebody waits for it."""
         seat.left, received = Left(), wire.receive_message
 
@@ -623,7 +626,7 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
             return received(decoder, connection, *limits)
 
         monkeypatch.setattr(wire, "receive_message", received_late)
-        listen(seat)
+        listen(shard, seat)
 
     monkeypatch.setattr(scene.bell, "_listen", listen_late)
     with seated(scene) as connection:
@@ -636,8 +639,8 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
     with seated(scene) as connection:
         go_on.set()
         assert scene.merge.position == int(notices == "in time"), "what the first had sent is merged first"
-        until(lambda: scene.bell._seat is not None and scene.bell._seat.ready, "it has the seat")
-        assert scene.bell._strikes[1] == 1 and scene.merge.owner == "spark"
+        until(lambda: scene.bell.shards[0].seat is not None and scene.bell.shards[0].seat.ready, "it has the seat")
+        assert scene.bell.shards[0].strikes[1] == 1 and scene.merge.owner == "spark"
         scene.underway.steps(2, [4])
     scene.merge.wait_owner("inline")
     (death,) = scene.quarantine.deaths
@@ -663,7 +666,7 @@ def test_what_a_worker_died_of_that_caught_up_stays_known_while_others_are_stepp
                 scene.underway.steps(1, [7])
             else:
                 scene.bell.cut("the driver ended")
-        until(lambda: scene.bell._seat is None, "the seat is free")
+        until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     (death,) = scene.quarantine.deaths
     assert (death.sn, death.numbers, death.count) == (1, (7,), 1)
 
@@ -673,12 +676,12 @@ def test_a_worker_that_dies_of_what_it_sends_has_stepped_it(stage: Stage, monkey
     scene = stage()
     with seated(scene):
         scene.merge.wait_owner("spark")
-    until(lambda: scene.bell._seat is None, "the seat is free")
+    until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     known: list[Stepping | None] = []
 
     def ends(*_: object) -> None:
-        assert scene.bell._seat is not None
-        known.append(scene.bell._seat.watched.read())
+        assert scene.bell.shards[0].seat is not None
+        known.append(scene.bell.shards[0].seat.watched.read())
         raise ConnectionError("it ends here")
 
     monkeypatch.setattr(wire.Codec, "parts_frames", ends)
@@ -696,7 +699,7 @@ def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:
     for _ in range(2):
         with seated(scene, ready=False):
             scene.underway.steps(1, [7])
-        until(lambda: scene.bell._seat is None, "the seat is free")
+        until(lambda: scene.bell.shards[0].seat is None, "the seat is free")
     scene.merge.wait_owner("inline")
     assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == [(1, (7,))]
 
@@ -705,7 +708,7 @@ def test_who_dies_while_it_builds_is_tried_up_to_the_head(stage: Stage) -> None:
 def seated(scene: Scene, pid: int = 1, ready: bool = True) -> Iterator[socket.socket]:
     """A seat of which the test is the task; it has been told what there is by then."""
     with scene.address.connect() as connection:
-        connection.sendall(wire.frame(wire.Hello(0, 1, "host", pid, [])))
+        connection.sendall(wire.frame(wire.Hello(0, 0, "host", pid, [])))
         welcome = wire.receive_message(wire.from_bell, connection)
         assert isinstance(welcome, wire.Welcome)
         scene.underway = Underway(Path(welcome.underway))
@@ -787,7 +790,7 @@ def test_a_store_that_keeps_the_merge_waiting_is_no_silence_of_the_worker(
     scene = stage(clock=clock)
     takes = scene.merge.take
 
-    def take(runner: str, sn: int, parts: list[Part]) -> None:
+    def take(runner: str, sn: int, parts: list[Part], shard: int) -> None:
         asked.set()
         assert there.wait(PATIENCE_S)
         takes(runner, sn, parts)

@@ -12,7 +12,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.emissions.merge import Runner
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.service import Service

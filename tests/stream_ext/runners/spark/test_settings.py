@@ -13,10 +13,10 @@ from stream_ext.runners.spark.settings import SparkSettings, spark_conf, spark_m
 @pytest.mark.parametrize(
     ("chosen", "observed"),
     [
-        ("local[*]", "local[8, 100]"),
+        ("local[*]", "local[9, 100]"),
         ("local", "local[3, 100]"),
         ("local[2]", "local[3, 100]"),
-        ("local[6, 1]", "local[6, 100]"),
+        ("local[6, 1]", "local[7, 100]"),
         ("spark://127.0.0.1:7077", "spark://127.0.0.1:7077"),
     ],
 )
@@ -31,7 +31,7 @@ def test_a_master_that_is_not_on_this_machine_is_refused_by_name(master: str) ->
 
 
 def test_settings_without_meaning_are_refused() -> None:
-    for wrong in ({"epoch_s": -1.0}, {"grace_s": 0.0}, {"shards": 2}):
+    for wrong in ({"epoch_s": -1.0}, {"grace_s": 0.0}, {"shards": -1}, {"shards": 1_000}):
         with pytest.raises(BadArgument):
             SparkSettings(**wrong)
 

@@ -1,0 +1,65 @@
+"""Groups: queries whose emissions are stored together, as records of the group."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from stream_ext.windows.part import Ids, Part
+from stream_ext.windows.query_state import QueryState
+
+
+class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
+    """The emissions of a query after number `before` are the records of a group from `first` on.
+
+    `until`: the last of them; None: it is in the group. `gap`: the first of them is the first since a pause."""
+
+    group: int
+    first: int
+    before: int
+    gap: bool = False
+    until: int | None = None
+
+    def number(self, record: int) -> int:
+        return self.before + record - self.first + 1
+
+    def record(self, number: int) -> int:
+        return number - self.before - 1 + self.first
+
+
+class EmissionGroup:
+    """Queries whose emissions are stored together.
+
+    `queries`: those of the group's last part; `absent`: those of them that have left since. `stored_state`: the state
+    as it is in the store."""
+
+    def __init__(self, number: int, reports: bool, state: QueryState, records: int) -> None:
+        self.number, self.reports, self.state, self.records = number, reports, state, records
+        self.stored_state = state
+        self.queries: Ids = np.empty(0, np.uint64)
+        self.absent: set[int] = set()
+        self.members = 0
+        self.evaluations = 0  # since this process started
+        self._rows: npt.NDArray[np.int64] = np.empty(0, np.int64)  # of each of `queries`, since `be` was called
+
+    def count_rows(self, part: Part) -> None:
+        if part.columns or part.boolean is not None:
+            np.add.at(self._rows, part.whose.view(np.int64), 1)
+
+    def rows_of(self, query: int) -> int:
+        place = int(self.queries.searchsorted(query))
+        return int(self._rows[place]) if place < len(self.queries) and int(self.queries[place]) == query else 0
+
+    def give_rows_of(self, query: int) -> int:
+        """Removes the count of a query's rows from here, and returns it."""
+        if rows := self.rows_of(query):
+            self._rows[self.queries.searchsorted(query)] = 0
+        return rows
+
+    def be(self, queries: Ids) -> dict[int, int]:
+        """Sets the queries of the group; returns the rows that were counted for the queries before."""
+        places = np.flatnonzero(self._rows)
+        counted = dict(zip(self.queries[places].tolist(), self._rows[places].tolist(), strict=True))
+        self.queries, self._rows = queries, np.zeros(len(queries), np.int64)
+        return counted

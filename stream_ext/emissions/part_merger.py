@@ -1,0 +1,142 @@
+"""From parts to emissions: each part changes the progress of its queries, and may make emissions.
+
+The parts of one snapshot are merged in the order of (snapshot of the part, k, number of the query), so that the result
+does not depend on how the queries are divided among shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from hbase_store import EmissionRow
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.emission import SharedBody, Silence, Sources, body_of, encode_body, with_asked
+from stream_ext.emissions.groups import EmissionGroup
+from stream_ext.emissions.progress import Progress
+from stream_ext.windows.part import Ids, Part
+from stream_ext.windows.query_state import NOWHERE, QueryState
+
+
+class PartMerger:
+    """Not thread-safe: the merge has the lock. `silent`: queries that were evaluated without an emission."""
+
+    def __init__(
+        self, progress: Progress, decode: Callable[[Ids], list[bytes]], sources: Callable[[int], Sources | None]
+    ) -> None:
+        self._progress, self._decode, self._sources = progress, decode, sources
+        self.silent: dict[int, Silence] = {}
+
+    def of_snapshot(
+        self, sn: int, sent: Sequence[Part], queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
+        """The emissions of one snapshot; those of earlier snapshots, which were missed, come first."""
+        parts = [part for part in sent if not (part.after_move or part.given_up)]
+        # Which are is decided before the first is merged.
+        stale = [not part.is_shared and self._is_stale(part) for part in parts]
+        in_order = sorted(zip(parts, stale, strict=True), key=lambda each: _place(each[0]))
+        for part, is_stale in in_order:
+            if part.is_shared:
+                if (group := self._progress.together(part, queries)) is not None:
+                    yield from self._emissions_of_group(part, group, queries)
+            elif (query := queries.get(part.query)) is not None and not self._is_emitted(part):
+                if is_stale:
+                    self._update_waiting(part)
+                else:
+                    yield from self._emissions_of(part, query)
+        yield from self._emissions_after_move(sn, [part for part in sent if part.after_move], queries)
+        for part in sent:
+            if part.given_up and part.query in queries:
+                self._give_up(part, queries)
+
+    def _is_emitted(self, part: Part) -> bool:
+        """Whether it is the part of an evaluation that is merged already, from another runner."""
+        state = self._progress.state(part.query)
+        last = None if state is None else state.evaluated
+        return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
+
+    def _is_stale(self, part: Part) -> bool:
+        """Whether the state of this part is older than the known state, of a query that is behind."""
+        state, new = self._progress.state(part.query), part.state
+        if part.evaluated or state is None or new.behind_at == NOWHERE:
+            return False
+        return (state.behind_at is not None or new.behind_at is not None) and state.progress > new.progress
+
+    def _update_waiting(self, part: Part) -> None:
+        """The runner repeats older evaluations than are merged; only whether it waits for an answer is taken from the
+        part."""
+        state = self._progress.state(part.query)
+        if state is None or state.behind_at is None or part.state.behind_at is None:
+            return
+        if state.unanswered != part.state.unanswered:
+            changed = state.behind(state.behind_at, state.within, part.state.unanswered)
+            self._progress.by_itself(part.query, changed, 0)
+
+    def _emissions_after_move(
+        self, sn: int, parts: Sequence[Part], queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
+        """The emissions of queries that were moved to another runner in this snapshot, from the parts of the new
+        runner. All parts of the runner before are merged already."""
+        left = {
+            part.query: self._current_state(query) for part in parts if (query := queries.get(part.query)) is not None
+        }
+        for part in sorted(parts, key=lambda part: (part.sn, part.k)):
+            if (known := left.get(part.query)) is None:
+                continue
+            if known.behind_at is None:  # all of its parts are merged
+                if part.state.behind_at is not None and not part.evaluated:
+                    changed = known.behind(sn, None, part.state.unanswered)
+                    self._progress.by_itself(part.query, changed, 0)
+            elif part.evaluated:
+                if not self._is_emitted(part):
+                    yield from self._emissions_of(part, queries[part.query])
+            elif part.state.behind_at is None or part.state.progress >= known.progress:
+                self._progress.by_itself(part.query, part.state, 0)
+            else:
+                changed = known.behind(known.behind_at, known.within, part.state.unanswered)
+                self._progress.by_itself(part.query, changed, 0)
+
+    def _give_up(self, part: Part, queries: Mapping[int, QueryDefinition]) -> None:
+        state = self._current_state(queries[part.query])
+        if state.behind_at is not None:
+            changed = msgspec.structs.replace(state, behind_at=None, within=None, unanswered=False)
+            self._progress.by_itself(part.query, changed, 0)
+
+    def _current_state(self, query: QueryDefinition) -> QueryState:
+        """The state of a query; not older than the snapshot since which it runs."""
+        state = query.current_state(self._progress.state(query.number))
+        return state if state.sn >= max(query.since, 1) else msgspec.structs.replace(state, sn=max(query.since, 1))
+
+    def _emissions_of(self, part: Part, query: QueryDefinition) -> Iterator[EmissionRow]:
+        self._progress.by_itself(part.query, part.state, max(1, part.repeated) * part.evaluated)
+        if part.emits:
+            number = self._progress.count_emission(
+                part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean))
+            )
+            body = body_of(
+                part, query.name, number, query.r2s, query.variables, self._decode, query.constructs,
+                with_asked(part, self._sources(part.sn)),
+            )  # fmt: skip
+            yield EmissionRow(part.query, number, encode_body(body))
+        elif part.evaluated:
+            self.silent[part.query] = Silence(part.time, self._progress.last(part.query))
+
+    def _emissions_of_group(
+        self, part: Part, group: EmissionGroup, queries: Mapping[int, QueryDefinition]
+    ) -> Iterator[EmissionRow]:
+        """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
+        if not part.evaluated or not (part.emits or len(part.whose)):
+            return
+        body = SharedBody.of(part, self._decode, with_asked(part, self._sources(part.sn)))
+        if part.emits:
+            yield EmissionRow(group.number, group.records, encode_body(body))
+            return
+        for number in dict.fromkeys(part.queries[part.whose].tolist()):
+            query = queries.get(number)
+            if query is not None and self._progress.is_in(number, group):
+                emission, gap = self._progress.count_silent_emission(number)
+                yield EmissionRow(number, emission, encode_body(body.own(query, emission, gap)))
+
+
+def _place(part: Part) -> tuple[int, int, bool, int]:
+    return part.sn, part.k, part.evaluated, int(part.queries[0])

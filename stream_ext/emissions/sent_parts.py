@@ -1,0 +1,100 @@
+"""The parts that were sent and are not merged yet: of each shard of Spark, and of the inline runner.
+
+A snapshot is complete when everybody has sent it who has queries in it:
+
+    each shard that Spark has                    its own parts
+    shards that Spark does not have,
+    and queries that stay inline                 the parts of the inline runner"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stream_ext.emissions.runner_split import Homes
+from stream_ext.windows.part import Part
+
+#: By snapshot: its parts, then those of queries that caught up after it, piece by piece.
+Waiting = dict[int, list[list[Part]]]
+
+
+class ShardParts:
+    """Of one shard of Spark. `attempt`: the number of its latest attempt; 0: there is none. `on_spark`: its parts
+    count. `reached`, `behind`: what the attempt said when it had caught up."""
+
+    def __init__(self, on_spark: bool = False) -> None:
+        self.on_spark, self.attempt = on_spark, 0
+        self.waiting: Waiting = {}
+        self.reached: int | None = None
+        self.behind: Mapping[int, int] = {}
+
+    def begin(self, attempt: int, position: int) -> None:
+        """A new attempt, after what was sent up to `position`."""
+        self.attempt, self.reached, self.behind = attempt, None, {}
+        self.waiting = {sn: parts for sn, parts in self.waiting.items() if sn <= position}
+
+    def has_all(self, position: int, until: int) -> bool:
+        return all(sn in self.waiting for sn in range(position + 1, until + 1))
+
+
+class SentParts:
+    """Not thread-safe: the merge has the lock. `inline`: the parts of the inline runner while Spark has some queries;
+    None: it has not begun since the last change."""
+
+    def __init__(self, shards: int, on_spark: bool = False) -> None:
+        self.shards = [ShardParts(on_spark) for _ in range(shards)]
+        self.inline: Waiting | None = None
+
+    @property
+    def any_on_spark(self) -> bool:
+        return any(shard.on_spark for shard in self.shards)
+
+    @property
+    def all_on_spark(self) -> bool:
+        return all(shard.on_spark for shard in self.shards)
+
+    @property
+    def inline_shards(self) -> frozenset[int]:
+        """The shards that Spark does not have."""
+        return frozenset(number for number, shard in enumerate(self.shards) if not shard.on_spark)
+
+    def of(self, on_spark: bool, shard: int) -> Waiting:
+        if on_spark:
+            return self.shards[shard].waiting
+        assert self.inline is not None
+        return self.inline
+
+    def go_to_spark(self, shards: Iterable[ShardParts]) -> None:
+        for shard in shards:
+            shard.on_spark = True
+        self.inline = None  # its parts may contain those of these shards
+
+    def lose(self, number: int) -> bool:
+        """Whether Spark had the shard."""
+        had, self.shards[number] = self.shards[number].on_spark, ShardParts()
+        if had:
+            self.inline = None
+        return had
+
+    def following(self, sn: int, homes: Homes) -> list[tuple[int, list[Part]]]:
+        """What is complete of the snapshots right after `sn`, in order; it does not wait any more."""
+        found: list[tuple[int, list[Part]]] = []
+        # While Spark has no shard, what it has sent may be used, if that is everything.
+        counted = [shard.waiting for shard in self.shards if shard.on_spark or not self.any_on_spark]
+        needs_inline = len(counted) < len(self.shards)
+        while all((sn + 1) in waiting for waiting in counted):
+            sn += 1
+            senders = list(counted)
+            if needs_inline or homes.are_two(sn):
+                if self.inline is None or sn not in self.inline:
+                    break
+                senders.append(self.inline)
+            sent = [waiting.pop(sn) for waiting in senders]
+            found.append((sn, [part for parts, *_ in sent for part in parts]))
+            found += [(sn, piece) for _, *pieces in sent for piece in pieces]
+        return found
+
+    def forget(self, position: int) -> None:
+        """What is merged by now does not wait any more."""
+        for waiting in [*(shard.waiting for shard in self.shards), *([] if self.inline is None else [self.inline])]:
+            for sn in [sn for sn in waiting if sn <= position]:
+                del waiting[sn]

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ import uvloop
 
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.http.access import Access, is_loopback
+from endpoint.http.certificates import settings_of, trusting
 from endpoint.http.stop_signals import StopSignals
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
@@ -153,29 +153,11 @@ class ServeSettings:
 
     def tls(self) -> dict[str, str]:
         """The settings of TLS for uvicorn; raises BadArgument if the files are no certificate and key."""
-        if not self.tls_cert and not self.tls_key:
-            return {}
-        if not self.tls_cert or not self.tls_key:
-            raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
-        for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
-            if not Path(name).exists():
-                raise BadArgument(f"{name}: this file does not exist ({flag})")
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
-        except OSError as error:
-            files = f"--tls-cert {self.tls_cert} --tls-key {self.tls_key}"
-            raise BadArgument(
-                f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
-            ) from None
-        return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+        return settings_of(self.tls_cert, self.tls_key)
 
     def trusted(self) -> ssl.SSLContext | bool:
         """How the certificate of another server of the same store is checked: our own is trusted, too."""
-        if not self.tls_cert:
-            return True
-        context = ssl.create_default_context()
-        context.load_verify_locations(self.tls_cert)
-        return context
+        return trusting(self.tls_cert) if self.tls_cert else True
 
     def attached(self) -> list[SparqlEndpointSource]:
         """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
@@ -197,10 +179,6 @@ class ServeSettings:
             ui=self.spark_ui,
             log_level=self.spark_log_level,
         )
-
-
-def _no_password() -> str:
-    raise OSError("the key has a password")
 
 
 class _Loop(uvloop.Loop):

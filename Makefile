@@ -7,16 +7,20 @@ RUN_FLAGS ?=
 FUSEKI_FLAGS ?=
 TEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: help run test setup check bench soak hbase fuseki clean
+.PHONY: help run test test-fast setup check bench soak hbase fuseki clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
 
 run: $(STAMP)  ## set up all that is needed, Java too, then serve on http://127.0.0.1:8000 (RUN_FLAGS="--engine inline")
 	$(BIN)/rillet serve $(RUN_FLAGS)
 
 test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase and Fuseki also need JDK 17 and Maven)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
+
+test-fast: $(STAMP)  ## the tests of language, plans, operators and layouts: a minute, no processes
+	$(BIN)/python -m pytest $(TEST_FLAGS) tests/test_names.py tests/docs/test_links.py tests/law tests/hbase_store/layout \
+	  tests/hbase_store/sorted tests/stream_ext/language tests/stream_ext/plan tests/stream_ext/network tests/stream_ext/rows
 
 setup: $(STAMP)  ## the virtual environment, the packages, the editor of the console, the compiled kernels
 

@@ -401,7 +401,7 @@ def banner(settings: ServeSettings, address: str, writer: str | None = None) -> 
         guarded = "reading and writing need their tokens"
     return (
         f"Rillet {__version__} is ready: store {settings.store}, engine {settings.engine}, {guarded}\n"
-        + "".join(f"  source   {each.name} at {each.url}\n" for each in settings.sources)
+        + "".join(f"  source   {each.name} at {each.shown_url}\n" for each in settings.sources)
         + ("" if writer is None else f"  writer   {writer or 'a process that is no server'}; this server reads\n")
         + f"  SPARQL   {address}sparql   (a browser gets the query page)\n"
         f"  streams  {address}streams\n"

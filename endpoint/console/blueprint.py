@@ -12,7 +12,9 @@ from flask import Blueprint, Response, render_template, request, url_for
 from endpoint.console import (
     assets,
     checking,
+    figures,
     graphs,
+    log_page,
     overview,
     queries,
     query_editor,
@@ -78,6 +80,8 @@ PAGES = (
     Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
     Page("/snapshot", "snapshot", snapshot),
+    Page("/figures", "figures", figures.page),
+    Page("/log", "log", log_page.page),
     Page("/<path:_>", "nothing", nothing_there),
 )
 
@@ -90,11 +94,12 @@ MENU = (
     ("streams", "Streams"),
     ("queries", "Registered queries"),
     ("explain", "Explain"),
+    ("log", "Log"),
 )
 #: Pages that need no sign-in, even if reading needs a token.
 _OPEN = ("sign_in", "static")
 #: Pages that need no store.
-WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot")
+WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot", "figures", "log")
 #: Pages that belong to a link of the bar, and are not its target.
 _UNDER = {"resource": "query", "stream": "streams", "registered": "queries", "drop_graph": "graphs"}
 

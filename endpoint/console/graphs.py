@@ -137,7 +137,7 @@ def upload(room: Room) -> ResponseReturnValue:
         problem = describe(error)
         return _form(form, form.graph, problem=problem), problem.status
     if source is not None:
-        flash(f"The attached store {source.settings.url} contains the change.")
+        flash(f"The attached store {source.settings.shown_url} contains the change.")
         return redirect(url_for(".graphs"))
     after = room.statistics.counts().triples
     flash(f"Snapshot {sn} contains the change: the store had {number(before)} triples and now has {number(after)}.")

@@ -25,7 +25,7 @@ from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
-from stream_ext.errors import RilletError
+from stream_ext.errors import NotFound, RilletError
 from stream_ext.language.algebra.algebra import Form, Query, Register
 from stream_ext.language.algebra.statements import Explain, Update
 from stream_ext.oneshot.question import Question
@@ -111,6 +111,8 @@ def _ask(room: Room, question: Question, unit: Query) -> ResponseReturnValue:
     form = request.form.get("as", TABLE)
     form = form if form in forms else TABLE
     snapshot, at = _integer("snapshot"), _time("at")
+    if at is None and unit.windows:
+        at = _reached(room, question)
     started_s = time.perf_counter()
     with room.control(_DEADLINE_S, run=_run_name()) as control:
         answer = room.service.query(question, snapshot=snapshot, at=at, control=control)
@@ -120,7 +122,7 @@ def _ask(room: Room, question: Question, unit: Query) -> ResponseReturnValue:
     downloads = GRAPH_DOWNLOADS if forms is GRAPH_FORMS else DOWNLOADS
     return _editor(
         room, text=text, table=table, forms=forms, form=form, took_ms=took_ms, sn=answer.sn, whole=whole,
-        downloads=downloads,
+        downloads=downloads, at=at if unit.windows else None,
     )  # fmt: skip
 
 
@@ -155,6 +157,16 @@ def explain(room: Room) -> ResponseReturnValue:
     except (RilletError, StoreError) as error:
         problem = describe(error)
         return render_template("console/explain.html", text=text, plan=None, problem=problem), problem.status
+
+
+def _reached(room: Room, question: Question) -> int | None:
+    """The time that all streams of the question have reached; None: one of them has none yet, or is a variable."""
+    names = {window["stream"] for window in room.service.explain(question)["windows"]}
+    try:
+        times = [room.service.stream_status(name)["time"] for name in names]
+    except NotFound:
+        return None
+    return None if None in times else min(times)
 
 
 def _integer(name: str) -> int | None:

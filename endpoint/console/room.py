@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from flask import request, session
 
+from endpoint.console.figures import Figures
 from endpoint.console.sessions import SIGNED_IN
 from endpoint.console.statistics import Classes, Counts, Statistics
 from endpoint.errors import Unauthorized
@@ -36,11 +37,13 @@ class Room:
     statistics: Statistics
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
+    figures: Figures = field(init=False)
     running: dict[str, Control] = field(default_factory=dict)  # by the names that pages gave to their queries
     classes: Classes = field(default_factory=Classes)
 
     def __post_init__(self) -> None:
         self.counts = LastKnown("counts", self.statistics.counts)
+        self.figures = Figures(self.service)
 
     @property
     def guarded(self) -> bool:

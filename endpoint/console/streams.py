@@ -7,15 +7,19 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from endpoint.console.answers import TABLE, Table, table_of
 from endpoint.console.examples import PUSH
 from endpoint.console.graphs import FORMATS
 from endpoint.console.room import Room
+from endpoint.console.shown import WELL_KNOWN
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import PushReceipt
 from stream_ext.times import parse_time
 
+_RECENT_ELEMENTS = 10
+_RECENT_DEADLINE_S = 5.0
 _NDJSON = "application/x-ndjson"
 
 
@@ -107,13 +111,30 @@ def _push_message(receipt: PushReceipt) -> str:
     return f"{elements} accepted{late}, in snapshot {receipt.snapshot}. Every query has evaluated them."
 
 
+def _recent(room: Room, iri: str, time: int | None) -> Table | str:
+    """The triples of the last elements; or why there are none to show."""
+    if time is None:
+        return "No element has arrived yet."
+    window = f"FROM NAMED WINDOW <urn:recent> ON STREAM <{iri}> [ELEMENTS {_RECENT_ELEMENTS}]"
+    text = f"SELECT ?subject ?predicate ?object {window} {{ WINDOW <urn:recent> {{ ?subject ?predicate ?object }} }}"
+    try:
+        with room.control(_RECENT_DEADLINE_S) as control:
+            return table_of(room.service, room.service.query(text, at=time, control=control), TABLE, WELL_KNOWN)
+    except (RilletError, StoreError) as error:
+        return describe(error).detail
+
+
 def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
     definition = room.service.stream(name)
     readers = [query for query in room.service.queries() if query.any_stream or definition.number in query.streams]
+    state = room.service.stream_status(definition.iri)
     return render_template(
         "console/stream.html",
         stream=definition,
-        state=room.service.stream_status(definition.iri),
+        state=state,
+        recent_elements=_RECENT_ELEMENTS,
+        figures=room.service.stream_figures(definition),
+        recent=_recent(room, definition.iri, state["time"]),
         retained=room.service.status()["retention"]["streams"].get(definition.name),
         readers=readers,
         late=room.http_url("streams", definition.name, "late"),

@@ -60,7 +60,7 @@ def copy_all(
 ) -> Iterator[Done]:
     """What became of each part, when it is written; a `server` stands for the store that it holds."""
     with target_of(url, token, progress, server) as target:
-        if target.is_at(source.url):
+        if target.is_at(source.address):
             raise BadArgument(
                 f"{source.url} is the store that would be written to: give another source or another store"
             )

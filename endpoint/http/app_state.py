@@ -26,7 +26,7 @@ from endpoint.http.underway import Underway
 from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring import figures
-from endpoint.monitoring.figures import Figures
+from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.monitoring.lookout import Lookout
 from endpoint.query_workers import QueryWorkers
@@ -66,7 +66,7 @@ class AppState:
     underway: Underway = field(init=False)
     connections: Connections = field(init=False)
     status: LastKnown[dict[str, Any]] = field(init=False)
-    figures: LastKnown[Figures] = field(init=False)
+    figures: LastKnown[MeasuredFigures] = field(init=False)
     lookout: Lookout = field(init=False)
     is_local: bool = field(init=False)  # the store is on this machine
     listed: LastKnown[msgspec.Raw] = field(init=False)  # streams

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: A page of at most so many pieces releases its thread at once, however slowly the client reads.
 _PAGE_PIECES = 256
 _QUICK_THREADS = 4
-_WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out", b"/snapshot")
+_WITHOUT_STORE = (b"", b"/", b"/sign-in", b"/sign-out", b"/snapshot", b"/figures", b"/log")
 
 
 class ReadFirst:

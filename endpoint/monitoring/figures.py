@@ -18,16 +18,16 @@ NAMES_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MeasuredFigures:
     streams: list[dict[str, Any]]
     queries: list[dict[str, Any]]
     retention: Mapping[str, Any]
     spark: Mapping[str, Any] | None
 
 
-def read(service: Service) -> Figures:
+def read(service: Service) -> MeasuredFigures:
     status = service.status()
-    return Figures(
+    return MeasuredFigures(
         [service.stream_figures(stream) for stream in islice(service.streams(), NAMES_MAX)],
         [service.query_figures(query) for query in islice(service.queries(), NAMES_MAX)],
         status["retention"],

@@ -15,6 +15,7 @@ import re
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ _LOOKED_AT_CHARACTERS = 4_000
 _TRACEBACK_CHARACTERS = 16_000
 _FIELDS_MAX = 30
 _LINES_MAX = 10_000
+#: So many lines are also kept in memory, for a page.
+_RECENT_MAX = 300
 _FLUSH_S = 2.0
 
 _HIDDEN = "***"
@@ -132,12 +135,15 @@ class Handler(logging.Handler):
         self._stream = stream
         self._lines: Queue[str | None] = Queue(_LINES_MAX)
         self._left_out = 0
+        self.recent: deque[str] = deque(maxlen=_RECENT_MAX)
         self._thread = threading.Thread(target=self._write, name="rillet-log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._lines.put_nowait(self.format(record))
+            line = self.format(record)
+            self.recent.append(line)
+            self._lines.put_nowait(line)
         except Full:
             self._left_out += 1
         except Exception:  # noqa: BLE001 -- as in logging: a line that cannot be written is reported by handleError
@@ -178,16 +184,23 @@ def logging_to(stream: TextIO, settings: Settings, secrets: Sequence[str] = ()) 
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[settings.level.upper()]))
     ours.setLevel(settings.level.upper())
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    global _current
-    _current = settings
+    global _current, _handler
+    _current, _handler = settings, handler
     try:
         yield
     finally:
+        _handler = None
         root.handlers[:], root.level, ours.level = before
         handler.close()
 
 
 _current: Settings | None = None
+_handler: Handler | None = None
+
+
+def recent() -> list[str] | None:
+    """The last lines of the log of this process; None: the embedding application has the log."""
+    return None if _handler is None else list(_handler.recent)
 
 
 def current() -> Settings | None:

@@ -26,7 +26,7 @@ from stream_ext.waits import Kind
 
 if TYPE_CHECKING:
     from endpoint.http.app_state import AppState
-    from endpoint.monitoring.figures import Figures
+    from endpoint.monitoring.figures import MeasuredFigures
     from endpoint.monitoring.last_known import Known
     from endpoint.query_workers import QueryWorkers
     from hbase_store import Calls
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-def text(state: AppState, figures: Known[Figures] | None) -> bytes:
+def text(state: AppState, figures: Known[MeasuredFigures] | None) -> bytes:
     """All metrics. `figures`: the last known ones of streams and queries."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -43,7 +43,7 @@ def text(state: AppState, figures: Known[Figures] | None) -> bytes:
 
 
 class _Families(Collector):
-    def __init__(self, state: AppState, figures: Known[Figures] | None) -> None:
+    def __init__(self, state: AppState, figures: Known[MeasuredFigures] | None) -> None:
         self._state, self._figures = state, figures
 
     def collect(self) -> Iterator[Metric]:
@@ -195,7 +195,7 @@ def _of_waits(state: AppState) -> Iterator[Metric]:
     )
 
 
-def _of_figures(figures: Figures) -> Iterator[Metric]:
+def _of_figures(figures: MeasuredFigures) -> Iterator[Metric]:
     yield from _of_streams(figures.streams)
     yield from _of_queries(figures.queries)
     retention, spark = figures.retention, figures.spark

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import astuple
 
 from endpoint.http.exchange import Exchange
-from endpoint.monitoring.figures import Figures
+from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import Known
 from endpoint.routes.metrics import MEDIA_TYPE as METRICS_TYPE
 from endpoint.routes.metrics import text as text_of_metrics
@@ -71,7 +71,7 @@ async def metrics(exchange: Exchange) -> None:
     exchange.parameters().done("none")
     state = exchange.state
     try:
-        figures: Known[Figures] | None = await state.figures.get()
+        figures: Known[MeasuredFigures] | None = await state.figures.get()
     except StoreUnavailable:
         figures = None
     body = await state.workers.operations.run(text_of_metrics, state, figures)

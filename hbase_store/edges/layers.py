@@ -18,7 +18,17 @@ from hbase_store.layout.rows import Sn
 from hbase_store.layout.run import Run, RunColumn
 from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
 from hbase_store.layout.terms import HELD_BASE, is_held
-from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, contains, lay_over, nothing, rows_of, settled
+from hbase_store.sorted.view import (
+    BY_GRAPH,
+    FORWARD,
+    Room,
+    View,
+    contains,
+    lay_over,
+    nothing,
+    rows_of,
+    without_deletions,
+)
 
 _serial = count()
 
@@ -88,7 +98,7 @@ class Layers:
         if not columns:
             return changes
         if len(columns) == 1 and len(changes) == 0:
-            return settled(columns[0].whole())
+            return without_deletions(columns[0].whole())
         name = (self._serial, named, predicate, order, self._end(named, predicate, sn))
         view = self._cache.get(name)
         if view is None:
@@ -113,7 +123,7 @@ class Layers:
         if len(changes):
             changes = rows_of(changes, keys)
         if len(columns) == 1 and len(changes) == 0:
-            return settled(columns[0].reach(keys))
+            return without_deletions(columns[0].reach(keys))
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
 
     def neighbours(
@@ -268,7 +278,7 @@ class Layers:
             if (predicate >= HELD_BASE) != held:
                 continue
             changes = self.overlay.view(True, predicate, BY_GRAPH, sn)
-            listed_above.append(settled(changes).columns[0])
+            listed_above.append(without_deletions(changes).columns[0])
             deleted_above.append(deleted_keys(changes))
         listed_below, deleted_below = self._run_graphs[held]
         return united([listed_below, *listed_above]), united([deleted_below, *deleted_above])
@@ -307,4 +317,4 @@ def _flattened(layers: list[View]) -> View:
     view = layers[0]
     for upper in layers[1:]:
         view = lay_over(view, upper, True)
-    return settled(view)
+    return without_deletions(view)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE
-from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, settled, view_of
+from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, view_of, without_deletions
 
 # Of each order: that of the head, and those of the two snapshots that a reader behind the head compares.
 VIEWS_MAX = 3
@@ -129,7 +129,7 @@ class Column:
     def _laid_over(self, view: View, start: int, end: int, order: int) -> View:
         changes = view_of(*self._log.net(start, end, order))
         if len(view) == 0:
-            return changes if self._keep else settled(changes)
+            return changes if self._keep else without_deletions(changes)
         return lay_over(view, changes, self._keep)
 
 

@@ -8,7 +8,8 @@ A row counts if its epoch is the one that the head has for its commit."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -102,3 +103,22 @@ class CommitSum:
                 self.dropped.add(query)
             else:
                 self.states[query] = state
+
+
+@dataclass(frozen=True, slots=True)
+class EmissionsSoFar:
+    """What all commits up to `commit` say together."""
+
+    commit: int
+    at: Sn
+    _states: Mapping[int, bytes]
+    _lasts: Mapping[int, int]
+
+    def position(self) -> Sn:
+        return self.at
+
+    def states(self) -> dict[int, bytes]:
+        return dict(self._states)
+
+    def last(self, query: int) -> int:
+        return self._lasts.get(query, 0)

@@ -25,6 +25,7 @@ from hbase_store.log.emission_rows import (
     CommitSum,
     EmissionCommit,
     EmissionRow,
+    EmissionsSoFar,
     body_of,
     commit_puts,
     emission_puts,
@@ -45,25 +46,6 @@ class _Publication:
     commit: EmissionCommit
     stages: list[list[Put]]
     head: Head
-
-
-@dataclass(frozen=True, slots=True)
-class EmissionsSoFar:
-    """What all commits up to `commit` say together."""
-
-    commit: int
-    at: Sn
-    _states: Mapping[int, bytes]
-    _lasts: Mapping[int, int]
-
-    def position(self) -> Sn:
-        return self.at
-
-    def states(self) -> dict[int, bytes]:
-        return dict(self._states)
-
-    def last(self, query: int) -> int:
-        return self._lasts.get(query, 0)
 
 
 class EmissionLog:

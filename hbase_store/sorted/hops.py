@@ -166,7 +166,7 @@ def _has(begins, ends, b, c, wide, x, y, found):  # type: ignore[no-untyped-def]
 
 
 def has(view: View, sought: Columns) -> Mask:
-    """Which of the rows sought are there, in a view that is settled."""
+    """Which of the rows sought are there, in a view without deletions."""
     begins, ends = _places(view, sought[0])
     wide = len(view.columns) == 3
     found = np.empty(len(sought[0]), np.bool_)
@@ -176,13 +176,13 @@ def has(view: View, sought: Columns) -> Mask:
 
 
 def degrees(view: View, keys: Ids) -> Offsets:
-    """How many rows each key has, in a view that is settled."""
+    """How many rows each key has, in a view without deletions."""
     begins, ends = _places(view, keys)
     return ends - begins
 
 
 def hop(view: View, keys: Ids, room: Room = anything) -> tuple[Offsets, *Columns]:
-    """(offsets, values[, graphs]) of all keys, in a view that is settled."""
+    """(offsets, values[, graphs]) of all keys, in a view without deletions."""
     begins, ends = _places(view, keys)
     wide = len(view.columns) == 3
     size = int((ends - begins).sum())
@@ -194,7 +194,7 @@ def hop(view: View, keys: Ids, room: Room = anything) -> tuple[Offsets, *Columns
 
 
 def hop_over(view: View, changes: View, keys: Ids, room: Room = anything) -> tuple[Offsets, *Columns]:
-    """The same, of a settled view with changes laid over it."""
+    """The same, of a view without deletions with changes laid over it."""
     begins, ends = _places(view, keys)
     from_, to = _places(changes, keys)
     wide = len(view.columns) == 3

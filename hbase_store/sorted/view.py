@@ -80,15 +80,15 @@ def view_of(columns: Columns, inserted: Mask | None) -> View:
 def lay_over(lower: View, upper: View, keep: bool) -> View:
     """Two layers as one. `keep` the deletions if there is a layer below, to which they apply."""
     if len(upper) == 0:
-        return lower if keep else settled(lower)
+        return lower if keep else without_deletions(lower)
     if len(lower) == 0:
-        return upper if keep else settled(upper)
+        return upper if keep else without_deletions(upper)
     from hbase_store.sorted.kernels import merge  # numba takes a third of a second to import
 
     return view_of(*merge(lower.columns, lower.inserted, upper.columns, upper.inserted, keep))
 
 
-def settled(view: View) -> View:
+def without_deletions(view: View) -> View:
     """A view without its deletions, for the lowest layer."""
     if view.inserted is None:
         return view
@@ -107,7 +107,7 @@ def rows_of(view: View, keys: Ids) -> View:
 
 
 def contains(view: View, sought: Columns) -> Mask:
-    """Which of the rows sought are there, in a view that is settled."""
+    """Which of the rows sought are there, in a view without deletions."""
     if len(view) == 0:
         return np.zeros(len(sought[0]), bool)
     if len(sought[0]) >= _MANY:

@@ -32,7 +32,7 @@ from hbase_store.layout.run_blocks import (
 )
 from hbase_store.layout.run_list import RunEntry
 from hbase_store.layout.slab import TermsChunk, term_ids
-from hbase_store.sorted.view import View, lay_over, nothing, orders, settled, view_of
+from hbase_store.sorted.view import View, lay_over, nothing, orders, view_of, without_deletions
 from hbase_store.terms.pages import PageRange, Pages, pack_range
 
 #: The writer folds when so many slabs, or so many bytes of them, are not in runs.
@@ -116,7 +116,7 @@ class FoldWriter:
         for key, view in columns:
             yield key, view
             if is_edges(key):
-                keys = settled(view).columns[0]
+                keys = without_deletions(view).columns[0]
                 keys = keys[np.concatenate((keys[:1] == keys[:1], keys[1:] != keys[:-1]))]  # they ascend
                 self._vertices.setdefault((key.kind, key.order), []).append((keys, key.predicate))
         for (kind, order), parts in self._vertices.items():
@@ -155,7 +155,7 @@ def merged_columns(runs: Sequence[Run], keep: bool) -> Iterator[tuple[ColumnKey,
         for run in runs:
             if key in run.columns:
                 view = lay_over(view, run.columns[key].uncached(), True)
-        yield key, view if keep else settled(view)
+        yield key, view if keep else without_deletions(view)
 
 
 def runs_to_merge(cover: Sequence[RunEntry]) -> Sequence[RunEntry]:

@@ -15,7 +15,7 @@ from hbase_store.edges.overlay import Overlay
 from hbase_store.edges.snapshot import Answer, Snapshot
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE
-from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, lay_over, nothing, rows_of, settled
+from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, lay_over, nothing, rows_of, without_deletions
 from hbase_store.writing.batch import Batch
 
 
@@ -143,7 +143,7 @@ class _PreviewLayers:
         listed, doubtful = self._read_below(lambda layers, number: layers.graphs(number, held))
         predicates = [p for p in self._changes.predicates(True) if (p >= HELD_BASE) == held]
         changed = [self._changed(True, predicate, BY_GRAPH) for predicate in predicates]
-        came = [settled(view).columns[0] for view in changed]
+        came = [without_deletions(view).columns[0] for view in changed]
         went = [deleted_keys(view) for view in changed]
         return united([listed, *came]), united([doubtful, *went])
 

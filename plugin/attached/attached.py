@@ -273,7 +273,7 @@ class Attached:
 
     def _asked(self, text: str, control: Control) -> Result:
         """The answer of the dataset alone, for the engine."""
-        with self.whole.alone():
+        with self.whole.exclusive():
             is_for_us = self._watched.reader.is_single and "GRAPH" in text.upper()
             result = None if is_for_us else queried_by_store(self.graph, text, {})
             if result is not None:

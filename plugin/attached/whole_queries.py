@@ -115,7 +115,7 @@ class WholeQueries:
         read = view if clauses is None else view.with_clauses(clauses)
         context = OwnedContext(read, self.functions.owner, initial=_variables(bindings))
         context.prologue = query.prologue
-        with self.alone():
+        with self.exclusive():
             found = dict(evalPart(context, query.algebra))
             if found["type_"] == "SELECT":
                 found["bindings"] = rows_of(found["bindings"], control, rows_max)
@@ -124,7 +124,7 @@ class WholeQueries:
     def update(self, update: Update, dataset: Graph, bindings: Mapping[str, Identifier] | None = None) -> None:
         """Reads and changes `dataset`, as rdflib's own evaluator of updates, operation by operation. But the default
         graph of a Dataset is its default graph, where rdflib takes it for all graphs."""
-        with self.alone():
+        with self.exclusive():
             for operation in update.algebra:
                 context = OwnedContext(dataset, self.functions.owner, initial=_variables(bindings))
                 context.prologue = operation.prologue
@@ -138,7 +138,7 @@ class WholeQueries:
                         raise
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """If functions write graphs into their owner, one query at a time, and nobody else sees these graphs."""
         if not self.functions.make_graphs():
             yield

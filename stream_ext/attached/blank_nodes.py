@@ -45,7 +45,7 @@ def labels_of(quads: Sequence[Quad]) -> dict[bytes, bytes]:
     labels: dict[bytes, bytes] = {}
     alike: dict[bytes, int] = defaultdict(int)
     for component in _components(quads):
-        ordered = _told_apart(component)
+        ordered = _distinguished(component)
         form = _digest(*sorted(b" ".join(_replaced(quad, ordered)) for quad in component))
         alike[form] += 1  # components that are equal are interchangeable
         for node, number in ordered.items():
@@ -73,7 +73,7 @@ def _components(quads: Sequence[Quad]) -> list[list[Quad]]:
     return list(together.values())
 
 
-def _told_apart(quads: list[Quad]) -> _Colors:
+def _distinguished(quads: list[Quad]) -> _Colors:
     """The nodes of a component, numbered in an order that their labels do not decide, as far as can be."""
     colors = _refined(quads, {term: b"" for quad in quads for term in quad if is_blank(term)})
     while len(set(colors.values())) < len(colors):

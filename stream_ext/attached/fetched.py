@@ -25,8 +25,14 @@ from stream_ext.remote.sparql_client import Solution
 
 #: Rows of a page; and of one that may be asked for where very many quads have one key.
 PAGE_ROWS, PAGE_ROWS_MAX = 10_000, 1_000_000
-#: Quads whose terms are looked up at a time.
-_LOOKED_UP = 100_000
+#: Quads whose terms are looked up at a time, and about how many bytes of texts.
+_LOOKED_UP, _LOOKED_UP_BYTES = 100_000, 64 << 20
+#: So many times the quads that it counts, and some more, a source may answer: it may have got more of them since.
+_TIMES_COUNTED, _MORE = 2, 10_000
+#: The greatest number of quads with blank nodes, which are told apart together.
+_BLANKS_MAX = 1_000_000
+#: Bytes of terms that the store does not have yet, and that wait in memory until they are published.
+_UNKNOWN_BYTES_MAX = 2 << 30
 #: A term that our store does not know has a place in a list instead of an id.
 _UNKNOWN_FIRST = LOCAL << TAG_SHIFT
 
@@ -96,7 +102,7 @@ class Fetching:
         if not patterns:
             return gathered.fetched(are_all=True)
         expected = self.count(patterns)
-        received = self._into(gathered, quads_of(patterns))
+        received = self._into(gathered, quads_of(patterns), _TIMES_COUNTED * expected + _MORE)
         if received < expected and received < self.count(patterns):
             if not self.source.traits.sorts_by_text:
                 raise AnswerCutShort(
@@ -118,13 +124,16 @@ class Fetching:
     def some(self, text: str) -> FetchedQuads:
         """Quads that are not all that their patterns match: the labels of their blank nodes must mean something."""
         gathered = Gathered(self.source, self.ids)
-        self._into(gathered, text)
+        self._into(gathered, text, self._rows_max)
         return gathered.fetched(are_all=False)
 
     def rows(self, text: str) -> Iterator[Solution]:
         self.round_trips += 1
+        received = 0
         for solutions in self.source.select(text, self._control):
             self._control.check()
+            received += len(solutions)
+            self._check_end(received, self._rows_max)
             yield from solutions
 
     def _number(self, text: str) -> int:
@@ -134,14 +143,24 @@ class Fetching:
         except (LookupError, ValueError, InvalidOperation):
             raise CannotFetch(f"{self.name} was asked for a number and answered {found!r:.200}") from None
 
-    def _into(self, gathered: Gathered, text: str) -> int:
+    def _into(self, gathered: Gathered, text: str, most: int) -> int:
         received = 0
         self.round_trips += 1
         for solutions in self.source.select(text, self._control):
             self._control.check()
             received += len(solutions)
+            self._check_end(received, most)
             gathered.add(solutions)
         return received
+
+    @property
+    def _rows_max(self) -> int:
+        """Of an answer to a question that only some quads are asked for by."""
+        return _TIMES_COUNTED * self.source.settings.held_max + _MORE
+
+    def _check_end(self, received: int, most: int) -> None:
+        if received > most:
+            raise CannotFetch(f"{self.name} has sent {received:,} rows, and its answer does not end: at most {most:,}")
 
     # ---- pages
 
@@ -150,9 +169,10 @@ class Fetching:
         expected = self.count([pattern])
         key = key_of(pattern)
         if key is None:
-            self._into(gathered, quads_of([pattern]))
+            self._into(gathered, quads_of([pattern]), _MORE)
             return
-        received = self._into(gathered, Page(pattern, key, blank=True).question(0))
+        most = _TIMES_COUNTED * expected + _MORE
+        received = self._into(gathered, Page(pattern, key, blank=True).question(0), most)
         after: str | None = None
         rows = PAGE_ROWS
         while found := list(self.rows(Page(pattern, key, after).question(rows))):
@@ -167,6 +187,7 @@ class Fetching:
             whole = whole or len(found)
             gathered.add(found[:whole])
             received += whole
+            self._check_end(received, most)
             after = texts[whole - 1]
             if is_last:
                 break
@@ -201,6 +222,7 @@ class Gathered:
         self._parts: list[tuple[Ids, Ids, Ids, Ids]] = []
         self._unknown: dict[bytes, int] = {}
         self._waiting: list[Quad] = []
+        self._waiting_bytes = self._unknown_bytes = 0
         self._with_blanks: set[Quad] = set()
 
     def add(self, solutions: Sequence[Solution]) -> None:
@@ -214,8 +236,11 @@ class Gathered:
         plain = [quad for quad in quads if not (is_blank(quad[0]) or is_blank(quad[2]) or is_blank(quad[3]))]
         if len(plain) < len(quads):
             self._with_blanks.update(quad for quad in quads if any(map(is_blank, quad)))
+            if len(self._with_blanks) > _BLANKS_MAX:
+                raise UnknownBlankNodes(f"{self._name} has more than {_BLANKS_MAX:,} quads with blank nodes")
         self._waiting += plain
-        if len(self._waiting) >= _LOOKED_UP:
+        self._waiting_bytes += sum(len(term) for quad in plain for term in quad)
+        if len(self._waiting) >= _LOOKED_UP or self._waiting_bytes >= _LOOKED_UP_BYTES:
             self._look_up()
 
     def _check(self, quads: Sequence[Quad]) -> None:
@@ -225,7 +250,7 @@ class Gathered:
                 raise CannotFetch(f"{self._name} answered what is no quad: {b' '.join(quad).decode()[:300]}")
 
     def _look_up(self) -> None:
-        quads, self._waiting = self._waiting, []
+        quads, self._waiting, self._waiting_bytes = self._waiting, [], 0
         if quads:
             s, p, o, g = (self._encoded(column) for column in zip(*quads, strict=True))
             self._parts.append((s, p, o, g))
@@ -236,7 +261,13 @@ class Gathered:
         ids = self._ids(distinct)
         for at in np.flatnonzero(ids == NO_TERM).tolist():
             if distinct[at]:
+                self._unknown_bytes += 0 if distinct[at] in self._unknown else len(distinct[at])
                 ids[at] = _UNKNOWN_FIRST + self._unknown.setdefault(distinct[at], len(self._unknown))
+        if self._unknown_bytes > _UNKNOWN_BYTES_MAX:
+            raise CannotFetch(
+                f"{self._name} has sent more than {_UNKNOWN_BYTES_MAX >> 30} GiB of terms that are new here: copy its "
+                "data (rillet load --from), or let it be asked (--attach-mode ask)"
+            )
         by_text = dict(zip(distinct, ids.tolist(), strict=True))
         return np.array([by_text[text] for text in texts], np.uint64)
 

@@ -32,7 +32,7 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import MAIN_NUMBER, AsOf, HeldPattern, SourceRecord
 from stream_ext.clock import Clock
-from stream_ext.errors import BadArgument, RilletError, SourceAway
+from stream_ext.errors import BadArgument, DeadlineExceeded, RilletError, SourceAway
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.operators.remote.remote_question import question_of_group
 from stream_ext.oneshot.asked import asked_plan, holds_at_any
@@ -46,6 +46,8 @@ log = logging.getLogger("rillet.sources")
 _QUADS_MAX = 1_000
 #: Whom a source keeps waiting may ask again after so long.
 _RETRY_AFTER_S = 5
+#: A refresh takes no longer than this, however slowly the source answers; nor do the counts of an EXPLAIN.
+_REFRESH_S, _EXPLAINED_S = 3600.0, 60.0
 #: A request that is under way at the end is waited for this long.
 _END_S = 5.0
 
@@ -89,7 +91,7 @@ class Holding:
         self._latest = b""  # the last value of the predicate that says what changed
         self._due_ms = clock.now_ms()
         self._closed = False
-        self._control = Control()
+        self._control = self._new_control()
         self._thread = threading.Thread(target=self._run, name=f"rillet-source-{self._name}", daemon=True)
 
     def start(self) -> None:
@@ -160,7 +162,7 @@ class Holding:
         as_of = self._status.as_of or (None if record is None else record.as_of)
         return {
             "source": settings.name,
-            "url": settings.url,
+            "url": settings.shown_url,
             "state": self._status.state,
             "as_of": None if as_of is None else as_of.shown(),
             "held": held_count(self._store.at(self._store.head())),
@@ -186,14 +188,14 @@ class Holding:
         """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source. Then
         what the source would be asked at each evaluation, with values of the windows."""
         snapshot, held = self._store.at(self._store.head()), self.patterns()
-        fetching = Fetching(self.source, self._store.permanent_ids, self._control)
+        fetching = Fetching(self.source, self._store.permanent_ids, self._new_control(_EXPLAINED_S))
         choice = HoldingChoice(self.source.settings, fetching, held)
         found: dict[HeldPattern, dict[str, Any]] = {}
         asked: set[HeldPattern] = set()
         for need in sorted(needs_of(text), key=lambda need: need.own):
             try:
                 pattern, count, may_hold = choice.of(need)
-            except CannotFetch as error:
+            except (CannotFetch, DeadlineExceeded) as error:
                 found[need.own] = {"pattern": need.own.shown(), "way": "held", "quads": None, "error": str(error)}
                 continue
             if count is None:
@@ -218,6 +220,9 @@ class Holding:
             self._requests.append(request)
             self._changed.notify_all()
         return request.future
+
+    def _new_control(self, timeout_s: float = _REFRESH_S) -> Control:
+        return Control(timeout_s, what="reading of a source", settings=("a source that answers faster", "less"))
 
     def _is_closed(self) -> SourceAway:
         return SourceAway(f"this server does not read the source {self._name!r} any more", _RETRY_AFTER_S)
@@ -262,7 +267,7 @@ class Holding:
         why = str(error) or type(error).__name__
         self._status.failed("away" if isinstance(error, NoAnswer) else "failing", why)
         fields = {"source": self._name, "why": why}
-        if isinstance(error, CannotFetch):
+        if isinstance(error, CannotFetch | DeadlineExceeded):
             log.warning("a source was not read", extra={"fields": fields})
             return SourceAway(f"the source {self._name!r} did not answer what is needed of it: {why}", _RETRY_AFTER_S)
         if isinstance(error, RilletError):
@@ -274,6 +279,10 @@ class Holding:
     def _answered(self, requests: list[_RefreshRequest]) -> int:
         """Does what is asked, at least; returns a snapshot that has it."""
         is_due = not requests or self._clock.now_ms() >= self._due_ms
+        with self._changed:
+            if self._closed:
+                raise self._is_closed()
+            self._control = self._new_control()
         fetching = Fetching(self.source, self._store.permanent_ids, self._control)
         try:
             # Before anything is fetched, which has these changes, and perhaps later ones.
@@ -298,7 +307,7 @@ class Holding:
             return
         record, sn = self._catalog().main, int(self._store.head())
         try:
-            found = Refresh(self._store.at(sn), fetching, record).told(*request.change)
+            found = Refresh(self._store.at(sn), fetching, record).with_change(*request.change)
         except UnknownBlankNodes:
             request.change = None  # everything is fetched
             return

@@ -49,7 +49,7 @@ class Refresh:
             parts.append(difference_of(self._snapshot, self._fetching.known(some), now))
         return together(parts)
 
-    def told(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> Difference:
+    def with_change(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> Difference:
         """Of a change that is known what is held of it."""
         held = [] if self.record is None else self.record.patterns
         come, go = ([quad for quad in quads if any(p.matches(quad) for p in held)] for quads in (inserted, deleted))

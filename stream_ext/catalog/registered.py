@@ -100,7 +100,7 @@ class Registered:
 
     def timing_from(self, t0: int | None) -> Timing:
         """`t0`: the origin, if the first push has determined it already."""
-        return self.timing if t0 is None else self.timing.settled(t0)
+        return self.timing if t0 is None else self.timing.with_origin(t0)
 
     def windows_from(self, t0: int | None, arrived: bool = False) -> tuple[ScheduledWindow, ...]:
         """`arrived`: as for evaluations at arrivals."""

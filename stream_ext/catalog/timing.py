@@ -27,7 +27,7 @@ def timing_of(query: Query, catalog: Catalog, t0: int | None = None) -> Timing:
         arrivals=EvaluationTrigger.ARRIVAL in kinds,
         content_only=policy.empty.value is Empty.SILENT_WITHOUT_CONTENT,
     )
-    return timing if t0 is None else timing.settled(t0)
+    return timing if t0 is None else timing.with_origin(t0)
 
 
 def _scheduled(policy: WindowPolicy, catalog: Catalog, by_arrival: bool, end: Bounds, bag: bool) -> ScheduledWindow:

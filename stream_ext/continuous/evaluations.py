@@ -79,12 +79,12 @@ class Evaluations:
                 yield from self._take(sn, arrival, within)
 
     def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[int]:
-        was_settled = self._run.timing.is_settled
+        had_origin = self._run.timing.has_origin
         for cohort in self._run.cohorts:
             cohort.schedule.take(arrival)
-        if not self._run.timing.is_settled or (within is not None and arrival.push < within.push):
+        if not self._run.timing.has_origin or (within is not None and arrival.push < within.push):
             return
-        if not was_settled:  # this push determines where the closes begin: that must be stored
+        if not had_origin:  # this push determines where the closes begin: that must be stored
             for cohort in self._run.cohorts:
                 cohort.went_on_silently = True
         self.has_taken = self.has_taken or len(arrival.element_times) > 0

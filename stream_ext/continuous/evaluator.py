@@ -297,7 +297,7 @@ class Evaluator:
     def _leave_out_new(self, triggered: TriggeredNetwork, moment: Moment) -> None:
         """Brings the network to the answer without what has arrived since the last evaluation. That is no evaluation,
         so the orders of first appearance stay as they are, unless they were saved and their rows come now."""
-        orders, are_resumed = self._orders.stand(), self._orders.are_resumed
+        orders, are_resumed = self._orders.state(), self._orders.are_resumed
         triggered.leave_out_new(replace(moment, without_new=True))
         if not are_resumed:
             self._orders.return_to(orders)
@@ -315,7 +315,7 @@ class Evaluator:
         A change of NOW() alone is no change: the answer counts as changed if, at the very same moment, the store of the
         snapshot before would have given another answer."""
         triggered, answer, seed = self.triggered(False), self.answer, seed_of(self._plan.number, sn, 0)
-        evaluated, orders = answer.evaluated(), self._orders.stand()
+        evaluated, orders = answer.evaluated(), self._orders.state()
         if self._plan.is_of_time:
             self._let_time_pass(triggered, self._moment(triggered, sn, time, seed))
             self._orders.return_to(orders)

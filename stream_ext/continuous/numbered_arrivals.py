@@ -70,7 +70,7 @@ class NumberedArrivals:
         """Finds what the push makes due."""
         within, evaluations = self._within, self._evaluations
         cohort.schedule.take(arrival)
-        if not self._run.timing.is_settled or (within is not None and arrival.push < within.push):
+        if not self._run.timing.has_origin or (within is not None and arrival.push < within.push):
             return
         evaluations.has_taken = evaluations.has_taken or len(arrival.element_times) > 0
         is_there = within is not None and arrival.push == within.push

@@ -160,7 +160,7 @@ class Run:
         """Builds the networks, unless it is not known yet what the first evaluation reads."""
         if self.plan.is_over_store:
             evaluator.build_over_store(StartPoint(sn, self.cohorts[0].evaluated, ranked))
-        elif self.timing.is_settled and not self.may_begin_anywhere:
+        elif self.timing.has_origin and not self.may_begin_anywhere:
             evaluator.build(self.timing, self.where(sn, ranked))
 
     def by_element(self, stream: int) -> bool:

@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from hbase_store import EmissionRow, Sn
-from hbase_store.log.emissions import EmissionsSoFar
+from hbase_store.log.emission_rows import EmissionsSoFar
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
 from stream_ext.emissions.emission import Silence, Sources

@@ -121,11 +121,11 @@ def _windows_then(store: Store, query: Query, catalog: Catalog, sn: int) -> tupl
     """The windows at `sn`. For a registered query the first push may determine the origin of the closes; here, the
     first element does."""
     timing, vector = timing_of(query, catalog), store.vts(sn)
-    if timing.is_settled:
+    if timing.has_origin:
         return timing.windows
     firsts = [vector[w.stream].first for w in timing.windows if w.stream in vector]
     known = [first for first in firsts if first is not None]
-    return timing.settled(t0_of(np.array(known or [0], np.int64))).windows
+    return timing.with_origin(t0_of(np.array(known or [0], np.int64))).windows
 
 
 def answer_at_last_evaluation(

@@ -30,7 +30,7 @@ from stream_ext.oneshot.asked import asked_plan, holds_at_any
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
-from stream_ext.oneshot.passing import collected, passed_on, question_alone
+from stream_ext.oneshot.passing import collected, passed_on, whole_question
 from stream_ext.oneshot.question import Question
 from stream_ext.oneshot.source_graphs import description_of_source
 from stream_ext.plan.attached import Attached
@@ -193,10 +193,10 @@ def _of_both(
             f"snapshot=: the query asks the source {MAIN}, which has no snapshots: leave snapshot= out, or ask for "
             "what our own store has alone"
         )
-    alone = question_alone(select) if query.form is Form.SELECT else None
-    if alone is not None:
+    whole = whole_question(select) if query.form is Form.SELECT else None
+    if whole is not None:
         assert asking.sources.main is not None, "a source is attached"
-        rows = passed_on(alone, asking.sources.main, asking.control)
+        rows = passed_on(whole, asking.sources.main, asking.control)
         sn = int(moment.snapshot.sn)
         if asking.streams:
             return Answer(query.variables, [], None, sn, streamed=rows)
@@ -322,7 +322,7 @@ def attached_to(asking: Asking, snapshot: Snapshot, vocabulary: Vocabulary) -> A
 def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
     now_ms = at.time if at else asking.now_ms
     return Moment(
-        at.time if at else 0, snapshot, None, last=True, settled=at is not None, now_ms=now_ms,
+        at.time if at else 0, snapshot, None, last=True, ranks_ties=at is not None, now_ms=now_ms,
         seed=asking.seed, control=asking.control,
         vocabulary=Vocabulary(*store.lasting_terms(), asking.known), base=asking.base, allowed_urls=asking.allowed_urls,
         sources=asking.sources,

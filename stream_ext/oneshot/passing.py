@@ -25,7 +25,7 @@ from stream_ext.values.vocabulary import Vocabulary
 _numbers = count()
 
 
-def question_alone(select: Select) -> Query | None:
+def whole_question(select: Select) -> Query | None:
     """The query that is all that is asked; None: more is to be done than to hand on its rows."""
     inner = select.inner
     if not isinstance(inner, Remote) or inner.group is None or not isinstance(inner.inner, SubSelect):
@@ -64,7 +64,7 @@ def _rows(source: Source, text: str, back: Mapping[str, str], kinds: RowKinds, c
     try:
         for solutions in source.select(text, control):
             named = [{back[name]: text for name, text in row.items() if name in back} for row in solutions]
-            kinds.check(named, f"the source {source.settings.name} <{source.settings.url}>")
+            kinds.check(named, f"the source {source.settings.name} <{source.settings.shown_url}>")
             yield _decoded(named, tuple(back.values()), labels)
     except CannotFetch as error:
         raise SourceFailed(str(error)) from None

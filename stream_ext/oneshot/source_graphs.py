@@ -101,7 +101,7 @@ def _asked(source: Source, pattern: Pattern, names: tuple[str, ...], control: Co
     try:
         for some in source.select(text, control):
             rows = [{name: row[there] for name, there in zip(names, sent, strict=True) if there in row} for row in some]
-            kinds.check(rows, f"the source {source.settings.name} <{source.settings.url}>")
+            kinds.check(rows, f"the source {source.settings.name} <{source.settings.shown_url}>")
             yield rows
     except CannotFetch as error:
         raise SourceFailed(str(error)) from None

@@ -3,7 +3,7 @@
     [?s :p ?o] of main,  ?o :q ?z       a blank node of the source in ?o would meet none: the query must fail, by name
 
 For each group that a source is asked for, this pass says of which variables other parts of the query compare the
-values (`joined`), and by which variables rows are told apart (`told_apart`): DISTINCT and GROUP BY. In the former the
+values (`joined`), and which variables tell rows apart (`distinguished`): DISTINCT and GROUP BY. In the former the
 source may have no blank node at all; in the latter all of them must be of one answer. It also says where a few
 solutions are enough."""
 
@@ -74,7 +74,7 @@ def _enough(node: Select) -> int | None:
 def _guarded(node: Logic, joined: Names, apart: Names) -> Logic:
     match node:
         case Remote() if node.group is not None:
-            group = replace(node.group, joined=joined & node.variables, told_apart=apart & node.variables)
+            group = replace(node.group, joined=joined & node.variables, distinguished=apart & node.variables)
             return replace(node, group=group)
         case Conjunction(items, own):
             binds = Counter(name for item in items for name in item.variables)

@@ -156,15 +156,15 @@ class SourceGroup:
 
     `certain`: the variables that each of its solutions binds. `scope`: in which each solution has a triple; None: that
     is not known. `unless`: solutions that our own store has for this, too, are left out. `joined`: variables that other
-    parts compare, so that a blank node of the source in them would be lost; `told_apart`: variables that rows are told
-    apart by, so that all its blank nodes must be of one answer. `enough`: more solutions are not looked at. `guess`:
+    parts compare, so that a blank node of the source in them would be lost; `distinguished`: variables that tell rows
+    apart, so that all its blank nodes must be of one answer. `enough`: more solutions are not looked at. `guess`:
     about how many solutions it has, as far as its text shows."""
 
     certain: Names
     scope: GraphScope | None = None
     unless: PatternScan | GraphNames | None = None
     joined: Names = NO_NAMES
-    told_apart: Names = NO_NAMES
+    distinguished: Names = NO_NAMES
     enough: int | None = None
     guess: float = 1000.0
 

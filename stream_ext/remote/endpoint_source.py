@@ -166,7 +166,7 @@ class _AnswerBody:
     @property
     def beginning(self) -> str:
         """Its first words."""
-        return " ".join(self._begins[:_WORDS_CHARACTERS].decode(errors="replace").split())
+        return self._http.hidden(" ".join(self._begins[:_WORDS_CHARACTERS].decode(errors="replace").split()))
 
     def __iter__(self) -> Iterator[bytes]:
         for piece in self._http.body(self._response):

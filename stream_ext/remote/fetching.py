@@ -16,6 +16,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from stream_ext.rdf.documents import DOCUMENT_TYPES, JSON_LD, N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.http_limits import PackedOtherwise, client, streamed
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +28,6 @@ _SUFFIXES = {
 #: A server that says one of these does not know what it sends: the name decides.
 _VAGUE = ("", "text/plain", "application/octet-stream", "application/gzip", "application/x-gzip", "application/xml")
 _REDIRECTS_MAX = 5
-_PIECE_BYTES = 1 << 16
 
 
 class CannotFetch(Exception):
@@ -81,20 +81,23 @@ def _over_http(url: str, allowed_urls: AllowedUrls) -> Fetched:
 
     ends = time.monotonic() + allowed_urls.timeout_s
     accept = ", ".join([TURTLE, N_TRIPLES, *(f"{each};q=0.8" for each in DOCUMENT_TYPES), "*/*;q=0.1"])
-    # Neither proxies nor passwords of the environment: only what the settings of the server say.
-    with httpx.Client(timeout=allowed_urls.timeout_s, trust_env=False, headers={"accept": accept}) as client:
+    with client(
+        httpx.create_ssl_context(trust_env=False), timeout=allowed_urls.timeout_s, headers={"accept": accept}
+    ) as asks:
         try:
-            return _followed(client, url, allowed_urls, ends)
+            return _followed(asks, url, allowed_urls, ends)
+        except PackedOtherwise as error:
+            raise CannotFetch(f"<{url}> {error}") from None
         except httpx.TimeoutException:
             raise NoAnswer(late(url, allowed_urls)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"<{url}> cannot be fetched: {error or type(error).__name__}") from None
 
 
-def _followed(client: httpx.Client, url: str, allowed_urls: AllowedUrls, ends: float) -> Fetched:
+def _followed(asks: httpx.Client, url: str, allowed_urls: AllowedUrls, ends: float) -> Fetched:
     """Each step of a redirection must be allowed."""
     for _ in range(_REDIRECTS_MAX + 1):
-        with client.stream("GET", url) as response:
+        with streamed(asks, "GET", url, max(0.0, ends - time.monotonic())) as response:
             if not response.is_redirect:
                 return _received(response, url, allowed_urls, ends)
             url = allowed_urls.check_load(urljoin(url, response.headers["location"]))
@@ -115,7 +118,7 @@ def _received(response: httpx.Response, url: str, allowed_urls: AllowedUrls, end
 def pieces(response: httpx.Response, url: str, allowed_urls: AllowedUrls, ends: float) -> Iterator[bytes]:
     """The body, unpacked, as far as size and time allow."""
     size = 0
-    for piece in response.iter_bytes(_PIECE_BYTES):
+    for piece in response.iter_bytes():  # as they come: a server may send a byte at a time
         size += len(piece)
         if size > allowed_urls.bytes_max:
             raise CannotFetch(_large(url, allowed_urls.bytes_max))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from stream_ext.evaluation_budget import Control
+from stream_ext.remote.shown_urls import shown_url
 from stream_ext.remote.sparql_client import Solution
 
 #: The source whose data are one dataset with our own; others are reached by SERVICE only.
@@ -73,8 +74,13 @@ class SourceSettings:
     held_max: int = 5_000_000  # a group that matches more quads is asked, not held
     default: DefaultGraph | None = None  # what its default graph is; None: it is probed
 
+    @property
+    def shown_url(self) -> str:
+        """Without a password, a key or a token, which an address may have."""
+        return shown_url(self.url)
+
     def __repr__(self) -> str:
-        return f"SourceSettings({self.name!r}, {self.url!r})"
+        return f"SourceSettings({self.name!r}, {self.shown_url!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,14 @@ class Sources:
         """The source whose data are one dataset with our own."""
         return self._by_name.get(MAIN)
 
+    def with_main(self, main: Source) -> Sources:
+        """The same, but for what is asked as the source main."""
+        found = Sources()
+        was = self.main
+        found._by_name = {name: main if each is was else each for name, each in self._by_name.items()}
+        found._by_address = {address: main if each is was else each for address, each in self._by_address.items()}
+        return found
+
     def named(self, name: str) -> Source | None:
         return self._by_name.get(name)
 

@@ -19,6 +19,7 @@ from hbase_store.layout.terms import iri, literal
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, late, pieces
+from stream_ext.remote.http_limits import PackedOtherwise, client, streamed
 
 if TYPE_CHECKING:
     import httpx
@@ -122,21 +123,21 @@ class Remotes:
         import httpx  # takes a tenth of a second to import
 
         if self._client is None:
-            # Neither proxies nor passwords of the environment: only what the settings of the server say.
-            self._client = httpx.Client(
+            self._client = client(
+                _trusted(),
                 timeout=self._allowed_urls.timeout_s,
-                trust_env=False,
-                verify=_trusted(),
                 headers={"accept": f"{RESULTS}, application/json;q=0.5"},
             )
         try:
             return self._followed(self._client, url, text)
+        except PackedOtherwise as error:
+            raise CannotFetch(f"<{url}> {error}") from None
         except httpx.TimeoutException:
             raise NoAnswer(self._late(url)) from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NoAnswer(f"<{url}> cannot be reached: {error or type(error).__name__}") from None
 
-    def _followed(self, client: httpx.Client, url: str, text: str) -> bytes:
+    def _followed(self, asks: httpx.Client, url: str, text: str) -> bytes:
         """Each step of a redirection must be allowed, and is requested in the same way."""
         now = time.monotonic()
         ends = now + self._allowed_urls.timeout_s if self._ends is None else self._ends
@@ -144,7 +145,8 @@ class Remotes:
             raise NoAnswer(self._late(url))
         for _ in range(_REDIRECTS_MAX + 1):
             self._control.check()
-            with client.stream("POST", url, data={"query": text}, timeout=ends - now) as response:
+            left_s = max(0.0, ends - time.monotonic())
+            with streamed(asks, "POST", url, left_s, data={"query": text}, timeout=ends - now) as response:
                 if not response.is_redirect:
                     return self._received(response, url, ends)
                 url = self._allowed_urls.check_service(urljoin(url, response.headers["location"]))

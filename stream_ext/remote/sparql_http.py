@@ -16,6 +16,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from stream_ext.errors import BadArgument
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
+from stream_ext.remote.http_limits import PackedOtherwise, client, streamed
+from stream_ext.remote.shown_urls import Secrets, shown_url
 
 if TYPE_CHECKING:
     import httpx
@@ -53,14 +55,16 @@ class SparqlHttp:
         import httpx  # takes a tenth of a second to import
 
         self.url, self._secret_from = url, secret_from
-        self.called = f"<{url}>" if name is None else f"the source {name} <{url}>"
         self._origin = _origin(url, secret_from)
+        self._secrets = Secrets(url, authorization)
+        shown = shown_url(url)
+        self.called = f"<{shown}>" if name is None else f"the source {name} <{shown}>"
         self._allowed = AllowedUrls(service=places(self._origin + "/"))
-        self._client = httpx.Client(
+        self._silence_s = silence_s
+        self._client = client(
+            httpx.create_ssl_context(trust_env=False) if url.lower().startswith("https:") else False,
             timeout=silence_s,
-            trust_env=False,  # neither proxies nor passwords of the environment
-            verify=httpx.create_ssl_context() if url.lower().startswith("https:") else False,
-            headers={"accept-encoding": "gzip", **_bearer(authorization)},
+            headers=_bearer(authorization),
             auth=_account(authorization),
         )
 
@@ -86,40 +90,35 @@ class SparqlHttp:
     def _posted(self, form: dict[str, str], accept: str, silence_s: float | None) -> Iterator[httpx.Response]:
         import httpx
 
-        url, client = self.url, self._client
-        timeout = client.timeout if silence_s is None else httpx.Timeout(silence_s)
+        url, silence_s = self.url, self._silence_s if silence_s is None else silence_s
+        posted = {"data": form, "headers": {"accept": accept}, "timeout": httpx.Timeout(silence_s)}
         try:
             for _ in range(_REDIRECTS_MAX + 1):
-                with client.stream("POST", url, data=form, headers={"accept": accept}, timeout=timeout) as response:
+                with streamed(self._client, "POST", url, silence_s, **posted) as response:
                     if not response.is_redirect:
-                        self._check_packing(response)
                         if response.status_code != 200 and not ("update" in form and response.is_success):
                             raise self._refusal(response)
                         yield response
                         return
                     url = self._same_origin(urljoin(url, response.headers.get("location", "")))
+        except PackedOtherwise as error:
+            raise CannotFetch(f"{self.called} {error}") from None
         except httpx.TransportError as error:
             raise Later(f"{self.called} does not answer: {error or type(error).__name__}") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CannotFetch(f"{self.called} cannot be reached: {error or type(error).__name__}") from None
         raise CannotFetch(f"{self.called}: more than {_REDIRECTS_MAX} redirects")
 
-    def _check_packing(self, response: httpx.Response) -> None:
-        """What is packed several times over grows without bound when it is unpacked."""
-        packed = response.headers.get("content-encoding", "identity").strip().lower()
-        if packed not in ("gzip", "identity", ""):
-            raise CannotFetch(f"{self.called} answered what is packed by {packed[:100]!r}, and was asked for gzip")
-
     def _same_origin(self, url: str) -> str:
         try:
             return self._allowed.check_service(url)
         except OutOfBounds:
-            raise CannotFetch(
-                f"{self.called} redirects to {url[:300]!r}, which has another origin: give that address if you trust it"
-            ) from None
+            words = "which has another origin: give that address if you trust it"
+            shown = self.hidden(url[:300])
+            raise CannotFetch(f"{self.called} redirects to {shown!r}, {words}") from None
 
     def _refusal(self, response: httpx.Response) -> CannotFetch:
-        status, words = response.status_code, _beginning(response)
+        status, words = response.status_code, self._beginning(response)
         message = f"{self.called} answered {status} {response.reason_phrase}".rstrip() + (f": {words}" if words else "")
         if status in _LATER:
             return Later(message, _retry_after(response.headers.get("retry-after", "")))
@@ -133,8 +132,15 @@ class SparqlHttp:
         """The message for an answer of another media type."""
         return (
             f"{self.called} answered {form or 'without a Content-Type'}, not {wanted}: is this the address "
-            f"of a SPARQL endpoint? The answer begins: {_beginning(response)}"
+            f"of a SPARQL endpoint? The answer begins: {self._beginning(response)}"
         )
+
+    def hidden(self, text: str) -> str:
+        """What it says, without secrets of ours that it repeats."""
+        return self._secrets.hide(text)
+
+    def _beginning(self, response: httpx.Response) -> str:
+        return self.hidden(_beginning(response))
 
     def body(self, response: httpx.Response) -> Iterator[bytes]:
         """The body of an answer, unpacked, while it comes: nothing waits until more has come."""

@@ -24,6 +24,7 @@ from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, RDF_XML, TRIG, TURTLE, 
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.fetching import CannotFetch, NoAnswer, pieces
 from stream_ext.remote.result_streams import json_solutions
+from stream_ext.remote.shown_urls import shown_url
 from stream_ext.remote.sparql_client import RESULTS, Solution, solutions
 from stream_ext.remote.sparql_http import Later, SparqlHttp, form_of
 
@@ -121,8 +122,9 @@ class SparqlSource:
         silence_s: float = 300.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`."""
-        self.url = url
+        """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`. Its `url` is without secrets."""
+        self.url = shown_url(url)
+        self.address = url
         self._sleep = sleep
         self._http = SparqlHttp(url, authorization, silence_s, "--from-auth FILE, or the variable RILLET_FROM_AUTH")
         self._short = AllowedUrls(bytes_max=_SHORT_BYTES, timeout_s=silence_s)

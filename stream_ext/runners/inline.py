@@ -169,10 +169,10 @@ class InlineRunner:
         """Waits for the next snapshot, unless some queries are behind. False: the merge has another position than the
         shard, because the other runner has (or had) the queries meanwhile."""
 
-        def goes_on() -> bool:
+        def may_run() -> bool:
             there = role == Runner.BESIDE or self._merge.position == shard.sn
             return not self._closed and self._merge.goes_on(role) and there
 
         with self._changed:
-            self._changed.wait_for(lambda: self._head > shard.sn or self._may_catch_up(shard) or not goes_on())
-            return goes_on()
+            self._changed.wait_for(lambda: self._head > shard.sn or self._may_catch_up(shard) or not may_run())
+            return may_run()

@@ -31,6 +31,7 @@ from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
+from stream_ext.service.inline_queries import InlineQueries
 from stream_ext.service.stream_alarms import StreamAlarms
 from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.catch_up import CatchUpLimit
@@ -81,10 +82,10 @@ class Engine:
         )
         self._stream_alarms = StreamAlarms(self.alarms, clock, injector, self.lateness.next_due_ms)
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
-        self._at_home: set[int] = set()  # queries that stay inline
         self._handed = Handed()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
+        self._inline_queries = InlineQueries(store, self.merge, self._source_times)
         self.derived = Derived(injector, self.merge.last, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
@@ -168,7 +169,7 @@ class Engine:
             self._stream_alarms.set_close(stream)
             self._stream_alarms.set_idle(stream)
         self.retention.start(catalog)
-        self._find_homes()
+        self._inline_queries.find(self._injector.head)
         evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
         self._stream_alarms.look_at_clock()
@@ -207,8 +208,8 @@ class Engine:
             self._source_times.changed(news.sn, news.catalog.sources)
         for step in news.steps:
             self._follow(step, news)
-            self._follow_home(step)
-        self.merge.publish(news.sn, bool(self._at_home))
+            self._inline_queries.follow(step)
+        self.merge.publish(news.sn, bool(self._inline_queries))
         self.retention.published(
             news.sn, HeadView(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
         )
@@ -337,32 +338,6 @@ class Engine:
         self.inline.head_moved(sn)
         if self.spark is not None:
             self.spark.head_moved(sn)
-
-    def _find_homes(self) -> None:
-        """Finds, for each snapshot that is still to be stepped, whether a query stays inline, and of which time what is
-        held of sources is."""
-        catalog = Catalog.read(self._store, self.merge.position)
-        self._source_times.changed(self.merge.position, catalog.sources)
-        for query in catalog.queries.values():
-            self._follow_home(CatalogStep("query", query.number, query))
-        self.merge.publish(self.merge.position, bool(self._at_home))
-        for sn in range(self.merge.position + 1, self._injector.head + 1):
-            later = catalog.followed(self._store, sn)
-            for number in catalog.queries.keys() | later.queries.keys():
-                self._follow_home(CatalogStep("query", number, later.queries.get(number)))
-            if later.sources != catalog.sources:
-                self._source_times.changed(sn, later.sources)
-            catalog = later
-            self.merge.publish(sn, bool(self._at_home))
-
-    def _follow_home(self, step: CatalogStep) -> None:
-        if step.kind != "query":
-            return
-        query = step.definition
-        if isinstance(query, QueryDefinition) and query.home is not None and query.is_evaluated:
-            self._at_home.add(step.number)
-        else:
-            self._at_home.discard(step.number)
 
     def _follow(self, step: CatalogStep, news: PublishedBatch) -> None:
         was = news.before.queries.get(step.number) if step.kind == "query" else None

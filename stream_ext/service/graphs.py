@@ -20,7 +20,7 @@ from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
-from stream_ext.writer.updates.other_store import HeldElsewhere, SourceAside
+from stream_ext.writer.updates.other_store import OtherStoreHolds, SourceAside
 
 
 class Graphs:
@@ -128,7 +128,7 @@ class Graphs:
         term = graph_term_of(graph)
         try:
             SourceAside(source, control).check_graph(None if term is None else Constant(term))
-        except HeldElsewhere as error:
+        except OtherStoreHolds as error:
             raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:

@@ -25,7 +25,7 @@ def status_of(source: Source, held: Mapping[str, Any]) -> dict[str, Any]:
         state = health.state
     return {
         "source": settings.name,
-        "url": settings.url,
+        "url": settings.shown_url,
         "state": state,
         "mode": settings.mode,
         "as_of": held.get("as_of"),

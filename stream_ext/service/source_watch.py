@@ -34,14 +34,14 @@ class SourceWatch:
             thread.join(_AGAIN_S)
 
     def _probe(self, source: Source) -> None:
-        name, told = source.settings.name, False
+        name, has_warned = source.settings.name, False
         while not self._closing.is_set():
             try:
                 traits = source.traits
             except CannotFetch as error:
-                if not told:
+                if not has_warned:
                     log.warning("the source %s is away, and is asked again: %s", name, error)
-                told = True
+                has_warned = True
                 self._closing.wait(_AGAIN_S)
                 continue
             log.info("the source %s answers: %s", name, traits.description)

@@ -68,6 +68,8 @@ class AttachedSources:
             return registration, lambda: None
         reserved = self._holding.reserve(needs_of(registration.read))
         if reserved.asked:
+            assert self._opened.sources.main is not None, "it is asked"
+            self._opened.sources.main.traits  # noqa: B018  what it is, is found out before the writer's turn
             registration = replace(
                 registration,
                 asked=tuple(sorted(reserved.asked)),

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from os import urandom
-from typing import Any
+from typing import Any, cast
 
 from stream_ext.catalog.registered import RegisteredText
-from stream_ext.errors import BadArgument, QueryTooLarge
+from stream_ext.errors import BadArgument, Overload, QueryTooLarge, SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Admin, Update
@@ -18,13 +18,20 @@ from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.question import Question, Questions
+from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.remembered_source import NotAskedYet, RememberedSource
+from stream_ext.remote.source import MAIN
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.sources import AttachedSources
 from stream_ext.values.known_values import KnownValues
+from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import read_by
 from stream_ext.writer.elements import Ids
 from stream_ext.writer.graph_store import GraphAnswer
-from stream_ext.writer.updates import Updated, change_of, updated
+from stream_ext.writer.updates import Updated, UpdateOutcome, change_of, in_turn, updated
+
+#: So often an update is given its turn, if the store changes while a source is asked.
+_TURNS_MAX = 50
 
 
 class Statements:
@@ -66,14 +73,37 @@ class Statements:
             asking, derived = self._asking(control), self._opened.derived_graphs(self._opened.head(), control)
             return self._sources.writing.update(unit, question.text, asking, derived)
         try:
-            change = change_of(
-                unit, question.text, self._opened.store, self._opened.head(), self._asking(control), self._opened.origin
-            )
-            published = self._opened.change(change)
+            published = self._published(unit, question.text, self._asking(control))
         except MemoryError as error:  # nothing of it was done
             raise QueryTooLarge(f"the update needs more memory than is available ({error}): ask for less") from error
         self._opened.wait_for(published.sn, wait)
         return updated(published, self._opened.store)
+
+    def _published(self, update: Update, text: str, asking: Asking) -> UpdateOutcome:
+        """While it is the update's turn, all pushes wait, so the source is not asked then: what it would be asked is
+        found out, it is asked, and the update has another turn."""
+        main = asking.sources.main
+        if main is None:
+            return cast("UpdateOutcome", self._opened.change(self._change(update, text, asking)))
+        source = RememberedSource(main, self._opened.allowed_urls.bytes_max)
+        asking = replace(asking, sources=asking.sources.with_main(source))
+        for _ in range(_TURNS_MAX):
+            change = in_turn(self._change(update, text, asking), source.closed)
+            try:
+                return cast("UpdateOutcome", self._opened.change(change))
+            except NotAskedYet:
+                try:
+                    source.ask(asking.control)
+                except CannotFetch as error:
+                    raise SourceFailed(str(error)) from None
+        raise Overload(
+            f"the store changed {_TURNS_MAX} times while the source {MAIN} was asked about what the update deletes: "
+            "repeat it later, or in parts",
+            1,
+        )
+
+    def _change(self, update: Update, text: str, asking: Asking) -> Change:
+        return change_of(update, text, self._opened.store, self._opened.head(), asking, self._opened.origin)
 
     def query(
         self,

@@ -60,7 +60,7 @@ class _Followed:
     queries: dict[int, None] = field(default_factory=dict)
 
     def keeps(self, schedule: Schedule) -> bool:
-        return self.idles or self.timing.arrivals or not (schedule.timing.is_settled and schedule.has_begun)
+        return self.idles or self.timing.arrivals or not (schedule.timing.has_origin and schedule.has_begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +227,14 @@ class Lateness:
     def _take(self, followed: _Followed, accepted: Accepted) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         if followed.schedule is None:
             return self._schedule_now(followed).take(accepted)
-        schedule, unsettled = followed.schedule, not followed.timing.is_settled
+        schedule, without_origin = followed.schedule, not followed.timing.has_origin
         late = schedule.take(accepted)
         for due in schedule.due(accepted):
             if due.arrived is None:
                 schedule.skip_to_bound()
             else:
                 schedule.seen(due.time)
-        if unsettled and schedule.timing.is_settled:
+        if without_origin and schedule.timing.has_origin:
             followed.timing = schedule.timing
             self._find_grids(schedule.timing)
         if not followed.keeps(schedule):
@@ -273,7 +273,7 @@ class Lateness:
 
 
 def _grids_of(timing: Timing, stream: int) -> list[_Grid]:
-    if not timing.is_settled or timing.ends_at is not None:
+    if not timing.has_origin or timing.ends_at is not None:
         return []
     found = []
     for window in timing.windows:

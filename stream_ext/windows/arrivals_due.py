@@ -27,7 +27,7 @@ class ArrivalsDue(NamedTuple):
 def arrivals_due(schedule: Schedule, moved: StreamAdvance, arrived_at: int | None) -> ArrivalsDue:
     """After `schedule.take(moved)`; the schedule goes on as if all of them were made. `arrived_at`: elements up to this
     one were evaluated before. Of a query that is evaluated at arrivals alone."""
-    if not schedule.timing.is_settled or not len(moved.element_times):
+    if not schedule.timing.has_origin or not len(moved.element_times):
         return _none(len(moved.element_times))
     if arrives_by_element(schedule.windows, moved.stream):
         return _element_by_element(schedule, moved, arrived_at or 0)
@@ -47,7 +47,7 @@ def merged_due(schedule: Schedule, merged: Merged) -> MergedDue | None:
     """What all pushes of a snapshot make due. None: that is to be found push by push, because some element is older
     than one before it."""
     times, last = merged.times, schedule.last
-    if not schedule.timing.is_settled or not merged.is_in_order:
+    if not schedule.timing.has_origin or not merged.is_in_order:
         return None
     if not len(times):
         return MergedDue(times, times, times, times)

@@ -54,7 +54,7 @@ class Beats:
         """From the first close that can hold the first element of the window's stream; and the first period after the
         first element of all. `first_of` is the time of the first element of a window's stream; None: there is none."""
         self._timing, self._beats = timing, [None] * len(self.begins)
-        if timing.is_settled:
+        if timing.has_origin:
             firsts = [first_of(window) for window in timing.windows]
             closes = [_closes_of(window, first) for window, first in zip(timing.windows, firsts, strict=True)]
             earliest = min((first for first in firsts if first is not None), default=None)

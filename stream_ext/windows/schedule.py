@@ -69,7 +69,7 @@ class Schedule:
     ) -> None:
         """`positions`: the times of the streams at the snapshot from which this schedule goes on; `last` reads the last
         times of counted windows there (None: nothing has come)."""
-        self.timing = timing if state.t0 is None else timing.settled(state.t0)
+        self.timing = timing if state.t0 is None else timing.with_origin(state.t0)
         self.registered = state.registered
         self.last = state.last
         self.t0 = state.t0
@@ -116,9 +116,9 @@ class Schedule:
     def take(self, moved: StreamAdvance) -> Mask:
         """Adds one push, heartbeat or mark; returns which of its elements are late for this query."""
         stream_state, times = self._streams[moved.stream], moved.element_times
-        if len(times) and not self.timing.is_settled:
+        if len(times) and not self.timing.has_origin:
             self.t0 = t0_of(times)
-            self.timing = self.timing.settled(self.t0)
+            self.timing = self.timing.with_origin(self.t0)
             self._find_beats()
         self._arrive_all()
         least = least_and_greatest(times)[0] if len(times) else None
@@ -138,7 +138,7 @@ class Schedule:
         time, unless its window contains what arrives. `arrived_at`: elements up to this time were evaluated before.
 
         The caller calls `done` or `seen` for each of them before it takes the next from the iterator."""
-        if self.timing.arrivals and self.timing.is_settled:
+        if self.timing.arrivals and self.timing.has_origin:
             if arrives_by_element(self.windows, moved.stream):
                 yield from self._element_by_element(moved, arrived_at or 0)
             else:
@@ -329,7 +329,7 @@ class Schedule:
         belongs to some that are evaluated, and none of these evaluations is still to be made. Where arrivals alone are
         evaluated: it can be in no window any more. `least`: of the times."""
         late = np.zeros(len(times), dtype=np.bool_)
-        if least is None or not self.timing.is_settled:
+        if least is None or not self.timing.has_origin:
             return late
         if self.timing.arrivals and not self._beats.begins:
             return self._gone(stream, times)

@@ -71,11 +71,11 @@ class Timing:
     content_only: bool = False
 
     @property
-    def is_settled(self) -> bool:
+    def has_origin(self) -> bool:
         """Whether all closes are known: T0 may wait for the first push."""
         return all(window.t0_ms is not None for window in self.windows)
 
-    def settled(self, t0: int) -> Timing:
+    def with_origin(self, t0: int) -> Timing:
         known = (replace(w, t0_ms=t0) if w.t0_ms is None else w for w in self.windows)
         return replace(self, windows=tuple(known))
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.benchmarks import skew, standing, stream_service, streams
 from tests.benchmarks.line import Arrived
-from tests.benchmarks.replay import Replay, told
+from tests.benchmarks.replay import Replay, observed
 from tests.benchmarks.standing_peers import PEERS, Longs, batch_ms
 from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND
 from tests.benchmarks.tape import Source, Tape, source
@@ -30,11 +30,11 @@ def test_every_question_has_the_answers_that_pyoxigraph_has(name: str, data: Sou
     tape = Tape(data, asked.streams)
     batches = tape.dense(100, 12, 1_000 if wide else 100)
     replay = Replay(tmp_path / "store", data, tape, batches)
-    stepped = replay.run([asked.text(name, MINUTE if wide else SECOND)], kept=range(12))
+    stepped = replay.run([asked.text(name, MINUTE if wide else SECOND)], retained=range(12))
     rows = [replay.check(asked, each, 60_000 if wide else 1_000).rows for each in stepped]
     assert max(rows) > 0
     assert replay.check(asked, stepped[-1], 60_000 if wide else 1_000).pyoxigraph_ms > 0
-    assert told(stepped, batches)["evaluations"] == 6  # of the second half
+    assert observed(stepped, batches)["evaluations"] == 6  # of the second half
     replay.close()
 
 
@@ -42,9 +42,9 @@ def test_a_wrong_answer_has_no_time(data: Source, tmp_path: Path) -> None:
     asked = QUESTIONS["Q10"]
     tape = Tape(data, asked.streams)
     replay = Replay(tmp_path / "store", data, tape, tape.dense(100, 3, 1_000))
-    stepped = replay.run([asked.text("q", MINUTE)], kept=range(3))[-1]
-    part = stepped.said[-1]
-    less = replace(stepped, said=[msgspec.structs.replace(part, columns=[column[1:] for column in part.columns])])
+    stepped = replay.run([asked.text("q", MINUTE)], retained=range(3))[-1]
+    part = stepped.answered[-1]
+    less = replace(stepped, answered=[msgspec.structs.replace(part, columns=[column[1:] for column in part.columns])])
     with pytest.raises(AssertionError, match="pyoxigraph has"):
         replay.check(asked, less, 60_000)
     replay.close()
@@ -123,9 +123,9 @@ def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
     assert "Q1_pyoxigraph_over_ours=" in line
 
 
-def test_what_a_subscriber_hears_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:
-    told = stream_service.throughput(tmp_path / "store", data, "inline", 200, 8)
-    assert told["triples"] > 5 * 150
+def test_what_a_subscriber_gets_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:
+    observed = stream_service.throughput(tmp_path / "store", data, "inline", 200, 8)
+    assert observed["triples"] > 5 * 150
     feed = stream_service.Feed(data, 200, 8).pushes
     assert any(push.posts for push in feed)
     arrived = Arrived()

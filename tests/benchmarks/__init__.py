@@ -25,7 +25,7 @@ class Bench:
         """The raw figures, with what one must know to compare them."""
         from hbase_store.version import __version__
 
-        kept = {
+        retained = {
             "bench": self.module.rpartition(".")[2],
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "quick": quick,
@@ -34,7 +34,7 @@ class Bench:
             "machine": f"{platform.machine()}, {os.cpu_count()} processors",
             "figures": figures,
         }
-        Path(file).write_text(json.dumps(kept, indent=2) + "\n")
+        Path(file).write_text(json.dumps(retained, indent=2) + "\n")
 
 
 BENCHES = {

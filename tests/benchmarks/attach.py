@@ -26,7 +26,7 @@ from SPARQLWrapper import JSON, SPARQLWrapper
 
 from stream_ext.clock import ManualClock
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
-from stream_ext.remote.source import MAIN, SourceSettings
+from stream_ext.remote.source import MAIN, Mode, SourceSettings
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 
@@ -72,11 +72,11 @@ class _Served(BaseHTTPRequestHandler):
         pass
 
 
-def _serve(lines: bytes, told: Connection) -> None:
+def _serve(lines: bytes, observed: Connection) -> None:
     _Served.store = ox.Store()
     _Served.store.bulk_load(lines, format=ox.RdfFormat.N_TRIPLES)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Served)
-    told.send(server.server_address[1])
+    observed.send(server.server_address[1])
     server.serve_forever()
 
 
@@ -98,9 +98,10 @@ class _Source:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def read(self, changed: str | None = None) -> SparqlEndpointSource:
+    def read(self, changed: str | None = None, mode: Mode = "auto") -> SparqlEndpointSource:
         """As a server reads it; it is closed with the service."""
-        return SparqlEndpointSource(SourceSettings(MAIN, self.url, changed=changed, refresh_s=60.0), silence_s=600.0)
+        settings = SourceSettings(MAIN, self.url, changed=changed, refresh_s=60.0, mode=mode)
+        return SparqlEndpointSource(settings, silence_s=600.0)
 
     def update(self, text: str) -> None:
         httpx.post(self.url, data={"update": text}, timeout=600).raise_for_status()
@@ -129,6 +130,7 @@ def run(quick: bool) -> Figures:
             refresh = _refreshed(service, source)
         with _opened(Path(folder) / "changed", [source.read(f"{EX}modified")]) as service:
             changed = _changed_only(service, source)
+        asked = _asked(source, Path(folder), lines, batches, triples)
     assert found == found_held and found[: len(found_by_loop)] == found_by_loop, "the ways find different rows"
     return {
         "triples": triples,
@@ -139,26 +141,65 @@ def run(quick: bool) -> Figures:
         "loop_batch_ms_p50": loop,
         "loop_over_held": round(loop / held, 1),
         "first_fetch_s": round(first_s, 2),
+        "asked": asked,
         "refresh": refresh,
         "refresh_of_changed": changed,
     }
 
 
 def summary(figures: Figures) -> str:
-    refresh, changed = figures["refresh"], figures["refresh_of_changed"]
+    refresh, changed, asked = figures["refresh"], figures["refresh_of_changed"], figures["asked"]
     return (
         f"{figures['elements_a_batch']:,} elements joined with {figures['triples']:,} held triples: "
         f"{figures['held_batch_ms_p50']} ms, {figures['held_over_ours']} times our own; a loop takes "
-        f"{figures['loop_over_held']} times that. {_CHANGES} changes: {refresh['seconds']} s and {refresh['bytes']:,} "
-        f"bytes, only what changed {changed['seconds']} s and {changed['bytes']:,} bytes"
+        f"{figures['loop_over_held']} times that. Asked about sensors that report again and again: "
+        f"{asked['asked_over_ours']} times our own, {asked['round_trips']} round trips. {_CHANGES} changes: "
+        f"{refresh['seconds']} s and {refresh['bytes']:,} bytes, only what changed {changed['seconds']} s and "
+        f"{changed['bytes']:,} bytes"
     )
 
 
-def _pushes(batches: int, sensors: int) -> list[tuple[int, bytes]]:
+def _asked(source: _Source, folder: Path, lines: bytes, batches: int, triples: int) -> Figures:
+    """The same sensors report again and again, as sensors do: after the first time the source is not asked about them.
+    And a tenth of them is new each second: then it is asked about these."""
+    found: Figures = {}
+    for name, new in (("", 0), ("_with_new", ELEMENTS // 10)):
+        pushes = _pushes(batches, triples, reporting=ELEMENTS, new=new)
+        asks = source.read(mode="ask")
+        with (
+            _opened(folder / f"ours_beside{name}", []) as own,
+            _opened(folder / f"asked{name}", [asks]) as service,
+        ):
+            _load(own, lines)
+            for each in (own, service):
+                each.register(QUERY)
+            trips = asks.health.round_trips
+            warmed = pushes[:2]
+            _push_all((own, service), warmed)
+            first = asks.health.round_trips - trips
+            (ours, asked), (rows, rows_asked) = _push_all((own, service), pushes[2:], of_rows=len(pushes))
+            assert rows == rows_asked, "the source was asked for other rows"
+            later = asks.health.round_trips - trips - first
+        found |= {
+            f"ours_batch_ms_p50{name}": ours,
+            f"asked_batch_ms_p50{name}": asked,
+            f"asked_over_ours{name}": round(asked / ours, 3),
+            f"round_trips_at_first{name}": first,
+            f"round_trips{name}": round(later / len(pushes[2:]), 2),
+        }
+    return found
+
+
+def _pushes(batches: int, sensors: int, reporting: int | None = None, new: int = 0) -> list[tuple[int, bytes]]:
+    """Of so many elements a second: of any sensors, or of the first `reporting`, but for some `new` ones each time."""
     chance = np.random.default_rng(1)
     found = []
     for batch in range(batches):
-        keys = chance.integers(0, sensors + sensors // 10, ELEMENTS).tolist()
+        if reporting is None:
+            keys = chance.integers(0, sensors + sensors // 10, ELEMENTS).tolist()
+        else:
+            first, fresh = _CHANGES, _CHANGES + reporting + batch * new  # the others are changed by now
+            keys = [*range(first, first + reporting - new), *range(fresh, fresh + new)]
         lines = (f"<{EX}s{key}> <{EX}reads> <{EX}v{i % 50}> ." for i, key in enumerate(keys))
         found.append((1_000 * batch + 500, "\n".join(lines).encode()))
     return found
@@ -182,7 +223,9 @@ def _load(service: Service, lines: bytes) -> None:
     service.store.fold()
 
 
-def _push_all(services: Sequence[Service], pushes: Sequence[tuple[int, bytes]]) -> tuple[list[float], list[list[int]]]:
+def _push_all(
+    services: Sequence[Service], pushes: Sequence[tuple[int, bytes]], of_rows: int | None = None
+) -> tuple[list[float], list[list[int]]]:
     """Of each service, which take turns, the median time of an evaluation, and how many rows each evaluation found."""
     took: list[list[float]] = [[] for _ in services]
     for service in services:
@@ -197,7 +240,7 @@ def _push_all(services: Sequence[Service], pushes: Sequence[tuple[int, bytes]]) 
             service.heartbeat("readings", at + 500, wait="evaluated")  # the close
             times.append((time.perf_counter() - began) * 1e3)
     medians = [round(statistics.median(times[1:]), 2) for times in took]
-    return medians, [_rows(service, len(pushes)) for service in services]
+    return medians, [_rows(service, of_rows or len(pushes)) for service in services]
 
 
 def _rows(service: Service, count: int) -> list[int]:

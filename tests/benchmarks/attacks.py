@@ -39,7 +39,7 @@ def run(quick: bool) -> Figures:
             _fill(server, 4_000 if quick else _SUBJECTS)
             _ask(server, 1.0, threading.Event())
             alone = _ask(server, 2.0, threading.Event())
-            figures: Figures = {"alone": _told(alone)}
+            figures: Figures = {"alone": _observed(alone)}
             for attack, send in _attacks(server, quick).items():
                 figures[attack] = _under(server, send)
                 print(attack, json.dumps(figures[attack]), file=sys.stderr)
@@ -135,7 +135,7 @@ def _under(server: Server, send: Callable[[], int | None]) -> Figures:
         over.set()
         for thread in threads:
             thread.join()
-    return {"status": status, "took_s": round(took_s, 2), "peak_mb": max(peaks) - before, "ask_ms": _told(asked)}
+    return {"status": status, "took_s": round(took_s, 2), "peak_mb": max(peaks) - before, "ask_ms": _observed(asked)}
 
 
 def _ask(server: Server, seconds: float, over: threading.Event) -> list[float]:
@@ -154,7 +154,7 @@ def _ask(server: Server, seconds: float, over: threading.Event) -> list[float]:
     return took
 
 
-def _told(took: list[float]) -> dict[str, float]:
+def _observed(took: list[float]) -> dict[str, float]:
     p99 = statistics.quantiles(took, n=100)[98] if len(took) > 1 else took[0]
     return {
         "asks": len(took),

@@ -29,9 +29,9 @@ def filters_ms(keys: Longs, values: Longs, filters: Longs, expected: Sequence[tu
         began = time.perf_counter()
         found = _hits(keys[batch], values[batch], table, out)
         seconds.append(time.perf_counter() - began)
-        said = found, int((out[0, :found] ^ out[1, :found]).sum())
-        if said != expected[batch]:
-            raise AssertionError(f"batch {batch}: the bare loop finds {said}, but {expected[batch]} expected")
+        answered = found, int((out[0, :found] ^ out[1, :found]).sum())
+        if answered != expected[batch]:
+            raise AssertionError(f"batch {batch}: the bare loop finds {answered}, but {expected[batch]} expected")
     return round(statistics.median(seconds[2:]) * 1e3, 4)
 
 

@@ -72,15 +72,15 @@ def _shown(value: str | float) -> str:
 
 def main(name: str) -> None:
     contestant = CONTESTANTS[name]()
-    said = os.fdopen(os.dup(1), "w")  # for us alone: an engine may write to standard output
+    answered = os.fdopen(os.dup(1), "w")  # for us alone: an engine may write to standard output
     os.dup2(2, 1)
     for line in sys.stdin:
         try:
             answer = done(contestant, **json.loads(line))
         except Exception as error:  # noqa: BLE001  what it cannot do is told in the table
             answer = {"error": f"{type(error).__name__}: {error}"[:300]}
-        said.write(json.dumps(answer) + "\n")
-        said.flush()
+        answered.write(json.dumps(answer) + "\n")
+        answered.flush()
 
 
 def done(contestant: Contestant, do: str, **more: Any) -> dict[str, Any]:

@@ -64,14 +64,14 @@ def run(quick: bool) -> Figures:
 def summary(figures: Figures) -> str:
     """The last line: name=figure name=figure."""
     ratios, beside_, large = figures["trivial"]["over_peer"], figures["beside"], figures["large"]
-    told = {
+    observed = {
         f"{kind}_{connections}_over_peer": ratio for kind, by in ratios.items() for connections, ratio in by.items()
     }
     for name, found in beside_.items():
-        told |= {f"beside_{name}_ms_p99": found["worker"]["beside_ms_p99"]}
-    told |= {"first_byte_ms": large["first_byte_ms"]}
-    told["wrapper_over_peer"] = figures["wrapper"]["over_peer"]
-    return " ".join(f"{name}={figure}" for name, figure in told.items())
+        observed |= {f"beside_{name}_ms_p99": found["worker"]["beside_ms_p99"]}
+    observed |= {"first_byte_ms": large["first_byte_ms"]}
+    observed["wrapper_over_peer"] = figures["wrapper"]["over_peer"]
+    return " ".join(f"{name}={figure}" for name, figure in observed.items())
 
 
 def _people(count: int) -> Iterator[str]:

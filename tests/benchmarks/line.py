@@ -338,8 +338,8 @@ def subscriber(server: Server) -> Iterator[Arrived]:
 
         def take(line: str) -> None:
             if line.startswith("data:"):
-                said = json.loads(line[5:])
-                arrived.note(said["time"], len(said["results"]["bindings"]))
+                answered = json.loads(line[5:])
+                arrived.note(answered["time"], len(answered["results"]["bindings"]))
 
         def run_until_closed() -> None:
             try:

@@ -33,7 +33,7 @@ class Life:
         for u in range(self._users):
             user = f"{SIB}user/u{u}"
             yield _line(user, f"{_SIOC}account_of", f"{SIB}person/p{u}")
-            yield _said(user, f"{_VOCABULARY}browser", chance.choice(_BROWSERS))
+            yield _answered(user, f"{_VOCABULARY}browser", chance.choice(_BROWSERS))
             yield _line(user, f"{_SIOC}moderator_of", f"{SIB}forum/fo{u}")
             for friend in self._knows[u]:
                 if friend != u:
@@ -44,53 +44,53 @@ class Life:
     def streams(self, elements: int) -> dict[str, list[Line]]:
         """So many posts; a photo for each, and about four likes of either; a place for each."""
         chance = random.Random(self._seed + 2)
-        told: dict[str, list[Line]] = {name: [] for name in STREAMS}
+        observed: dict[str, list[Line]] = {name: [] for name in STREAMS}
         for n in range(elements):
             time = _START + n * 1000
-            self._post(told, chance, n, time)
-            self._photo(told, chance, n, time)
-            self._place(told, chance, n, time)
-        return {name: sorted(lines, key=lambda line: line[0]) for name, lines in told.items()}
+            self._post(observed, chance, n, time)
+            self._photo(observed, chance, n, time)
+            self._place(observed, chance, n, time)
+        return {name: sorted(lines, key=lambda line: line[0]) for name, lines in observed.items()}
 
-    def _post(self, told: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
+    def _post(self, observed: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
         post, user = f"{SIB}post/po{n}", _BUSY % self._users if n % 50 == 0 else chance.randrange(self._users)
         lines = [
             _line(post, _TYPE, f"{_VOCABULARY}Post"),
             _line(post, _TYPE, f"{_SIOC}Post"),
-            _said(post, "http://purl.org/dc/terms/title", "null"),
-            _said(post, f"{_VOCABULARY}browser", chance.choice(_BROWSERS)),
-            _said(post, f"{_SIOC}content", f"number {n} of {user}"),
+            _answered(post, "http://purl.org/dc/terms/title", "null"),
+            _answered(post, f"{_VOCABULARY}browser", chance.choice(_BROWSERS)),
+            _answered(post, f"{_SIOC}content", f"number {n} of {user}"),
             _line(f"{SIB}forum/fo{chance.randrange(self._users)}", f"{_SIOC}container_of", post),
             _line(f"{SIB}user/u{user}", f"{_SIOC}creator_of", post),
-            *(_said(post, f"{_VOCABULARY}hashtag", tag) for tag in chance.sample(_TAGS, 3)),
+            *(_answered(post, f"{_VOCABULARY}hashtag", tag) for tag in chance.sample(_TAGS, 3)),
         ]
-        told["poststream"] += [(time, line) for line in lines]
-        self._liked(told["likedpoststream"], chance, post, time)
+        observed["poststream"] += [(time, line) for line in lines]
+        self._liked(observed["likedpoststream"], chance, post, time)
 
-    def _photo(self, told: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
+    def _photo(self, observed: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
         photo = f"{SIB}photoalbum/photo/pho{n}"
         lines = [
             _line(photo, _TYPE, f"{_VOCABULARY}Photo"),
-            _said(photo, f"{_VOCABULARY}browser", chance.choice(_BROWSERS)),
+            _answered(photo, f"{_VOCABULARY}browser", chance.choice(_BROWSERS)),
             _line(f"{SIB}photoalbum/pa{n // 20}", f"{_SIOC}container_of", photo),
             *(
                 _line(photo, f"{_VOCABULARY}usertag", f"{SIB}user/u{u}")
                 for u in chance.sample(range(self._users), min(4, self._users))
             ),
         ]
-        told["photostream"] += [(time, line) for line in lines]
-        self._liked(told["likedphotostream"], chance, photo, time)
+        observed["photostream"] += [(time, line) for line in lines]
+        self._liked(observed["likedphotostream"], chance, photo, time)
 
     def _liked(self, lines: list[Line], chance: random.Random, what: str, time: int) -> None:
         for i, user in enumerate(chance.sample(range(self._users), min(4, self._users)), 1):
             lines.append((time + i * 1000, _line(f"{SIB}user/u{user}", f"{_VOCABULARY}like", what)))
 
-    def _place(self, told: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
+    def _place(self, observed: dict[str, list[Line]], chance: random.Random, n: int, time: int) -> None:
         place = f"{SIB}gps/gps{n}"
-        told["gpsstream"] += [
+        observed["gpsstream"] += [
             (time, _line(f"{SIB}user/u{chance.randrange(self._users)}", f"{_VOCABULARY}trackedAt", place)),
-            (time, _said(place, "http://dbpedia.org/property/latd", f"{chance.uniform(-90, 90):.6f}")),
-            (time, _said(place, "http://dbpedia.org/property/longd", f"{chance.uniform(-180, 180):.6f}")),
+            (time, _answered(place, "http://dbpedia.org/property/latd", f"{chance.uniform(-90, 90):.6f}")),
+            (time, _answered(place, "http://dbpedia.org/property/longd", f"{chance.uniform(-180, 180):.6f}")),
         ]
 
 
@@ -98,5 +98,5 @@ def _line(subject: str, predicate: str, target: str) -> bytes:
     return f"<{subject}> <{predicate}> <{target}>".encode()
 
 
-def _said(subject: str, predicate: str, text: str) -> bytes:
+def _answered(subject: str, predicate: str, text: str) -> bytes:
     return f'<{subject}> <{predicate}> "{text}"'.encode()

@@ -59,11 +59,11 @@ class Stepped:
     stored_seconds: float
     evaluations: int
     rows: list[int]
-    said: list[Part]  # where it is kept
+    answered: list[Part]  # where it is kept
 
     def of(self, query: int) -> tuple[Part, list[Ids]]:
         """The last that this query said, alone or with others, and its own rows of it."""
-        for part in reversed(self.said):
+        for part in reversed(self.answered):
             if not part.is_shared and part.query == query:
                 return part, part.columns
             if part.is_shared and query in part.queries:
@@ -161,7 +161,7 @@ class Replay:
             writing.stream(moved, columns)
         self._store.commit(writing)
 
-    def run(self, texts: Sequence[str], kept: Collection[int]) -> list[Stepped]:
+    def run(self, texts: Sequence[str], retained: Collection[int]) -> list[Stepped]:
         """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
         defined = self._register(texts)
         shard = Shard(self._store)
@@ -178,8 +178,8 @@ class Replay:
             seconds = time.perf_counter() - began, time.thread_time() - worked
             merge.take(Runner.INLINE, sn, parts)
             stored = time.perf_counter() - began
-            said = [part for part in parts if part.evaluated]
-            stepped.append(_stepped(sn, (*seconds, stored), said, sn - begin in kept))
+            answered = [part for part in parts if part.evaluated]
+            stepped.append(_stepped(sn, (*seconds, stored), answered, sn - begin in retained))
             if shard.faults:
                 raise AssertionError(f"a query failed: {shard.faults}")
         gc.unfreeze()
@@ -199,12 +199,12 @@ class Replay:
     def check(self, asked: Asked, stepped: Stepped, range_ms: int, query: int = 1) -> Checked:
         """Compares what this query said last with pyoxigraph's answer."""
         part, columns = stepped.of(query)
-        said = self._bag(part, columns)
+        answered = self._bag(part, columns)
         expected, seconds = self._expected(asked, part.time, range_ms)
-        if said != expected:
-            few = list((said - expected).items())[:3], list((expected - said).items())[:3]
-            raise AssertionError(f"at {part.time}: {said.total()} rows, pyoxigraph has {expected.total()}; {few}")
-        return Checked(said.total(), round(seconds * 1e3, 3))
+        if answered != expected:
+            few = list((answered - expected).items())[:3], list((expected - answered).items())[:3]
+            raise AssertionError(f"at {part.time}: {answered.total()} rows, pyoxigraph has {expected.total()}; {few}")
+        return Checked(answered.total(), round(seconds * 1e3, 3))
 
     def _bag(self, part: Part, columns: Sequence[Ids]) -> Bag:
         decode = decoder(part.created, self._store.terms)
@@ -247,12 +247,14 @@ def _of_another(text: bytes, copy: int) -> bytes:
     return text[:-1] + b"~%d>" % copy if copy and _OF_SOMEBODY.match(text) else text
 
 
-def _stepped(sn: int, seconds: tuple[float, float, float], said: list[Part], kept: bool) -> Stepped:
-    rows = [len(part.columns[0]) for part in said if part.columns]
-    return Stepped(sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in said), rows, said * kept)
+def _stepped(sn: int, seconds: tuple[float, float, float], answered: list[Part], retained: bool) -> Stepped:
+    rows = [len(part.columns[0]) for part in answered if part.columns]
+    return Stepped(
+        sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in answered), rows, answered * retained
+    )
 
 
-def told(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
+def observed(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:
     """Of the batches after the first half: the windows are full by then."""
     half = len(stepped) // 2
     steady, seconds = stepped[half:], sorted(each.seconds for each in stepped[half:])

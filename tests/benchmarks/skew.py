@@ -30,12 +30,12 @@ def measure(batches: int, keys: int = 2_000) -> Figures:
     those of the other stand at a few."""
     made = [_batch(b, keys, b < batches // 2) for b in range(batches)]
     took = {name: _run(step, made) for name, step in _ways().items()}
-    told = {name: _told(seconds, batches) for name, (seconds, _) in took.items()}
+    observed = {name: _observed(seconds, batches) for name, (seconds, _) in took.items()}
     if len({tuple(found) for _, found in took.values()}) != 1:
         raise AssertionError("the ways to join do not find the same")
-    both = {name: each["batch_ms_p50_before"] + each["batch_ms_p50_after"] for name, each in told.items()}
+    both = {name: each["batch_ms_p50_before"] + each["batch_ms_p50_after"] for name, each in observed.items()}
     best = min(ms for name, ms in both.items() if name != "live")
-    return {**told, "best_fixed_over_live": round(best / both["live"], 2)}
+    return {**observed, "best_fixed_over_live": round(best / both["live"], 2)}
 
 
 def _ways() -> dict[str, Step]:
@@ -77,7 +77,7 @@ def _run(step: Step, made: list[list[ZSet]]) -> tuple[list[float], list[tuple[in
     return seconds, found
 
 
-def _told(seconds: list[float], batches: int) -> Figures:
+def _observed(seconds: list[float], batches: int) -> Figures:
     half = batches // 2
     return {
         "batch_ms_p50_before": round(statistics.median(seconds[_SPAN:half]) * 1e3, 3),

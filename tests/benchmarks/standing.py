@@ -38,7 +38,7 @@ from tests.benchmarks.standing_peers import PEERS, Peer, Step, batch_ms, present
 
 Figures = dict[str, Any]
 Longs = npt.NDArray[np.int64]
-Said = tuple[int, int]  # rows, checksum
+Answered = tuple[int, int]  # rows, checksum
 
 _BASE = 16  # ids of keys and values begin here
 _FILTERS = 1 << 40  # ids of the standing filters
@@ -61,10 +61,10 @@ class Work:
     text: str
     streams: Sequence[Elements]
     span: int
-    check: Callable[[Columns, Weights], Said]
-    expected: Sequence[Said]
+    check: Callable[[Columns, Weights], Answered]
+    expected: Sequence[Answered]
     peer: Callable[[Peer], Step]  # how a peer does it
-    sum: Callable[..., Said]  # of what it says, and how often
+    sum: Callable[..., Answered]  # of what it says, and how often
 
     def beside_peers(self) -> Figures:
         """What the network takes, and what those peers take that are installed."""
@@ -89,16 +89,16 @@ class Work:
                 network.arrive(arrival)
             emitted = network.step(moment)
             seconds.append(time.perf_counter() - began)
-            if (said := self.check(*emitted)) != self.expected[b]:
-                raise AssertionError(f"batch {b}: (rows, checksum) {said}, but {self.expected[b]} expected")
-        return told(seconds[self.span + 1 :], sum(each.keys.shape[1] for each in self.streams))
+            if (answered := self.check(*emitted)) != self.expected[b]:
+                raise AssertionError(f"batch {b}: (rows, checksum) {answered}, but {self.expected[b]} expected")
+        return observed(seconds[self.span + 1 :], sum(each.keys.shape[1] for each in self.streams))
 
     def _arrivals(self) -> Iterator[list[Arrival]]:
         for b in range(len(self.expected)):
             yield [_arrival(b, stream, each) for stream, each in enumerate(self.streams, 1)]
 
 
-def told(seconds: Sequence[float], elements: int) -> Figures:
+def observed(seconds: Sequence[float], elements: int) -> Figures:
     steady = sorted(seconds)
     middle = statistics.median(steady)
     return {
@@ -162,18 +162,18 @@ def made(batches: int, count: int, keys: int, seed: int, again: bool = False) ->
     return Elements(drawn, np.arange(batches * count).reshape(batches, count))
 
 
-def w1(left: Elements, right: Elements, span: int, expected: Sequence[Said] | None = None) -> Work:
+def w1(left: Elements, right: Elements, span: int, expected: Sequence[Answered] | None = None) -> Work:
     text = f"""SELECT ISTREAM ?k ?a ?b
       FROM NAMED WINDOW :w1 ON STREAM :s1 [RANGE {span}ms STEP 1ms]
       FROM NAMED WINDOW :w2 ON STREAM :s2 [RANGE {span}ms STEP 1ms]
       WHERE {{ WINDOW :w1 {{ ?a :p1 ?k }} WINDOW :w2 {{ ?b :p2 ?k }} }}"""
     names = ("k", "a", "b")
 
-    def check(columns: Columns, weights: Weights) -> Said:
+    def check(columns: Columns, weights: Weights) -> Answered:
         a, b = (columns[names.index(name)].view(np.int64) - _BASE for name in "ab")
         return summed(a, b, weights)
 
-    def summed(a: Longs, b: Longs, weights: Longs) -> Said:
+    def summed(a: Longs, b: Longs, weights: Longs) -> Answered:
         return int(weights.sum()), int((weights * (a ^ (b * 3))).sum()) & _MASK
 
     expected = expected or list(_pairs_by_batch(left, right, span))
@@ -187,25 +187,25 @@ def w2(elements: Elements, span: int, expected: Sequence[int] | None = None) -> 
     if expected is not None and [checksum for _, checksum in counted] != list(expected):
         raise AssertionError("the generator's checksums are not those of its own data")
 
-    def check(columns: Columns, weights: Weights) -> Said:
+    def check(columns: Columns, weights: Weights) -> Answered:
         return summed(columns[0].view(np.int64) - _BASE, inline_integers(columns[1]), weights)
 
-    def summed(keys: Longs, counts: Longs, weights: Longs) -> Said:
+    def summed(keys: Longs, counts: Longs, weights: Longs) -> Answered:
         return int(weights.sum()), int((weights * keys * counts).sum())
 
     return Work(text, (elements,), span, check, counted, lambda peer: peer.count(span), summed)
 
 
-def w3(elements: Elements, filters: Longs, expected: Sequence[Said] | None = None) -> Work:
+def w3(elements: Elements, filters: Longs, expected: Sequence[Answered] | None = None) -> Work:
     """All filters as the rows of one table of parameters."""
     rows = " ".join(f"(:q{q} :c{key})" for q, key in enumerate(filters.tolist()))
     text = f"""SELECT ISTREAM ?q ?e FROM NAMED WINDOW :w1 ON STREAM :s1 [RANGE 1ms STEP 1ms]
       WHERE {{ WINDOW :w1 {{ ?e :p1 ?k }} VALUES (?q ?k) {{ {rows} }} }}"""
 
-    def check(columns: Columns, weights: Weights) -> Said:
+    def check(columns: Columns, weights: Weights) -> Answered:
         return summed(columns[0].view(np.int64) - _FILTERS, columns[1].view(np.int64) - _BASE, weights)
 
-    def summed(q: Longs, e: Longs, weights: Longs) -> Said:
+    def summed(q: Longs, e: Longs, weights: Longs) -> Answered:
         return int(weights.sum()), int((weights * (q ^ e)).sum())
 
     expected = expected or list(_hits_by_batch(elements, filters))
@@ -228,13 +228,13 @@ def apart(elements: Elements, filters: Longs) -> Figures:
         seconds.append(time.perf_counter() - began)
         if found != expected:
             raise AssertionError(f"batch {b}: {found} hits, but {expected} expected")
-    return told(seconds[2:], elements.keys.shape[1])
+    return observed(seconds[2:], elements.keys.shape[1])
 
 
 # ---- what is expected --------------------------------------------------------------------------------------------
 
 
-def _pairs_by_batch(left: Elements, right: Elements, span: int) -> Iterator[Said]:
+def _pairs_by_batch(left: Elements, right: Elements, span: int) -> Iterator[Answered]:
     """A pair is new in the later of its batches, if the other is in the window then; found for some left batches at a
     time, with all right ones that they meet."""
     batches, (n, m) = len(left.keys), (left.keys.shape[1], right.keys.shape[1])
@@ -264,7 +264,7 @@ def pairs(k1: Longs, v1: Longs, k2: Longs, v2: Longs) -> tuple[Longs, Longs]:
     return v1[i], v2[order[j]]
 
 
-def _counts_by_batch(elements: Elements, span: int) -> Iterator[Said]:
+def _counts_by_batch(elements: Elements, span: int) -> Iterator[Answered]:
     keys = int(elements.keys.max()) + 1
     counts = np.zeros(keys, np.int64)
     for b in range(len(elements.keys)):
@@ -276,7 +276,7 @@ def _counts_by_batch(elements: Elements, span: int) -> Iterator[Said]:
         yield len(changed), int((changed * counts[changed]).sum())
 
 
-def _hits_by_batch(elements: Elements, filters: Longs) -> Iterator[Said]:
+def _hits_by_batch(elements: Elements, filters: Longs) -> Iterator[Answered]:
     inverse = np.full(int(max(elements.keys.max(), filters.max())) + 1, -1, np.int64)
     inverse[filters] = np.arange(len(filters))
     for keys, values in zip(elements.keys, elements.values, strict=True):
@@ -297,7 +297,7 @@ def own(batches: int) -> Figures:
     return figures
 
 
-def filtered_by(elements: Elements, filters: Longs, expected: Sequence[Said] | None = None) -> Figures:
+def filtered_by(elements: Elements, filters: Longs, expected: Sequence[Answered] | None = None) -> Figures:
     """W3, and by how much a batch takes longer than the bare loop."""
     work = w3(elements, filters, expected)
     figures, bare_ms = work.beside_peers(), bare.filters_ms(elements.keys, elements.values, filters, work.expected)

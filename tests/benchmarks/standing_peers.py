@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Longs = npt.NDArray[np.int64]
-Said = tuple[int, int]  # rows, checksum
+Answered = tuple[int, int]  # rows, checksum
 Answer = tuple[Longs, ...]
 #: What a batch is answered with: of each stream its keys and values come, the columns of what is new go.
 Step = Callable[[Sequence[tuple[Longs, Longs]]], Answer]
@@ -72,8 +72,8 @@ class Polars:
                 changes.append(window.popleft().select("k", n=-pl.col("n")))
             changed = pl.concat(changes).group_by("k").agg(pl.col("n").sum()).filter(pl.col("n") != 0)
             counts = pl.concat([counts, changed]).group_by("k").agg(pl.col("n").sum()).filter(pl.col("n") > 0)
-            told = counts.join(changed, on="k", how="semi")
-            return told["k"].to_numpy(), told["n"].to_numpy()
+            observed = counts.join(changed, on="k", how="semi")
+            return observed["k"].to_numpy(), observed["n"].to_numpy()
 
         return step
 
@@ -176,8 +176,8 @@ def missing() -> dict[str, str]:
     return {name: f"{name} is not installed (pip install {name})" for name in PEERS if name not in present()}
 
 
-def batch_ms(step: Step, batches: Sequence[Sequence[tuple[Longs, Longs]]], expected: Sequence[Said], first: int,
-             check: Callable[..., Said]) -> float:  # fmt: skip
+def batch_ms(step: Step, batches: Sequence[Sequence[tuple[Longs, Longs]]], expected: Sequence[Answered], first: int,
+             check: Callable[..., Answered]) -> float:  # fmt: skip
     """Of the batches from `first` on, the median; each answer is compared before: `check` gets its columns, and that
     each row counts once."""
     seconds = []
@@ -185,6 +185,6 @@ def batch_ms(step: Step, batches: Sequence[Sequence[tuple[Longs, Longs]]], expec
         began = time.perf_counter()
         found = step(batch)
         seconds.append(time.perf_counter() - began)
-        if (said := check(*found, np.ones(len(found[0]), np.int64))) != wanted:
-            raise AssertionError(f"batch {b}: (rows, checksum) {said}, but {wanted} expected")
+        if (answered := check(*found, np.ones(len(found[0]), np.int64))) != wanted:
+            raise AssertionError(f"batch {b}: (rows, checksum) {answered}, but {wanted} expected")
     return round(statistics.median(seconds[first:]) * 1e3, 3)

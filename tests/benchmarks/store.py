@@ -53,15 +53,15 @@ def run(quick: bool) -> Figures:
         folder = Path(name)
         for source, file, lines in _sources(folder, [100_000] if quick else [1_000_000, 10_000_000]):
             part = f"load_{source}_{lines}"
-            figures[part] = _said(part, load(folder, file, source, lines))
+            figures[part] = _answered(part, load(folder, file, source, lines))
             if lines <= 1_000_000:
-                figures[f"read_{source}_{lines}"] = _said("read", read(folder, source))
+                figures[f"read_{source}_{lines}"] = _answered("read", read(folder, source))
             _empty(folder)
-        figures["publish"] = _said("publish", publish(folder, 200 if quick else 2000))
-        figures["unfolded"] = _said("unfolded", unfolded(folder))
-        figures["readers"] = _said("readers", readers(folder, 100 if quick else 400))
+        figures["publish"] = _answered("publish", publish(folder, 200 if quick else 2000))
+        figures["unfolded"] = _answered("unfolded", unfolded(folder))
+        figures["readers"] = _answered("readers", readers(folder, 100 if quick else 400))
         if (index := stream_index.measure(folder, 10 if quick else None)) is not None:
-            figures["stream_index"] = _said("stream_index", index)
+            figures["stream_index"] = _answered("stream_index", index)
     return figures
 
 
@@ -80,7 +80,7 @@ def summary(figures: Figures) -> str:
     )
 
 
-def _said(part: str, figures: Figures) -> Figures:
+def _answered(part: str, figures: Figures) -> Figures:
     print(part, json.dumps(figures), file=sys.stderr, flush=True)
     return figures
 
@@ -143,7 +143,7 @@ def _measured(command: list[str]) -> Figures:
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
-        said = child.stdout.read()
+        answered = child.stdout.read()
         _, status, usage = os.wait4(child.pid, 0)
         wall_s = time.perf_counter() - began
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -153,7 +153,7 @@ def _measured(command: list[str]) -> Figures:
         "wall_s": round(wall_s, 2),
         "cpu_s": round(usage.ru_utime + usage.ru_stime, 2),
         "rss_mb": round(usage.ru_maxrss / 1024),
-        "said": said.split("\n")[-2],
+        "said": answered.split("\n")[-2],
     }
 
 

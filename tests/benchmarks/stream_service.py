@@ -57,8 +57,8 @@ class Feed:
         self.pushes = []
         for batch in batches:
             lines = [b" ".join(tape.texts[place] for place in row) for row in batch.triples.T]
-            said = sum(line.split(b" ", 2)[0] in friends for line in lines if _CREATOR in line)
-            self.pushes.append(Push(batch.reached, b" .\n".join(lines) + b" .\n", len(lines), said))
+            answered = sum(line.split(b" ", 2)[0] in friends for line in lines if _CREATOR in line)
+            self.pushes.append(Push(batch.reached, b" .\n".join(lines) + b" .\n", len(lines), answered))
 
     def __iter__(self) -> Iterator[Push]:
         return iter(self.pushes)
@@ -156,8 +156,8 @@ def latency(folder: Path, data: Source, engine: str, triples: int, pushes: int, 
 def check(arrived: Arrived, feed: Sequence[Push]) -> None:
     """At the time of a push what the push before brought is said."""
     for before, push in pairwise(feed):
-        if (said := arrived.rows(push.time)) != before.posts:
-            raise AssertionError(f"at {push.time} {said} rows were said, of {before.posts}")
+        if (answered := arrived.rows(push.time)) != before.posts:
+            raise AssertionError(f"at {push.time} {answered} rows were said, of {before.posts}")
 
 
 # ---- streams beside one-shot questions -----------------------------------------------------------------------------

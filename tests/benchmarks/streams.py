@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks import skew, standing, stream_service
-from tests.benchmarks.replay import Checked, Replay, told
+from tests.benchmarks.replay import Checked, Replay, observed
 from tests.benchmarks.standing_peers import missing, present
 from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
 from tests.benchmarks.tape import Batch, Source, Tape, source
@@ -77,7 +77,7 @@ def _apart(measure: Callable[[Path], Figures], folder: Path) -> Figures:
 def summary(figures: Figures) -> str:
     """The last line: name=figure name=figure."""
     anchors, windows = figures["anchors"], figures["windows"]
-    said = {
+    answered = {
         **{f"{name}_melements_per_s": each["melements_per_s"] for name, each in anchors.items()},
         **{
             f"{name}_over_ours": min(peers.values())
@@ -93,7 +93,7 @@ def summary(figures: Figures) -> str:
         "served_push_ms_p50": figures["served"]["latency"]["push_ms_p50"],
         "more_cpu_beside_one_shots": figures["served"]["beside"]["more_cpu"],
     }
-    return " ".join(f"{name}={figure}" for name, figure in said.items())
+    return " ".join(f"{name}={figure}" for name, figure in answered.items())
 
 
 # ---- W1, W2, W3 and windows of many batches ---------------------------------------------------------------------
@@ -152,10 +152,10 @@ def questions(
 
 def _replayed(replay: Replay, asked: Asked, text: str, batches: Sequence[Batch], range_ms: int) -> Figures:
     """Of a question alone, whose answers are compared."""
-    stepped = replay.run([text], kept=(*_CHECKED, len(batches) - 1))
+    stepped = replay.run([text], retained=(*_CHECKED, len(batches) - 1))
     checked = [replay.check(asked, stepped[at], range_ms) for at in (*_CHECKED, -1)]
     replay.close()
-    return _beside(told(stepped, batches), checked)
+    return _beside(observed(stepped, batches), checked)
 
 
 def _beside(figures: Figures, checked: Sequence[Checked]) -> Figures:
@@ -202,10 +202,10 @@ def many(data: Source, quick: bool, folder: Path) -> Figures:
         replay = Replay(folder / str(count), data, tape, batches)
         asked = [QUESTIONS["Q1"].about(f"sibu:u{number}") for number in range(count)]
         texts = [each.text(f"q{number}", _TUMBLING) for number, each in enumerate(asked)]
-        stepped = replay.run(texts, kept=(len(batches) - 1,))
+        stepped = replay.run(texts, retained=(len(batches) - 1,))
         some = range(1, count + 1, max(1, count // 5))
         rows = sum(replay.check(asked[number - 1], stepped[-1], 1_000, number).rows for number in some)
-        figures[str(count)] = {**told(stepped, batches), "checked_rows": rows}
+        figures[str(count)] = {**observed(stepped, batches), "checked_rows": rows}
         replay.close()
     return figures
 

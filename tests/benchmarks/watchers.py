@@ -117,13 +117,15 @@ def _times(name: str, seconds: list[tuple[float, float]]) -> Figures:
 
 def _check_batch(service: Service, taxi: str, close: int, zones: list[int], count: int) -> None:
     """Some that were to be told of this batch's taxi, and some that were not."""
-    told = set(zones)
-    others = [number for number in range(0, count, max(1, count // _SOME)) if number not in told]
+    observed = set(zones)
+    others = [number for number in range(0, count, max(1, count // _SOME)) if number not in observed]
     for number in [*zones[:_SOME], *others]:
         closes = close - (0 if number < 2 else 1)
-        (said,) = service.emissions(f"w{number}", closes - 1)
-        if (f'"{taxi}"'.encode() in said.json) != (number in told) or b'"time":%d' % (close * 1_000) not in said.json:
-            raise AssertionError(f"watcher {number} of {count} was told {said} at close {close}")
+        (answered,) = service.emissions(f"w{number}", closes - 1)
+        if (f'"{taxi}"'.encode() in answered.json) != (number in observed) or b'"time":%d' % (
+            close * 1_000
+        ) not in answered.json:
+            raise AssertionError(f"watcher {number} of {count} was told {answered} at close {close}")
 
 
 def _text(number: int) -> str:
@@ -150,9 +152,9 @@ def _push(service: Service, at: int, lines: list[str]) -> None:
 def _check(service: Service, count: int) -> None:
     """Each was told of its own taxi, or of none."""
     for number in range(count):
-        said = [emission.json for emission in service.emissions(f"w{number}", 0)]
-        own, told = f"http://ex/t{number}".encode() + b'"', number % 5 == 0
-        taxis = told + (number == 1)  # to whose zone one had come before
+        answered = [emission.json for emission in service.emissions(f"w{number}", 0)]
+        own, observed = f"http://ex/t{number}".encode() + b'"', number % 5 == 0
+        taxis = observed + (number == 1)  # to whose zone one had come before
         closes = 1 + (number < 2)
-        if len(said) != closes or (own in said[-1]) != told or said[-1].count(b"http://ex/t") != taxis:
-            raise AssertionError(f"watcher {number} of {count} was told {said}")
+        if len(answered) != closes or (own in answered[-1]) != observed or answered[-1].count(b"http://ex/t") != taxis:
+            raise AssertionError(f"watcher {number} of {count} was told {answered}")

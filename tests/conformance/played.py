@@ -119,7 +119,7 @@ def difference(case: Case, text: str, expected: Expected, found: Expected) -> st
         right = same_set(table, other) if case.lax else same(table, other, ordered=ordered)
         if not right and computes(case, text):
             right = same(valued(table), valued(other), ordered=ordered)
-    return "" if right else told(case, text, expected, found, table, other)
+    return "" if right else observed(case, text, expected, found, table, other)
 
 
 def computes(case: Case, text: str) -> bool:
@@ -145,7 +145,7 @@ def same_set(table: Table, other: Table) -> bool:
     return same([*{tuple(row) for row in table}], [*{tuple(row) for row in other}])
 
 
-def told(case: Case, text: str, expected: Expected, found: Expected, table: Table, other: Table) -> str:
+def observed(case: Case, text: str, expected: Expected, found: Expected, table: Table, other: Table) -> str:
     if expected.boolean is not None:
         return f"{case.name}: {found.boolean}, expected {expected.boolean}\n{text}"
     missing = [row for row in map(tuple, table) if row not in set(map(tuple, other))]

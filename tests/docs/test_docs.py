@@ -78,16 +78,16 @@ def test_sessions_go_as_they_are_shown(
     monkeypatch.chdir(folder)
     names: dict[str, object] = {"__name__": "__main__"}
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
-    said: list[str] = []
+    answered: list[str] = []
     for block in page.blocks():
         if block.language == "python":
             session = doctest.DocTestParser().get_doctest(
                 at(block.code, address), names, page.name, page.name, block.line
             )
             assert session.examples, f"{page.name}, line {block.line}: a python block is a session (>>> ...)"
-            runner.run(session, out=said.append, clear_globs=False)
+            runner.run(session, out=answered.append, clear_globs=False)
             names = session.globs
-    assert runner.summarize(verbose=False).failed == 0, "".join(said)
+    assert runner.summarize(verbose=False).failed == 0, "".join(answered)
 
 
 @pytest.mark.parametrize("page", of("sparql"), ids=lambda page: page.name)

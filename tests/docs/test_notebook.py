@@ -50,6 +50,6 @@ def test_the_notebook_runs(address: str, tmp_path: Path) -> None:
         assert shown in copy.read_text(), "its tables are not shown"
 
 
-def test_the_notebook_is_kept_without_what_a_run_leaves_in_it() -> None:
+def test_the_notebook_is_stored_without_what_a_run_leaves_in_it() -> None:
     assert '"execution_count": null' in NOTEBOOK.read_text()
     assert '"output_type"' not in NOTEBOOK.read_text()

@@ -64,8 +64,8 @@ def fields_of(section: str) -> set[str]:
 
 def test_every_error_is_listed_with_its_status() -> None:
     listed = {name: int(row[0]) for row in rows(ERRORS.text) for name in codes(row[1])}
-    told = {dashed(kind): status_of(kind.__new__(kind)) for kind in kinds()}
-    assert listed == told | {"internal": 500}
+    observed = {dashed(kind): status_of(kind.__new__(kind)) for kind in kinds()}
+    assert listed == observed | {"internal": 500}
 
 
 def kinds() -> set[type[Exception]]:

@@ -82,11 +82,11 @@ def test_the_tour_of_the_readme_goes_as_it_is_written(server: Process, terminal:
         terminal.type(block)
     server.until(lambda: subscriptions(server) == 1)
 
-    accepted, heard = json.loads(terminal.type(report).splitlines()[0]), terminal.read("events.txt")
+    accepted, received = json.loads(terminal.type(report).splitlines()[0]), terminal.read("events.txt")
     assert (accepted["accepted"], accepted["late"]) == (1, 0)
     server.until(lambda: "data:" in terminal.read("events.txt"))
     (number, emission), *_ = events(terminal.read("events.txt"))
-    assert (number, emission["emission"], emission["time"]) == (1, 1, 2000), heard
+    assert (number, emission["emission"], emission["time"]) == (1, 1, 2000), received
     assert answers(emission) == [{"taxi": "http://ex/taxi7", "zone": "http://ex/z1", "city": "http://ex/city"}]
 
     assert terminal.type(ask).splitlines() == [
@@ -98,10 +98,10 @@ def test_the_tour_of_the_readme_goes_as_it_is_written(server: Process, terminal:
     server.start()
     pushed, *lines = terminal.type(come_back).splitlines()
     assert json.loads(pushed)["stream"] == "taxis"
-    told = [json.loads(line) for line in lines]
-    assert [(each["emission"], each["time"]) for each in told] == [(1, 2000), (2, 3000)]
-    assert told[0] == emission, "what was said stays said"
-    assert answers(told[1]) == answers(emission)
+    observed = [json.loads(line) for line in lines]
+    assert [(each["emission"], each["time"]) for each in observed] == [(1, 2000), (2, 3000)]
+    assert observed[0] == emission, "what was said stays said"
+    assert answers(observed[1]) == answers(emission)
 
 
 def subscriptions(server: Process) -> int:

@@ -66,7 +66,7 @@ class Standing:
     answer: Callable[[Contents], Bag]
     after: int = 0
     before: Bag = field(default_factory=Counter)
-    said: list[tuple[int, Bag]] = field(default_factory=list)
+    emitted: list[tuple[int, Bag]] = field(default_factory=list)
 
     def text(self, name: str) -> str:
         windows = " ".join(
@@ -121,11 +121,11 @@ class Model:
         for time in range(max(query.after, min(firsts) // 1000 * 1000) + 1000, come_to + 1, 1000):
             held = {stream: self._held(stream, time - ms, time) for stream, ms in lengths.items()}
             now, query.after = query.answer(held), time
-            told = now - query.before if query.r2s == "ISTREAM" else now
+            observed = now - query.before if query.r2s == "ISTREAM" else now
             query.before = now
-            query.said.append((time, told))
+            query.emitted.append((time, observed))
             if query.form.startswith("CONSTRUCT"):
-                self.push(name, time, set(told))  # type: ignore[arg-type]  # rows of three
+                self.push(name, time, set(observed))  # type: ignore[arg-type]  # rows of three
 
     def _held(self, stream: str, start: int, end: int) -> set[Triple]:
         found = [triples for time, triples in self.elements.get(stream, []) if start <= time < end]
@@ -165,10 +165,10 @@ def play(server: Process, seed: int, deaths: Mapping[int, Mortal], on_spark: Seq
         tell(server, number, step)
         model.push(*step)
     for name, listener in listeners.items():
-        listener.wait_for(len(model.queries[name].said))
-        assert [(one["time"], rows(one)) for one in listener.emissions] == model.queries[name].said, name
+        listener.wait_for(len(model.queries[name].emitted))
+        assert [(one["time"], rows(one)) for one in listener.emissions] == model.queries[name].emitted, name
         listener.close()
-        assert sum(bool(told) for _, told in model.queries[name].said) > 5, f"{name} said little"
+        assert sum(bool(observed) for _, observed in model.queries[name].emitted) > 5, f"{name} said little"
     server.stop()
 
 

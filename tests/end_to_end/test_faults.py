@@ -24,7 +24,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.process import PATIENCE_S, Listener, Process
-from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, heard, open_line, sent, story
+from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, open_line, received, sent, story
 from tests.parts.hbase.server import HBase
 from tests.stream_ext.runners.spark.processes import family
 
@@ -140,13 +140,13 @@ def truncated(campaign: Campaign) -> None:
     shutil.copytree(store, copy)
     data = copy / "data.mdb"
     os.truncate(data, data.stat().st_size // 2)
-    told = subprocess.run(
+    observed = subprocess.run(
         [sys.executable, "-m", "endpoint", "query", "--store", f"lmdb:{copy}", "SELECT * { ?s ?p ?o }"],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     shutil.rmtree(copy)
-    assert told.returncode > 0, f"ended by signal {-told.returncode}, or as if nothing were wrong"
-    assert "it was cut off" in told.stderr, told.stderr
+    assert observed.returncode > 0, f"ended by signal {-observed.returncode}, or as if nothing were wrong"
+    assert "it was cut off" in observed.stderr, observed.stderr
     campaign.server.start()
 
 
@@ -213,8 +213,8 @@ def play(server: Process, seed: int, folder: Path, faults: list[Fault], many: in
                 fault(campaign)
             campaign.send(number, step)
         for name, listener in listeners.items():
-            listener.wait_for(len(model.said[name]))
-            assert heard(listener.emissions) == model.said[name], f"seed {seed}, {name}"
+            listener.wait_for(len(model.emitted[name]))
+            assert received(listener.emissions) == model.emitted[name], f"seed {seed}, {name}"
             listener.close()
         server.stop()
 
@@ -249,7 +249,7 @@ def test_the_line_holds_on_spark_under_many_faults(tmp_path: Path, seed: int) ->
 # ---- a second server takes over a store on HBase ------------------------------------------------------------------
 
 
-def told_to(campaign: Campaign, server: Process, numbered: list[tuple[int, Push | Partition]]) -> None:
+def sent_to(campaign: Campaign, server: Process, numbered: list[tuple[int, Push | Partition]]) -> None:
     campaign.server = server
     for number, step in numbered:
         campaign.send(number, step)
@@ -271,18 +271,18 @@ def fence(store: str, seed: int, folder: Path) -> None:
     cut, back = sorted(campaign.chance.sample(range(11, len(steps) - 3), 2))
     with running(first):
         open_line(first)
-        told_to(campaign, first, steps[:cut])
+        sent_to(campaign, first, steps[:cut])
         os.kill(campaign.pid, signal.SIGSTOP)
         with running(second):
             until_it_writes(second)
-            told_to(campaign, second, steps[cut:back])
+            sent_to(campaign, second, steps[cut:back])
             second.stop()
         os.kill(first._process.pid if first._process else 0, signal.SIGCONT)
-        told_to(campaign, first, steps[back:])
-        for name, said in model.said.items():
+        sent_to(campaign, first, steps[back:])
+        for name, emitted in model.emitted.items():
             said_by = lambda name=name: _emissions(first.url, name)  # noqa: E731
-            first.until(lambda said=said, said_by=said_by: len(said_by()) >= len(said))  # type: ignore[misc]
-            assert heard(said_by()) == said, f"seed {seed}, {name}"
+            first.until(lambda emitted=emitted, said_by=said_by: len(said_by()) >= len(emitted))  # type: ignore[misc]
+            assert received(said_by()) == emitted, f"seed {seed}, {name}"
 
 
 def _emissions(url: str, query: str) -> list[dict[str, Any]]:
@@ -294,7 +294,7 @@ def _emissions(url: str, query: str) -> list[dict[str, Any]]:
 @pytest.mark.hbase
 @pytest.mark.xdist_group("hbase")
 @pytest.mark.parametrize("seed", range(20))
-def test_a_server_that_was_stopped_goes_on_whenever_another_wrote(
+def test_a_server_that_was_stopped_continues_whenever_another_wrote(
     tmp_path: Path, hbase_server: HBase, seed: int
 ) -> None:
     fence(f"hbase://127.0.0.1:{hbase_server.thrift_port}/fenced{seed}", seed, tmp_path)

@@ -188,7 +188,9 @@ def check(server: Process, clients: Clients, listener: Listener) -> None:
             count, last = most[f"http://ex/{predicate}"]
             assert count == last, "one was left out"
             assert acknowledged <= last <= acknowledged + 1
-        told = client.get("/queries/q/results?since=0", headers={"accept": "application/x-ndjson"}).text.splitlines()
+        observed = client.get(
+            "/queries/q/results?since=0", headers={"accept": "application/x-ndjson"}
+        ).text.splitlines()
     assert client
-    listener.wait_for(len(told))
+    listener.wait_for(len(observed))
     assert [emission["emission"] for emission in listener.emissions] == list(range(1, len(listener.emissions) + 1))

@@ -86,7 +86,7 @@ class Model:
     parts: set[tuple[int, int]] = field(default_factory=set)
     arrived: list[Push] = field(default_factory=list)
     after: int = 0
-    said: dict[str, list[tuple[int, Bag]]] = field(default_factory=lambda: {"near": [], "came": []})
+    emitted: dict[str, list[tuple[int, Bag]]] = field(default_factory=lambda: {"near": [], "came": []})
     before: Bag = field(default_factory=Counter)
 
     def play(self, step: Push | Partition) -> None:
@@ -105,12 +105,12 @@ class Model:
         inside = {(p.taxi, p.zone) for p in self.arrived if close - RANGE <= p.time < close}
         near: Bag = Counter((f"taxi{t}", f"zone{z}", f"city{c}") for t, z in inside for y, c in self.parts if y == z)
         cities: Bag = Counter({(row[2],): 1 for row in near if row[2] != "city0"})
-        self.said["near"].append((close, near))
-        self.said["came"].append((close, cities - self.before))
+        self.emitted["near"].append((close, near))
+        self.emitted["came"].append((close, cities - self.before))
         self.before = cities
 
 
-def heard(emissions: list[dict[str, Any]]) -> list[tuple[int, Bag]]:
+def received(emissions: list[dict[str, Any]]) -> list[tuple[int, Bag]]:
     assert [e["emission"] for e in emissions] == list(range(1, len(emissions) + 1)), "numbers have a gap or repeat"
     out = []
     for emission in emissions:
@@ -196,8 +196,8 @@ def play(server: Process, seed: int, kill_at: int | None, moved: bool) -> None:
     teller.tell(steps[9:10], 10)  # told again: it must not count again
     teller.tell(steps[10:], 11, kill_at)
     for name, listener in listeners.items():
-        listener.wait_for(len(model.said[name]))
-        assert heard(listener.emissions) == model.said[name], name
+        listener.wait_for(len(model.emitted[name]))
+        assert received(listener.emissions) == model.emitted[name], name
         assert listener.connections >= (1 if kill_at is None else 2)
         listener.close()
     check_by_other_ways(server, steps, model)
@@ -207,12 +207,12 @@ def play(server: Process, seed: int, kill_at: int | None, moved: bool) -> None:
 def check_by_other_ways(server: Process, steps: list[Push | Partition], model: Model) -> None:
     """ndjson, the latest answer, the absorbed triples: what SPARQLWrapper and curl would see."""
     lines = httpx.get(f"{server.url}/queries/near/results?since=0", timeout=PATIENCE_S).text.splitlines()
-    assert heard([json.loads(line) for line in lines]) == model.said["near"]
+    assert received([json.loads(line) for line in lines]) == model.emitted["near"]
     homes = {(s.taxi, s.taxi % 3) for s in steps if isinstance(s, Push)}
     found = _select(server.url + "/sparql", f"SELECT ?taxi ?zone {{ ?taxi <{EX}livesIn> ?zone }}")
     assert found == Counter((f"taxi{t}", f"zone{z}") for t, z in homes)
     assert _select(server.url + "/sparql", f"SELECT * {{ ?taxi <{EX}in> ?zone }}") == Counter()
-    assert _select(server.url + "/queries/near/results", "SELECT * { ?x ?y ?z }") == model.said["near"][-1][1]
+    assert _select(server.url + "/queries/near/results", "SELECT * { ?x ?y ?z }") == model.emitted["near"][-1][1]
 
 
 def _select(url: str, text: str) -> Bag:

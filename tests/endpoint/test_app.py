@@ -46,7 +46,7 @@ def test_it_is_an_rdflib_endpoint_that_can_be_mounted_in_another(tmp_path: Path)
         app.app_state.workers.close()
 
 
-def test_one_call_too_many_is_told_to_come_back() -> None:
+def test_one_call_too_many_is_asked_to_come_back() -> None:
     async def crowd() -> None:
         pool, hold = Pool("queries", threads=1, waiting=1), threading.Event()
         calls = [asyncio.create_task(pool.run(hold.wait)) for _ in range(2)]
@@ -70,7 +70,7 @@ def test_every_error_has_a_status_and_subclasses_come_first() -> None:
         assert not any(issubclass(kind, earlier) for earlier, _ in STATUS[:place]), kind
 
 
-def test_a_fault_of_ours_is_told_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_ours_is_reported_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
     problem = describe(KeyError("secret"))
     assert (problem.status, "secret" in problem.detail) == (500, False)
     assert "secret" in caplog.text  # the log has it

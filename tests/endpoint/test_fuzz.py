@@ -178,7 +178,7 @@ def seeds() -> list[int]:
     return list(range(COUNT)) if one is None else [int(one)]
 
 
-def test_a_thousand_bad_requests_are_told_what_is_wrong(server: Live, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_thousand_bad_requests_learn_what_is_wrong(server: Live, caplog: pytest.LogCaptureFixture) -> None:
     statuses: dict[int, int] = {}
     for seed in seeds():
         request = Request(seed)

@@ -120,12 +120,12 @@ def seeds(first: int, count: int) -> range:
     return range(first, first + count) if alone is None else range(int(alone), int(alone) + 1)
 
 
-def test_whatever_bytes_come_the_server_goes_on(fuzzed: Live, caplog: pytest.LogCaptureFixture) -> None:
+def test_whatever_bytes_come_the_server_continues(fuzzed: Live, caplog: pytest.LogCaptureFixture) -> None:
     check(fuzzed, seeds(0, 1_500), caplog)
 
 
 @pytest.mark.soak
-def test_whatever_bytes_come_the_server_goes_on_for_long(fuzzed: Live, caplog: pytest.LogCaptureFixture) -> None:
+def test_whatever_bytes_come_the_server_continues_for_long(fuzzed: Live, caplog: pytest.LogCaptureFixture) -> None:
     check(fuzzed, seeds(1_000, 30_000), caplog)
 
 

@@ -97,19 +97,19 @@ def test_client_and_commands_speak_https_and_bring_a_token(
 def test_commands_say_why_there_is_no_connection(
     server: Live, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def said(url: str) -> str:
+    def answered(url: str) -> str:
         assert main(["status", "--server", url]) == 1
         return capsys.readouterr().err
 
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    untrusted = said(server.url)
+    untrusted = answered(server.url)
     assert "is not trusted" in untrusted and "SSL_CERT_FILE=FILE" in untrusted and "no server" not in untrusted
-    assert "write https://" in said(server.url.replace("https", "http")).lower()
+    assert "write https://" in answered(server.url.replace("https", "http")).lower()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere.pem"))
-    assert f"{tmp_path / 'nowhere.pem'} (SSL_CERT_FILE) has no certificates: No such file" in said(server.url)
+    assert f"{tmp_path / 'nowhere.pem'} (SSL_CERT_FILE) has no certificates: No such file" in answered(server.url)
     monkeypatch.setenv("SSL_CERT_FILE", files.authority)
     with live(tmp_path, trusting=False) as plain:
-        assert "write http://" in said(plain.url.replace("http", "https")).lower()
+        assert "write http://" in answered(plain.url.replace("http", "https")).lower()
 
 
 def test_the_cookie_is_bound_to_the_host_and_never_travels_without_tls(server: Live, files: Files) -> None:

@@ -171,7 +171,9 @@ def test_operations_answer_at_once_while_a_hundred_clients_ask_a_store_that_is_s
         assert max(times) < 1.0, times
 
 
-def test_what_is_waited_for_is_said_within_two_seconds_and_for_as_long_as_it_lasts(server: Live, gate: Gate) -> None:
+def test_what_is_waited_for_is_reported_within_two_seconds_and_for_as_long_as_it_lasts(
+    server: Live, gate: Gate
+) -> None:
     assert server.http.get("/$/ready").text == "ready\n"
     assert server.http.get("/$/stats").json()["waits_for"] == []
     with all_threads_hang(server, gate):
@@ -233,7 +235,7 @@ def sample(server: Live, name: str) -> str:
     return found[1]
 
 
-def test_what_only_holds_queries_back_is_said_and_no_reason_not_to_be_ready(server: Live) -> None:
+def test_what_only_holds_queries_back_is_reported_and_no_reason_not_to_be_ready(server: Live) -> None:
     for kind, status in (("spark", 200), ("clock", 200), ("disk", 503), ("lease", 503)):
         server.service.waits.begin(kind, "of a test")
         answer = server.http.get("/$/ready")

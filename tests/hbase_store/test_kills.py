@@ -86,13 +86,13 @@ def kill_often(url: str, kills: int, seed: int) -> None:
             parent.stdin.flush()
             pid = int(line_of(parent).removeprefix("pid "))
             # After some acknowledgements, and then at any instant of the next ones.
-            told = [line_of(parent) for _ in range(rng.randrange(1, 12))]
+            observed = [line_of(parent) for _ in range(rng.randrange(1, 12))]
             killer = threading.Timer(rng.random() * 0.03, os.kill, (pid, signal.SIGKILL))
             killer.start()
             while (line := line_of(parent)) != "dead\n":
-                told.append(line)
+                observed.append(line)
             killer.join()
-            numbers = [int(line) for line in told]
+            numbers = [int(line) for line in observed]
             assert numbers == list(range(head + 1, head + 1 + len(numbers)))
             head = check(url, numbers[-1])
         parent.stdin.close()

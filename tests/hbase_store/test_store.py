@@ -267,7 +267,7 @@ def stream_columns(stream: int, batch: Ids) -> StreamColumns:
 
 
 @pytest.mark.parametrize("mask", [[True, False, True], [False] * 3, [True] * 3, None])
-def test_a_stream_keeps_its_columns_and_the_store_absorbs_what_it_was_told(
+def test_a_stream_keeps_its_columns_and_the_store_absorbs_what_it_was_sent(
     tmp_path: Path, mask: list[bool] | None
 ) -> None:
     url = f"lmdb:{tmp_path}/store"
@@ -320,7 +320,7 @@ def test_a_stream_moves_once_in_a_batch(store: Store) -> None:
         batch.stream(StreamMove(1, 2))
 
 
-def test_positions_and_catalog_of_every_snapshot_are_kept(tmp_path: Path) -> None:
+def test_positions_and_catalog_of_every_snapshot_are_retained(tmp_path: Path) -> None:
     url = f"lmdb:{tmp_path}/store"
     store = hbase_store.open(url)
     rng = random.Random(3)

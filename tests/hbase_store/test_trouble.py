@@ -170,7 +170,7 @@ store.close()
 """
 
 
-def test_a_full_disk_is_said_and_the_batch_can_be_committed_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_the_batch_can_be_committed_when_there_is_room(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, f"lmdb:{tmp_path}/store"], capture_output=True, text=True, check=False
     )
@@ -223,13 +223,13 @@ def test_no_page_that_is_missing_kills_a_process(url: str) -> None:
 
 @pytest.mark.parametrize("to", [0, 0.4, 0.7])
 @pytest.mark.parametrize("read_only", [True, False])
-def test_a_file_that_was_cut_off_is_said_to_be_so(url: str, to: float, read_only: bool) -> None:
+def test_a_file_that_was_cut_off_is_reported_to_be_so(url: str, to: float, read_only: bool) -> None:
     size = cut(url, to)
     argv = [sys.executable, "-c", OPENS, url, str(read_only)]  # which was killed by SIGBUS
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    said = "is empty, but it was a store" if size == 0 else rf"has {size} bytes, but \d+ are in use: it was cut off"
-    assert re.search(said, done.stdout), done.stdout
+    answered = "is empty, but it was a store" if size == 0 else rf"has {size} bytes, but \d+ are in use: it was cut off"
+    assert re.search(answered, done.stdout), done.stdout
 
 
 SHRINKS = """
@@ -247,7 +247,7 @@ os._exit(0)
 """
 
 
-def test_a_file_that_becomes_shorter_under_a_running_process_is_said_to_do_so(url: str) -> None:
+def test_a_file_that_becomes_shorter_under_a_running_process_is_reported_to_do_so(url: str) -> None:
     argv = [sys.executable, "-c", SHRINKS, url]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -284,23 +284,23 @@ def as_nobody(work: Callable[[], object]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        said = ""
+        answered = ""
         try:
             if os.geteuid() == 0:
                 os.setgid(65534)
                 os.setuid(65534)
             work()
         except StoreError as error:
-            said = f"{type(error).__name__}: {error}"
+            answered = f"{type(error).__name__}: {error}"
         except BaseException as error:  # noqa: BLE001  # it must not run on as a second test process
-            said = f"unexpected: {error!r}"
-        os.write(writing, said.encode())
+            answered = f"unexpected: {error!r}"
+        os.write(writing, answered.encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        answered = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return answered
 
 
 def opened_up(folder: Path) -> None:
@@ -314,18 +314,18 @@ def test_a_read_only_folder_says_so(url: str, tmp_path: Path) -> None:
     opened_up(tmp_path)
     folder = folder_of(url)
     (tmp_path / "new").mkdir(mode=0o555)
-    said = as_nobody(lambda: hbase_store.open(f"lmdb:{tmp_path}/new"))
-    assert said.startswith("StoreUnavailable: ")
-    assert "cannot be opened for writing; check its permissions" in said
+    answered = as_nobody(lambda: hbase_store.open(f"lmdb:{tmp_path}/new"))
+    assert answered.startswith("StoreUnavailable: ")
+    assert "cannot be opened for writing; check its permissions" in answered
     folder.chmod(0o555)
     for name in ("data.mdb", "lock.mdb"):
         (folder / name).chmod(0o444)
     assert "cannot be opened for writing; check its permissions" in as_nobody(lambda: hbase_store.open(url))
-    said = as_nobody(lambda: hbase_store.open(url, read_only=True))
-    assert "reading needs write access to lock.mdb in it" in said
+    answered = as_nobody(lambda: hbase_store.open(url, read_only=True))
+    assert "reading needs write access to lock.mdb in it" in answered
     (folder / "lock.mdb").chmod(0o666)
-    said = as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs())
-    assert "writer.lock cannot be read; check its permissions" in said
+    answered = as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs())
+    assert "writer.lock cannot be read; check its permissions" in answered
     (folder / "writer.lock").chmod(0o444)
     assert as_nobody(lambda: hbase_store.open(url, read_only=True).at(3).graphs()) == ""
 

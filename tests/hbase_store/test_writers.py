@@ -207,7 +207,7 @@ def test_a_writer_that_slept_while_another_wrote_does_not_write_before_it_takes_
         a._lease.release()
 
 
-def test_a_writer_whose_time_was_over_goes_on_if_nobody_else_wrote(tmp_path: Path) -> None:
+def test_a_writer_whose_time_was_over_continues_if_nobody_else_wrote(tmp_path: Path) -> None:
     with leased(tmp_path) as (kv, opened_at):
         clock = ManualClock(1_000)
         store = opened_at(clock)

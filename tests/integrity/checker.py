@@ -32,15 +32,15 @@ from tests.integrity.history import (
     Updated,
 )
 from tests.stream_ext.scene import Oracle, Push, Scene
-from tests.stream_ext.timing_model import Element, Said
+from tests.stream_ext.timing_model import Element, EmittedAt
 
 T = TypeVar("T")
 
 
 def violations(history: History) -> list[str]:
     """What no server that keeps its promises could have said; empty where all is well."""
-    told = [*_sessions(history), *_real_time(history), *_batches(history), *_answers(history), *_emissions(history)]
-    return [*told, *_readers(history)]
+    observed = [*_sessions(history), *_real_time(history), *_batches(history), *_answers(history), *_emissions(history)]
+    return [*observed, *_readers(history)]
 
 
 # ---- the order of snapshots --------------------------------------------------------------------------------
@@ -148,26 +148,26 @@ class Reckoning:
         self.late = [False] * len(push.elements)
         if push.stream not in {window.stream for window in self.oracle.scene.windows}:
             return []
-        said = self._said(push)
-        return [told for one in said for told in self.oracle.evaluate(sn, one)] if self.registered else []
+        emitted = self._emitted(push)
+        return [observed for one in emitted for observed in self.oracle.evaluate(sn, one)] if self.registered else []
 
-    def _said(self, push: Push) -> list[Said]:
+    def _emitted(self, push: Push) -> list[EmittedAt]:
         if push.heartbeat is not None:
             return self.oracle.model.heartbeat(push.stream, push.heartbeat)
         elements = []
         for time, triples in push.elements:
             elements.append(Element(push.stream, time, len(self.oracle.triples)))
             self.oracle.triples.append(triples)
-        late, said = self.oracle.model.push(push.stream, elements)
+        late, emitted = self.oracle.model.push(push.stream, elements)
         self.late = late if self.registered else self.late
-        return said
+        return emitted
 
     def bounds(self, time: int) -> tuple[tuple[int, int, str], ...]:
-        told = []
+        observed = []
         for window in self.oracle.model.windows:
             close = self.oracle.model.close_at(window, time, False)
-            told.append((close - window.range_ms, min(close, time) - window.until_ms, window.bounds))
-        return tuple(told)
+            observed.append((close - window.range_ms, min(close, time) - window.until_ms, window.bounds))
+        return tuple(observed)
 
 
 def _with_own_collections(thing: T) -> T:
@@ -187,7 +187,7 @@ class _Reckonings:
 
     def __init__(self, history: History) -> None:
         self.of = {name: Reckoning(scene) for name, scene in history.queries.items()}
-        self.heard = history.heard
+        self.received = history.received
         self.next = dict.fromkeys(self.of, 0)
 
     def store_is(self, store: frozenset[Quad]) -> None:
@@ -215,10 +215,10 @@ class _Reckonings:
             raise _Contradiction(f"{sum(late)} elements were late, and {pushed.late} were said to be: {pushed}")
 
     def _match(self, name: str, one: Reckoning, sn: int, time: int, rows: Bag | bool) -> None:
-        heard, number = self.heard.get(name, []), self.next[name]
-        if number >= len(heard):
+        received, number = self.received.get(name, []), self.next[name]
+        if number >= len(received):
             raise _Contradiction(f"{name} says nothing for {time} at snapshot {sn}")
-        emission = heard[number]
+        emission = received[number]
         expected = (number + 1, sn, time, one.bounds(time), rows)
         found = (emission.number, emission.sn, emission.time, emission.bounds, emission.rows)
         if expected != found:
@@ -227,9 +227,9 @@ class _Reckonings:
 
     def ends(self, sn: int) -> None:
         """All emissions up to this snapshot are accounted for."""
-        for name, heard in self.heard.items():
-            if self.next[name] < len(heard) and heard[self.next[name]].sn <= sn:
-                raise _Contradiction(f"nothing made {name} say {heard[self.next[name]]}")
+        for name, received in self.received.items():
+            if self.next[name] < len(received) and received[self.next[name]].sn <= sn:
+                raise _Contradiction(f"nothing made {name} say {received[self.next[name]]}")
 
 
 def _emissions(history: History) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _asked(history: History, all_of: _Reckonings, sn: int, until: int | None) ->
         if not isinstance(one, AskedAt) or one.sn < sn or (until is not None and one.sn >= until):
             continue
         oracle = all_of.of[one.query].oracle
-        expected = oracle.answer(oracle.model.said(one.time, False))
+        expected = oracle.answer(oracle.model.emitted(one.time, False))
         if one.rows != expected:
             yield f"{one.query} at {one.time}, snapshot {one.sn}: {one.rows} where {expected} is true"
 
@@ -295,11 +295,11 @@ def _readers(history: History) -> Iterator[str]:
     for one in history.done:
         if not isinstance(one, Listed):
             continue
-        heard = history.heard.get(one.query, [])
-        if list(one.emissions) != heard[: len(one.emissions)]:
+        received = history.received.get(one.query, [])
+        if list(one.emissions) != received[: len(one.emissions)]:
             yield f"{one.client} read other emissions of {one.query} than its subscriber heard: {one.emissions}"
         newest = max((push.sn for push in evaluated if push.ended < one.began), default=0)
-        promised = _up_to(heard, newest)
+        promised = _up_to(received, newest)
         if len(one.emissions) < promised:
             yield f"{one.client} read {len(one.emissions)} emissions of {one.query}; {promised} had been evaluated"
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from tests.end_to_end.process import PATIENCE_S, Listener
-from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever, kept_of
+from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever, retained_of
 from tests.integrity.history import AskedAt, Bag, Emission, History, Listed, Pushed, Quad, Read, Registered, Updated
 from tests.stream_ext.scene import EX, Change, Push
 
@@ -40,7 +40,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.http.close()
 
-    def told(self, method: str, path: str, **request: Any) -> tuple[httpx.Response, dict[str, Any]]:
+    def observed(self, method: str, path: str, **request: Any) -> tuple[httpx.Response, dict[str, Any]]:
         while True:
             began = time.monotonic_ns()
             answer = self.http.request(method, path, **request)
@@ -59,24 +59,29 @@ class Client:
         wait = "evaluated" if evaluated else "published"
         path = f"/streams/{quote(f'{EX}s{push.stream}', safe='')}"
         if push.heartbeat is not None:
-            answer, done = self.told("POST", f"{path}/heartbeat?timestamp={push.heartbeat}&wait={wait}")
+            answer, done = self.observed("POST", f"{path}/heartbeat?timestamp={push.heartbeat}&wait={wait}")
         else:
-            answer, done = self.told("POST", f"{path}?wait={wait}", content=ndjson(push), headers=NDJSON)
+            answer, done = self.observed("POST", f"{path}?wait={wait}", content=ndjson(push), headers=NDJSON)
         body = answer.json()
         done["sn"] = body["snapshot"]
         self.history.done.append(
             Pushed(
-                **done, push=push, absorbed=kept_of(push), batch=body["batch"], late=body["late"], evaluated=evaluated
+                **done,
+                push=push,
+                absorbed=retained_of(push),
+                batch=body["batch"],
+                late=body["late"],
+                evaluated=evaluated,
             )
         )
 
     def update(self, change: Change) -> None:
-        _, done = self.told("POST", "/update", data={"update": operations(change)})
+        _, done = self.observed("POST", "/update", data={"update": operations(change)})
         self.history.done.append(Updated(**done, change=change))
 
     def register(self, name: str) -> None:
         text = self.history.queries[name].text.replace(" :q AS", f" {name} AS", 1)
-        _, done = self.told("POST", "/queries", content=text, headers={"content-type": "application/sparql-query"})
+        _, done = self.observed("POST", "/queries", content=text, headers={"content-type": "application/sparql-query"})
         # The answer names a snapshot that has the query; this is the first of them.
         done["sn"] = self.http.get(f"/queries/{name}").json()["registered"]
         self.history.done.append(Registered(**done, query=name))
@@ -85,11 +90,11 @@ class Client:
 
     def read(self) -> None:
         form = {"query": ALL}
-        answer, done = self.told("POST", "/sparql", data=form, headers=JSON)
+        answer, done = self.observed("POST", "/sparql", data=form, headers=JSON)
         self.history.done.append(Read(**done, quads=_quads(answer.json())))
 
     def list(self, name: str) -> tuple[Emission, ...]:
-        answer, done = self.told("GET", f"/queries/{name}/results?since=0")
+        answer, done = self.observed("GET", f"/queries/{name}/results?since=0")
         emissions = tuple(emission_of(line) for line in map(json.loads, answer.text.splitlines()))
         self.history.done.append(Listed(**done, query=name, emissions=emissions))
         return emissions
@@ -101,7 +106,7 @@ class Client:
             text = self.history.queries[name].text
             text = text[: text.index("REGISTER")] + text.partition(" AS ")[2]
             form = {"query": text, "at": str(emission.time), "snapshot": str(emission.sn)}
-            answer, done = self.told("POST", "/sparql", data=form, headers=JSON)
+            answer, done = self.observed("POST", "/sparql", data=form, headers=JSON)
             self.history.done.append(AskedAt(**done, query=name, time=emission.time, rows=rows_of(answer.json())))
 
 
@@ -109,19 +114,19 @@ NDJSON = {"content-type": "application/x-ndjson"}
 
 
 def ndjson(push: Push) -> bytes:
-    said = [
+    emitted = [
         json.dumps({"timestamp": at, "data": " .\n".join(map(" ".join, triples)) + " ."})
         for at, triples in push.elements
     ]
-    return "\n".join(said).encode()
+    return "\n".join(emitted).encode()
 
 
 def operations(change: Change) -> str:
     both = ("DELETE", change.delete), ("INSERT", change.insert)
-    return " ; ".join(f"{verb} DATA {{ {_said(quads)} }}" for verb, quads in both if quads)
+    return " ; ".join(f"{verb} DATA {{ {_emitted(quads)} }}" for verb, quads in both if quads)
 
 
-def _said(quads: Sequence[Quad]) -> str:
+def _emitted(quads: Sequence[Quad]) -> str:
     shown = (" ".join(triple) + " ." if g is None else f"GRAPH {g} {{ {' '.join(triple)} }}" for triple, g in quads)
     return " ".join(shown)
 
@@ -150,10 +155,10 @@ def _quads(answer: dict[str, Any]) -> frozenset[Quad]:
     return frozenset(((s, p, o), None if g == "None" else g) for s, p, o, g in rows)
 
 
-def emission_of(said: dict[str, Any]) -> Emission:
-    assert "repeated" not in said and "gap" not in said, said
-    bounds = tuple((window["from"], window["to"], window["bounds"]) for window in said["windows"])
-    return Emission(said["emission"], said["snapshot"], said["time"], bounds, rows_of(said))
+def emission_of(emitted: dict[str, Any]) -> Emission:
+    assert "repeated" not in emitted and "gap" not in emitted, emitted
+    bounds = tuple((window["from"], window["to"], window["bounds"]) for window in emitted["windows"])
+    return Emission(emitted["emission"], emitted["snapshot"], emitted["time"], bounds, rows_of(emitted))
 
 
 # ---- all of them -------------------------------------------------------------------------------------------
@@ -183,10 +188,10 @@ def recorded(url: str, seed: int, rounds: int) -> History:
         for stream in (1, 2):
             first.push(Push(stream, (), max(times.now.values()) + 60))
         first.http.post(f"/streams/{quote(f'{EX}s1', safe='')}/heartbeat?timestamp=0&wait=evaluated").raise_for_status()
-        history.heard = {name: list(first.list(name)) for name in names}
+        history.received = {name: list(first.list(name)) for name in names}
     for name, listener in listeners.items():
-        listener.wait_for(len(history.heard[name]))
-        history.heard[name] = [emission_of(said) for said in listener.emissions]
+        listener.wait_for(len(history.received[name]))
+        history.received[name] = [emission_of(emitted) for emitted in listener.emissions]
         listener.close()
     return history
 

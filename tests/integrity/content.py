@@ -84,5 +84,5 @@ class Content:
         return f"<{EX}n{self.chance.randrange(1, 5)}>"
 
 
-def kept_of(push: Push) -> frozenset[Quad]:
+def retained_of(push: Push) -> frozenset[Quad]:
     return frozenset((triple, None) for _, triples in push.elements for triple in triples if triple[1] == SEEN)

@@ -84,7 +84,7 @@ class History:
 
     queries: dict[str, Scene]
     done: list[Done] = field(default_factory=list)
-    heard: dict[str, list[Emission]] = field(default_factory=dict)
+    received: dict[str, list[Emission]] = field(default_factory=dict)
 
     def of(self, kind: type[Done]) -> list[Done]:
         return [one for one in self.done if isinstance(one, kind)]

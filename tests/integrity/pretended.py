@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tests.integrity.checker import Reckoning
-from tests.integrity.content import Content, Times, asked_for_ever, kept_of
+from tests.integrity.content import Content, Times, asked_for_ever, retained_of
 from tests.integrity.history import Emission, History, Listed, Pushed, Quad, Read, Registered, Updated
 from tests.stream_ext.scene import Change, Push
 
@@ -21,7 +21,7 @@ class Calm:
         self.chance = random.Random(seed)
         self.content = Content(self.chance, Times({1: 10, 2: 15}))
         self.history = History({f"q{i}": asked_for_ever(self.chance) for i in range(3)})
-        self.history.heard = {name: [] for name in self.history.queries}
+        self.history.received = {name: [] for name in self.history.queries}
         self.reckonings = {name: Reckoning(scene) for name, scene in self.history.queries.items()}
         self.broken = False
         self.breaks_at = STEPS // 2 + seed % 7
@@ -69,23 +69,23 @@ class Calm:
         """Some pushes under way at once, and in one snapshot."""
         pushes = [self.content.push(self.chance.choice([1, 2])) for _ in range(self.chance.choice([1, 1, 2, 3]))]
         taken = self.taken(pushes)
-        self._publish(self.stores[-1].union(*(kept_of(push) for push in taken)))
+        self._publish(self.stores[-1].union(*(retained_of(push) for push in taken)))
         for stream in {push.stream for push in pushes if push.elements}:
             self.batches[stream] += 1
         done = self._done("")
         late = [self._evaluate(push) for push in taken]
         for which, push in enumerate(pushes):
-            said = {**done, "client": f"pusher {which}", "batch": self.batches[push.stream], "evaluated": True}
+            emitted = {**done, "client": f"pusher {which}", "batch": self.batches[push.stream], "evaluated": True}
             counted = late[which] if which < len(late) else 0
-            self.history.done.append(Pushed(**said, push=push, absorbed=kept_of(push), late=counted))  # type: ignore[arg-type]
+            self.history.done.append(Pushed(**emitted, push=push, absorbed=retained_of(push), late=counted))  # type: ignore[arg-type]
 
     def _evaluate(self, push: Push) -> int:
         late = [False] * len(push.elements)
         for name, one in self.reckonings.items():
             one.oracle.store = set(self.store_of_evaluations())
-            heard = self.history.heard[name]
+            received = self.history.received[name]
             for sn, time, rows in one.take(self.sn, push):
-                heard += self.said(Emission(len(heard) + 1, sn, time, one.bounds(time), rows))
+                received += self.emitted(Emission(len(received) + 1, sn, time, one.bounds(time), rows))
             late = [a or b for a, b in zip(late, one.late, strict=True)]
         return sum(late)
 
@@ -95,7 +95,7 @@ class Calm:
 
     def _list(self) -> None:
         name = self.chance.choice(sorted(self.history.queries))
-        listed = self.listed(tuple(self.history.heard[name]))
+        listed = self.listed(tuple(self.history.received[name]))
         self.history.done.append(Listed(**self._done("lister"), query=name, emissions=listed))  # type: ignore[arg-type]
 
     # ---- what an heir does otherwise, once
@@ -106,7 +106,7 @@ class Calm:
     def store_of_evaluations(self) -> frozenset[Quad]:
         return self.stores[-1]
 
-    def said(self, emission: Emission) -> list[Emission]:
+    def emitted(self, emission: Emission) -> list[Emission]:
         return [emission]
 
     def read(self) -> tuple[int, frozenset[Quad]]:
@@ -189,17 +189,17 @@ class EvaluatesOverAnOldStore(Calm):
 class SkipsAnEmission(Calm):
     """And gives its number to the next."""
 
-    def said(self, emission: Emission) -> list[Emission]:
+    def emitted(self, emission: Emission) -> list[Emission]:
         return [] if self.once() else [emission]
 
 
 class SaysAnEmissionTwice(Calm):
-    def said(self, emission: Emission) -> list[Emission]:
+    def emitted(self, emission: Emission) -> list[Emission]:
         return [emission, replace(emission, number=emission.number + 1)] if self.once() else [emission]
 
 
 class LosesARow(Calm):
-    def said(self, emission: Emission) -> list[Emission]:
+    def emitted(self, emission: Emission) -> list[Emission]:
         if isinstance(emission.rows, Counter) and emission.rows and self.once():
             return [replace(emission, rows=emission.rows - Counter([next(iter(emission.rows))]))]
         return [emission]

@@ -23,7 +23,7 @@ def calm(seed: int) -> History:
 def test_the_history_of_a_calm_server_breaks_no_promise(seed: int) -> None:
     history = Calm(seed).run()
     assert violations(history) == []
-    assert sum(map(len, history.heard.values())) > 20, "little was said"
+    assert sum(map(len, history.received.values())) > 20, "little was said"
 
 
 @pytest.mark.parametrize("faulty", FAULTY)

@@ -104,8 +104,8 @@ def test_what_is_asked_once_is_answered_as_it_comes() -> None:
     vocabulary = words()
     tester = testing.Tester(NAMES, expression("?a < SECONDS(NOW())"), frozenset(NAMES))
     rows: list[Entry] = [((1, 1), 1, 9), ((5, 1), 2, 9)]
-    said = Anew(NAMES, FilterOperator(NAMES, tester)).step(at(3, vocabulary, last=True), zset(rows, 2))
-    assert entries_of(said) == rows[:1]
+    emitted = Anew(NAMES, FilterOperator(NAMES, tester)).step(at(3, vocabulary, last=True), zset(rows, 2))
+    assert entries_of(emitted) == rows[:1]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -120,7 +120,7 @@ def test_who_asks_once_draws_what_was_drawn_at_the_evaluation(seed: int) -> None
         out += entries_of(standing.step(at(time, vocabulary), zset(source.change(time, 6), 2)))
         rows = [((b, a), n, time) for (a, b), n in model.alive(source.all, time).items()]
         again = entries_of(once.step(at(time, vocabulary, last=True), zset(rows[::-1], 2)))
-        told: Counter[tuple[int, ...]] = Counter()
+        observed: Counter[tuple[int, ...]] = Counter()
         for (b, a, chance), n, _ in again:
-            told[a, b, chance] += n
-        assert told == model.alive(out, time), f"seed {seed}, time {time}"
+            observed[a, b, chance] += n
+        assert observed == model.alive(out, time), f"seed {seed}, time {time}"

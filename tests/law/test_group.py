@@ -21,7 +21,7 @@ from stream_ext.rows.zset import FOREVER, Ids, of_columns
 from stream_ext.values.vocabulary import Vocabulary
 from tests.law.test_law import Source, entries_of, moment, zset
 from tests.stream_ext import model
-from tests.stream_ext.model import Entry, Meaning, Row, Said
+from tests.stream_ext.model import Answered, Entry, Meaning, Row
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -76,9 +76,9 @@ class Terms:
         return [self._texts.get(id) or inline_text(id) for id in ids.tolist()]
 
 
-def said(row: Row, keys: int, functions: list[str], terms: Terms) -> tuple[Said, ...]:
+def emitted(row: Row, keys: int, functions: list[str], terms: Terms) -> tuple[Answered, ...]:
     texts = [terms.vocabulary.decode(np.array([id], np.uint64))[0] if id else None for id in row[keys:]]
-    out: list[Said] = list(row[:keys])
+    out: list[Answered] = list(row[:keys])
     for text, function in zip(texts, functions, strict=True):
         if text is None:
             out.append(None)
@@ -98,7 +98,7 @@ def value_of_number(text: bytes) -> tuple[str, Fraction | float]:
     return found[2], Fraction(found[1]) if special is None else special
 
 
-def rounded(kind: str, value: Fraction | float) -> Said:
+def rounded(kind: str, value: Fraction | float) -> Answered:
     """A decimal to 15 places, floats to what 32 bits tell: so much is promised of a sum."""
     if isinstance(value, float):
         return kind, "NaN" if isnan(value) else value  # type: ignore[return-value]  # NaN equals nothing, itself neither
@@ -109,8 +109,8 @@ def rounded(kind: str, value: Fraction | float) -> Said:
 
 def expected(
     bag: Counter[Row], functions: list[tuple[str, int | None, bool]], keys: list[int], terms: Terms, always: bool
-) -> Counter[tuple[Said, ...]]:
-    out: Counter[tuple[Said, ...]] = Counter()
+) -> Counter[tuple[Answered, ...]]:
+    out: Counter[tuple[Answered, ...]] = Counter()
     for row, n in model.group(bag, keys, functions, terms.meanings, always).items():
         out[tuple(rounded(*part) if isinstance(part, tuple) else part for part in row)] += n
     return out
@@ -159,9 +159,9 @@ def test_the_groups_of_changes_are_the_groups_of_what_is_there(seed: int, keys: 
     for step in range(30):
         time = step * 10
         out += entries_of(operator.step(moment(time), zset(source.change(time, 8), keys + 1)))
-        shown: Counter[tuple[Said, ...]] = Counter()
+        shown: Counter[tuple[Answered, ...]] = Counter()
         for row, n in model.alive(out, time).items():
-            shown[said(row, keys, [f for f, _, _ in functions], terms)] += n
+            shown[emitted(row, keys, [f for f, _, _ in functions], terms)] += n
         now = expected(model.alive(source.all, time), functions, list(range(keys)), terms, always)
         assert shown == now, f"seed {seed}, step {step}"
 
@@ -182,7 +182,7 @@ def test_one_step_that_is_the_last_groups_all_that_comes(
     whole = zset([(row, n, FOREVER) for row, n in bag.items()], 2)
     for change in (whole, zset(source.all, 2)):  # in the second, rows come and go at once
         operator = GroupOperator(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
-        shown = Counter(said(row, 1, [function], terms) for row, _, _ in entries_of(operator.step(last, change)))
+        shown = Counter(emitted(row, 1, [function], terms) for row, _, _ in entries_of(operator.step(last, change)))
         assert shown == expected(bag, functions, [0], terms, False)
 
 
@@ -197,7 +197,7 @@ def test_one_step_that_is_the_last_tells_two_aggregates_of_one_variable(function
         functions = [(function, 1, distinct), (other, 1, others)]
         operator = GroupOperator(("a", "b"), ("a",), aggregated(functions, ("a", "b")), terms.vocabulary, False)
         entries = entries_of(operator.step(last, zset([(row, n, FOREVER) for row, n in bag.items()], 2)))
-        shown = Counter(said(row, 1, [function, other], terms) for row, _, _ in entries)
+        shown = Counter(emitted(row, 1, [function, other], terms) for row, _, _ in entries)
         assert shown == expected(bag, functions, [0], terms, False), other
 
 
@@ -207,9 +207,9 @@ def test_sums_of_floats_forget_what_was_taken_back() -> None:
     great, small, infinite, negative, none = terms.ids
     operator = GroupOperator(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
 
-    def after(*entries: tuple[int, int]) -> Said:
+    def after(*entries: tuple[int, int]) -> Answered:
         out = operator.step(moment(0), zset([((id,), n, FOREVER) for id, n in entries], 1))
-        return said((int(out.columns[0][-1]),), 0, ["SUM"], terms)[0]
+        return emitted((int(out.columns[0][-1]),), 0, ["SUM"], terms)[0]
 
     assert after((great, 1), (small, 1)) == rounded("double", 1e300)
     assert after((great, -1)) == rounded("double", Fraction(1, 10))
@@ -238,7 +238,7 @@ def test_sums_of_decimals_are_exact_however_great_or_fine() -> None:
     terms = Terms([number(great, "decimal"), number(fine, "decimal"), number("-1.5", "decimal")])
     operator = GroupOperator(("a",), (), (Aggregated("sum", "SUM", "a"),), terms.vocabulary, True)
 
-    def after(*weights: int) -> Said:
+    def after(*weights: int) -> Answered:
         entries = [((id,), n, FOREVER) for id, n in zip(terms.ids, weights, strict=True)]
         return value_of_number(terms.vocabulary.decode(operator.step(moment(0), zset(entries, 1)).columns[0])[-1])
 
@@ -257,8 +257,8 @@ def test_nothing_at_all_is_one_group_where_there_is_no_group_by(function: str, n
         now = Moment(0, snapshot=None, changes=None, last=last)  # type: ignore[arg-type]  # it reads no store
         out = GroupOperator(("a",), (), aggregate, terms.vocabulary, True).step(now, zset([], 1))
         ids = out.columns[0]
-        said = terms.vocabulary.decode(ids)[0].decode() if ids[0] else ""
-        assert len(out) == 1 and said == (f'"{nothing}"^^<{XSD}integer>' if nothing == "0" else nothing)
+        emitted = terms.vocabulary.decode(ids)[0].decode() if ids[0] else ""
+        assert len(out) == 1 and emitted == (f'"{nothing}"^^<{XSD}integer>' if nothing == "0" else nothing)
         assert not len(GroupOperator(("a",), ("a",), aggregate, terms.vocabulary, False).step(now, zset([], 1)))
 
 
@@ -284,7 +284,7 @@ def test_groups_that_are_no_more_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_keys_whose_hashes_are_alike_are_told_apart(width: int) -> None:
+def test_keys_whose_hashes_are_alike_are_distinguished(width: int) -> None:
     factor, chance = 0x9E3779B97F4A7C15, np.random.default_rng(width)
     undone = pow(factor, -1, 1 << 64)
     # Of one column the hash is a product, so keys can be made whose hashes agree in half of their bits, or more.
@@ -295,9 +295,11 @@ def test_keys_whose_hashes_are_alike_are_told_apart(width: int) -> None:
         rows = chance.choice(keys, (width, count))
         expected = [known.setdefault(tuple(row), len(known)) for row in rows.T.tolist()]
         assert table.number(rows).tolist() == expected
-    kept = np.arange(table.used) % 3 == 0
-    renumbered = table.keep(kept)
-    assert table.number(np.array(list(known), np.uint64).T.copy()[:, kept]).tolist() == renumbered[kept].tolist()
+    retained = np.arange(table.used) % 3 == 0
+    renumbered = table.keep(retained)
+    assert (
+        table.number(np.array(list(known), np.uint64).T.copy()[:, retained]).tolist() == renumbered[retained].tolist()
+    )
 
 
 def test_a_cancelled_evaluation_ends() -> None:

@@ -161,9 +161,9 @@ def test_parts_that_are_the_same_rows_are_held_once(seed: int, parts: str) -> No
     for step in range(140):
         changes = {kind: source.change(step * 10, chance.choice([1, 5])) for kind, source in sources.items()}
         rows = {kind: zset(change, widths[kind]) for kind, change in changes.items()}
-        said = shared.step(moment(step * 10), *rows.values())
+        emitted_now = shared.step(moment(step * 10), *rows.values())
         expected = apart.step(moment(step * 10), *(rows[kind] for kind in kinds))
-        for sign, made in ((1, said), (-1, expected)):
+        for sign, made in ((1, emitted_now), (-1, expected)):
             for row, weight, until in entries_of(made):
                 out[row, 0, until] += sign * weight
         assert not any(out.values()), f"seed {seed}, step {step}"
@@ -229,7 +229,7 @@ def test_what_distinct_says_is_new_was_not_there_before(seed: int) -> None:
     """Rows come, again and again, are taken back, run out; so often that the table is laid out anew."""
     source, chance = Source(seed, 2), random.Random(seed)
     operator, answer = Distinct(("a", "b")), ResultState(Cut(("a", "b"), ("a", "b")), R2S.ISTREAM)
-    before, kept = Counter[Row](), 0
+    before, retained = Counter[Row](), 0
     for step in range(160):
         time = step * 10
         change = source.change(time, 20) if chance.random() < 0.7 else []
@@ -237,13 +237,13 @@ def test_what_distinct_says_is_new_was_not_there_before(seed: int) -> None:
             source.all = source.all[: len(source.all) - len(change)]
             change = [entry for entry in change if entry[1] > 0 and entry[2] != FOREVER]
             source.all += change
-        said = emitted(answer.step(moment(time), operator.step(moment(time), zset(change, 2))))
+        emitted_now = emitted(answer.step(moment(time), operator.step(moment(time), zset(change, 2))))
         source.all = [entry for entry in source.all if entry[2] >= time]
-        kept += len(change)
+        retained += len(change)
         now = model.distinct(model.alive(source.all, time))
-        assert said == model.gained(now, before), f"seed {seed}, step {step}"
+        assert emitted_now == model.gained(now, before), f"seed {seed}, step {step}"
         before = now
-    assert kept > 300
+    assert retained > 300
 
 
 def test_distinct_forgets_what_has_run_out() -> None:
@@ -280,10 +280,10 @@ def test_r2s_says_the_answer_or_what_it_gained_or_lost(seed: int, r2s: R2S) -> N
     before: Counter[Row] = Counter()
     for step in range(60):
         time = step * 10
-        said = emitted(operator.step(moment(time), zset(source.change(time, 6), 1)))
+        emitted_now = emitted(operator.step(moment(time), zset(source.change(time, 6), 1)))
         now = model.alive(source.all, time)
         gains = {R2S.RSTREAM: now, R2S.ISTREAM: model.gained(now, before), R2S.DSTREAM: model.gained(before, now)}
-        assert said == gains[r2s], f"seed {seed}, step {step}"
+        assert emitted_now == gains[r2s], f"seed {seed}, step {step}"
         assert operator.is_empty() == (not now)
         if r2s is R2S.RSTREAM:
             assert emitted(operator.whole()) == now
@@ -292,13 +292,13 @@ def test_r2s_says_the_answer_or_what_it_gained_or_lost(seed: int, r2s: R2S) -> N
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("width", [0, 1, 3])
-def test_a_whole_answer_is_told_in_order_however_it_came(seed: int, width: int) -> None:
+def test_a_whole_answer_is_emitted_in_order_however_it_came(seed: int, width: int) -> None:
     """Nothing is taken back for a while, then rows are, and after that no more: each row is told as often as it is
     there, and what was told before does not change. Ids lie close together, or rows are wider than a machine word."""
     source, chance, apart = Source(seed, width), random.Random(seed), 1 << 59 if seed % 2 else 1
     names = ("a", "b", "c")[:width]
     answer = ResultState(Cut(names, names), R2S.RSTREAM)
-    told: list[tuple[Columns, Columns]] = []
+    observed: list[tuple[Columns, Columns]] = []
     for step in range(90):
         time = step * 10
         change = source.change(time, 100 if chance.random() < 0.8 else 1)
@@ -316,9 +316,9 @@ def test_a_whole_answer_is_told_in_order_however_it_came(seed: int, width: int) 
             )
         else:
             assert int(weights.sum()) == len(expected), f"seed {seed}, step {step}"
-        told.append((columns, tuple(column.copy() for column in columns)))
+        observed.append((columns, tuple(column.copy() for column in columns)))
         source.all = [entry for entry in source.all if entry[2] >= time]
-    assert all(np.array_equal(a, b) for rows, copies in told for a, b in zip(rows, copies, strict=True))
+    assert all(np.array_equal(a, b) for rows, copies in observed for a, b in zip(rows, copies, strict=True))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -348,11 +348,11 @@ def test_a_join_of_windows_says_what_it_gained_of_rows_that_are_new_or_come_agai
             k, value = (np.array([row[i] for row in rows], np.uint64) for i in (0, 1))
             scan.arrive(k, np.full(len(k), 7, np.uint64), value, np.zeros(len(k), np.uint64), np.full(len(k), at))
         changes = [scan.step(moment(time)) for scan in scans]
-        said = emitted(answer.step(moment(time), join.step(moment(time), *changes)))
+        emitted_now = emitted(answer.step(moment(time), join.step(moment(time), *changes)))
         left, right = ({row for at, row in side if time - window.range_ms <= at < time} for side in arrived)
         now = Counter((k, a, b) for k, a in left for other, b in right if k == other)
         expected = model.gained(now, before) if r2s is R2S.ISTREAM else model.gained(before, now)
-        assert said == expected, f"seed {seed}, time {time}"
+        assert emitted_now == expected, f"seed {seed}, time {time}"
         assert answer.is_empty() == (not now)
         before = now
 
@@ -414,12 +414,12 @@ def test_a_window_holds_each_row_once_however_many_come_and_go(seed: int) -> Non
 def rank(order: list[Row], now: Counter[Row]) -> list[Row]:
     """First come, first ranked: the copies that are still answers keep their rank, new ones go behind."""
     left = Counter(now)
-    kept: list[Row] = []
+    retained: list[Row] = []
     for row in order:
         if left[row] > 0:
-            kept.append(row)
+            retained.append(row)
             left[row] -= 1
-    return kept + sorted((+left).elements())
+    return retained + sorted((+left).elements())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -432,10 +432,10 @@ def test_limit_and_offset_cut_the_ranking_by_first_appearance(seed: int, r2s: R2
     before: Counter[Row] = Counter()
     for step in range(60):
         time = step * 10
-        said = emitted(operator.step(moment(time), zset(source.change(time, 5), 1)))
+        emitted_now = emitted(operator.step(moment(time), zset(source.change(time, 5), 1)))
         order = rank(order, model.alive(source.all, time))
         now = Counter(order[1:3])
-        assert said == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
+        assert emitted_now == (now if r2s is R2S.RSTREAM else model.gained(now, before)), f"seed {seed}, step {step}"
         before = now
 
 

@@ -197,5 +197,5 @@ def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
     for time in range(20):
         now = replace(moment(time), vocabulary=words)
         out += entries_of(operator.step(now, zset(source.change(time, 8), 2)))
-        kept = {row: n for row, n in model.alive(source.all, time).items() if row[0] != row[1]}
-        assert model.alive(out, time) == Counter(kept)
+        retained = {row: n for row, n in model.alive(source.all, time).items() if row[0] != row[1]}
+        assert model.alive(out, time) == Counter(retained)

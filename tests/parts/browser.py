@@ -18,10 +18,10 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 def executable() -> str:
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
-        told = f"no browser: none of {', '.join(NAMES)} is on the path (apt-get install chromium)"
+        observed = f"no browser: none of {', '.join(NAMES)} is on the path (apt-get install chromium)"
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(observed)
+        pytest.skip(observed)
     return found
 
 

@@ -88,7 +88,7 @@ def test_changes_gather_and_are_one_snapshot(server: Live, graph: Graph) -> None
     assert server.service.head() == before + 1
 
 
-def test_what_was_said_is_seen_by_the_next_question(graph: Graph) -> None:
+def test_what_was_emitted_is_seen_by_the_next_question(graph: Graph) -> None:
     graph.add((EX.a, EX.p, Literal("ä")))
     assert graph.query("ASK { ?s ?p 'ä' }").askAnswer is True
     graph.update("INSERT { ?s <http://ex/q> ?o } WHERE { ?s <http://ex/p> ?o }")
@@ -170,7 +170,7 @@ def test_all_graphs_together_are_not_asked_over_http(server: Live) -> None:
     dataset.close()
 
 
-def test_the_servers_errors_are_told(graph: Graph) -> None:
+def test_the_servers_errors_are_reported(graph: Graph) -> None:
     with pytest.raises(QuerySyntaxError, match="line 1"):
         graph.query("SELECT ?s { ?s ?p")
     with pytest.raises(BadArgument, match="SERVICE is off"):
@@ -203,7 +203,7 @@ def test_a_token_goes_with_the_address(tmp_path: Path, monkeypatch: pytest.Monke
         graph.close()
 
 
-def test_what_is_no_server_is_told_at_once() -> None:
+def test_what_is_no_server_is_reported_at_once() -> None:
     graph = Graph(store="rillet")
     with pytest.raises(RilletError, match=r"no server answers at http://127\.0\.0\.1:1 "):
         graph.open("http://127.0.0.1:1")
@@ -213,7 +213,7 @@ def test_what_is_no_server_is_told_at_once() -> None:
         graph.destroy("http://127.0.0.1:1")
 
 
-def test_the_address_of_another_endpoint_is_told_from_ours(server: Live) -> None:
+def test_the_address_of_another_endpoint_is_distinguished_from_ours(server: Live) -> None:
     with pytest.raises(BadArgument, match="SPARQLUpdateStore"):
         Graph(store="rillet").open(f"{server.url}/elsewhere")
 

@@ -52,7 +52,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
     made.ours.close()
 
 
-def told(result: Result) -> Any:
+def observed(result: Result) -> Any:
     """A result without order, and without the labels of blank nodes."""
     if result.type == "ASK":
         return result.askAnswer
@@ -88,7 +88,7 @@ def text(node: Node | None) -> str:
 def test_a_question_is_answered_by_the_graph_that_it_was_put_to(query: str, where: str, both: Both) -> None:
     ours, theirs = (graph.query(query, initNs={"ex": EX}) for graph in both.asked(where))
     assert ours.type == theirs.type
-    assert told(ours) == told(theirs)
+    assert observed(ours) == observed(theirs)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +101,14 @@ def test_a_question_is_answered_by_the_graph_that_it_was_put_to(query: str, wher
 )
 def test_named_graphs_are_seen_wherever_one_asks(query: str, both: Both) -> None:
     ours, theirs = (dataset.query(query, initNs={"ex": EX}) for dataset in both.asked("dataset"))
-    assert told(ours) == told(theirs)
+    assert observed(ours) == observed(theirs)
     # rdflib itself has no named graphs to show where one graph is asked.
-    assert told(both.ours.graph(EX.g).query("SELECT * { GRAPH ?g { ?s ?p ?o } }")) == told(both.ours.query(ALL))
+    assert observed(both.ours.graph(EX.g).query("SELECT * { GRAPH ?g { ?s ?p ?o } }")) == observed(both.ours.query(ALL))
 
 
-def test_a_text_that_names_its_dataset_is_told_no_other(both: Both) -> None:
+def test_a_text_that_names_its_dataset_is_given_no_other(both: Both) -> None:
     query = "SELECT ?o FROM ex:h { ex:a ex:p ?o }"
-    assert told(both.ours.graph(EX.g).query(query)) == told(both.ours.query(query)) == [(text(Literal(1)),)]
+    assert observed(both.ours.graph(EX.g).query(query)) == observed(both.ours.query(query)) == [(text(Literal(1)),)]
 
 
 # ---- values of variables
@@ -138,29 +138,29 @@ def test_a_variable_that_is_bound_beforehand_is_its_value_everywhere(
 ) -> None:
     for asked in (query, prepareQuery(query, initNs={"ex": EX})):
         ours, theirs = (graph.query(asked, initNs={"ex": EX}, initBindings=bindings) for graph in both.asked(where))
-        assert told(ours) == told(theirs)
+        assert observed(ours) == observed(theirs)
 
 
 def test_a_graph_can_be_a_variable_that_is_bound(both: Both) -> None:
     ours, theirs = (dataset.query(ALL, initBindings={"g": EX.h}) for dataset in both.asked("dataset"))
-    assert told(ours) == told(theirs)
-    assert len(told(ours)) == 2
+    assert observed(ours) == observed(theirs)
+    assert len(observed(ours)) == 2
 
 
 def test_a_blank_node_can_be_asked_about(both: Both) -> None:
     graph = both.ours.default_graph
     [blank] = graph.objects(EX.c, EX.k)
-    assert told(graph.query("SELECT ?v { ?b ex:p ?v }", initBindings={"b": blank})) == [(text(Literal(9)),)]  # type: ignore[dict-item]  # a blank node
+    assert observed(graph.query("SELECT ?v { ?b ex:p ?v }", initBindings={"b": blank})) == [(text(Literal(9)),)]  # type: ignore[dict-item]  # a blank node
     stranger = BNode("nobody")
-    assert told(graph.query("SELECT ?v { ?b ex:p ?v }", initBindings={"b": stranger})) == []
+    assert observed(graph.query("SELECT ?v { ?b ex:p ?v }", initBindings={"b": stranger})) == []
     [row] = graph.query("SELECT ?b { ex:c ex:p ?v }", initBindings={"b": stranger})
     assert row.b == stranger  # type: ignore[union-attr]  # a row
 
 
 def test_prefixes_that_rdflib_knows_need_no_declaration(both: Both) -> None:
     both.ours.default_graph.add((EX.a, URIRef("http://www.w3.org/2000/01/rdf-schema#label"), Literal("A")))
-    assert told(both.ours.query("SELECT ?l { ex:a rdfs:label ?l }", initNs={"ex": EX})) == [('"A"',)]
-    assert told(both.ours.query("SELECT ?l { <a> rdfs:label ?l }", base="http://ex/")) == [('"A"',)]
+    assert observed(both.ours.query("SELECT ?l { ex:a rdfs:label ?l }", initNs={"ex": EX})) == [('"A"',)]
+    assert observed(both.ours.query("SELECT ?l { <a> rdfs:label ?l }", base="http://ex/")) == [('"A"',)]
 
 
 # ---- updates
@@ -185,7 +185,7 @@ def test_an_update_changes_the_graph_that_it_was_put_to(
         graph.update(prepareUpdate(update, initNs={"ex": EX}), initBindings=bindings)
     for query in ("SELECT * { ?s ?p ?o }", ALL):
         ours, theirs = (dataset.query(query) for dataset in both.asked("dataset"))
-        assert told(ours) == told(theirs)
+        assert observed(ours) == observed(theirs)
     both.ours.close()
 
 
@@ -206,7 +206,7 @@ def test_an_update_of_a_dataset_changes_its_default_graph(
         graph.update(update, initNs={"ex": EX}, initBindings=bindings)
     for query in ("SELECT * { ?s ?p ?o }", ALL):
         ours, theirs = (dataset.query(query) for dataset in both.asked("dataset"))
-        assert told(ours) == told(theirs)
+        assert observed(ours) == observed(theirs)
     both.ours.close()
 
 

@@ -15,7 +15,7 @@ from tests.stream_ext.attached.pretended_source import PretendedSource
 LENGTH = 25
 
 
-def told(
+def observed(
     folder: Path, seed: int, trouble: Trouble, length: int = LENGTH, of: Callable[[int, int], Story] = story
 ) -> tuple[dict[str, list[object]], World]:
     folder.mkdir(parents=True)
@@ -24,8 +24,8 @@ def told(
 
 
 def compare(folder: Path, seed: int, length: int = LENGTH, of: Callable[[int, int], Story] = story) -> int:
-    calm, _ = told(folder / f"calm {seed}", seed, CALM, length, of)
-    wild, world = told(folder / f"wild {seed}", seed, WILD, length, of)
+    calm, _ = observed(folder / f"calm {seed}", seed, CALM, length, of)
+    wild, world = observed(folder / f"wild {seed}", seed, WILD, length, of)
     for name, expected in calm.items():
         assert wild[name] == expected, f"seed {seed}, {name}: {world.trace[-20:]}"
     assert sum(map(len, calm.values())) > length, "little was said"
@@ -49,7 +49,7 @@ def test_a_chain_in_a_world_in_which_everything_goes_wrong_says_what_it_says_in_
 def test_updates_of_a_source_that_is_held_are_as_updates_of_our_own_store(block: int, tmp_path: Path) -> None:
     deaths = 0
     for seed in range(700 + block * 4, 704 + block * 4):
-        calm, _ = told(tmp_path / f"calm {seed}", seed, CALM)
+        calm, _ = observed(tmp_path / f"calm {seed}", seed, CALM)
         (tmp_path / f"held {seed}").mkdir()
         trouble = random.Random(f"trouble {seed}")
         world = World(tmp_path / f"held {seed}", story(seed, LENGTH), WILD, trouble, source=PretendedSource())
@@ -67,16 +67,16 @@ def test_a_store_that_is_not_reachable_now_and_then_changes_nothing(
     monkeypatch.setattr("stream_ext.retry._PAUSE_MS", 0)
     failures = 0
     for seed in range(500 + block * 4, 504 + block * 4):
-        calm, _ = told(tmp_path / f"calm {seed}", seed, CALM)
-        found, world = told(tmp_path / f"unreachable {seed}", seed, UNREACHABLE)
+        calm, _ = observed(tmp_path / f"calm {seed}", seed, CALM)
+        found, world = observed(tmp_path / f"unreachable {seed}", seed, UNREACHABLE)
         assert found == calm, f"seed {seed}: {world.trace[-20:]}"
         failures += sum(step.startswith("failed") for step in world.trace)
     assert failures > 10
 
 
 def test_the_same_seed_takes_the_same_durable_steps(tmp_path: Path) -> None:
-    first, one = told(tmp_path / "first", 77, WILD)
-    second, other = told(tmp_path / "second", 77, WILD)
+    first, one = observed(tmp_path / "first", 77, WILD)
+    second, other = observed(tmp_path / "second", 77, WILD)
     assert (first, one.deaths, len(one.trace)) == (second, other.deaths, len(other.trace))
     # The late log is written beside the evaluation of the same snapshot: either may be first.
     assert [step for step in one.trace if step != "put_many"] == [step for step in other.trace if step != "put_many"]
@@ -84,10 +84,10 @@ def test_the_same_seed_takes_the_same_durable_steps(tmp_path: Path) -> None:
 
 
 def sweep(folder: Path, seed: int, way: Way, every: int, length: int) -> None:
-    calm, world = told(folder / "calm", seed, CALM, length)
+    calm, world = observed(folder / "calm", seed, CALM, length)
     assert world.steps > 2 * length
     for step in range(1, world.steps + 1, every):
-        found, died = told(folder / f"{way} {step}", seed, Trouble(death_at=step, way=way), length)
+        found, died = observed(folder / f"{way} {step}", seed, Trouble(death_at=step, way=way), length)
         assert died.deaths == 1
         assert found == calm, f"seed {seed}, died {way} step {step}: {died.trace[max(0, step - 3) : step + 2]}"
 

@@ -72,8 +72,8 @@ def story(seed: int, length: int) -> Story:
 def chained_story(seed: int, length: int) -> Story:
     """With a chain of three queries: what these say is pushed while clients push, so which steps are taken is not the
     same each time."""
-    told = story(seed, length)
-    return Story(dict(list(told.queries.items())[:1]), told.steps, chain(random.Random(f"chain {seed}")))
+    observed = story(seed, length)
+    return Story(dict(list(observed.queries.items())[:1]), observed.steps, chain(random.Random(f"chain {seed}")))
 
 
 def chain(chance: random.Random) -> dict[str, str]:
@@ -148,10 +148,10 @@ class World:
         self.steps = len(self.trace) - self.opening
         self._ring()
         self._settle()
-        told = {name: self._said(name) for name in (*self.story.queries, *self.story.chain, *WITHOUT_WINDOWS)}
-        told["the store"] = sorted(self.service.decode(self.service.query("SELECT * { ?s ?p ?o }")))
+        observed = {name: self._emitted(name) for name in (*self.story.queries, *self.story.chain, *WITHOUT_WINDOWS)}
+        observed["the store"] = sorted(self.service.decode(self.service.query("SELECT * { ?s ?p ?o }")))
         self.service.close()
-        return told
+        return observed
 
     # ---- lives
 
@@ -290,11 +290,11 @@ class World:
         named: dict[str, Any] = {"source": f"source {place}", "seq": 1, "wait": self._wait}
         return self.service.push(stream, ndjson(step), "application/x-ndjson", **named)
 
-    def _said(self, name: str) -> list[tuple[Any, ...]]:
+    def _emitted(self, name: str) -> list[tuple[Any, ...]]:
         """Without numbers of snapshots, which a second try may use up, and times that are the clock's."""
-        told = [json.loads(emission.json) for emission in self.service.emissions(name, 0)]
-        assert [one["emission"] for one in told] == list(range(1, len(told) + 1))
-        return [(one["time"] if one["windows"] else None, _text(one["windows"]), _bag(one)) for one in told]
+        observed = [json.loads(emission.json) for emission in self.service.emissions(name, 0)]
+        assert [one["emission"] for one in observed] == list(range(1, len(observed) + 1))
+        return [(one["time"] if one["windows"] else None, _text(one["windows"]), _bag(one)) for one in observed]
 
 
 def _text(value: object) -> str:

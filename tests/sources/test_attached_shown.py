@@ -12,7 +12,7 @@ import pytest
 from endpoint.cli.command_line import main
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
-from tests.endpoint.console.html import get, post, said
+from tests.endpoint.console.html import answered, get, post
 from tests.endpoint.live import NT, Live, live
 from tests.sources.scripted import Scripted, scripted
 
@@ -80,7 +80,7 @@ def test_the_log_says_in_words_what_a_store_is(server: Live) -> None:
     assert found.traits.description.startswith("its default graph has triples of its own")
 
 
-def test_an_upload_is_said_to_be_where_it_went(source: Scripted, tmp_path: Path) -> None:
+def test_an_upload_is_reported_to_be_where_it_went(source: Scripted, tmp_path: Path) -> None:
     settings = SourceSettings("main", source.url, update_url=source.url)
     triple = ox.Quad(ox.NamedNode("http://ex/a"), ox.NamedNode("http://ex/p"), ox.NamedNode("http://ex/b"))
     with live(tmp_path / "written", sources=[SparqlEndpointSource(settings, 10.0)]) as server:
@@ -88,7 +88,7 @@ def test_an_upload_is_said_to_be_where_it_went(source: Scripted, tmp_path: Path)
             server, "/upload", text=f"{triple.subject} {triple.predicate} {triple.object} .", type="text/turtle"
         )
         assert triple in source.store
-        assert said(shown) == f"The attached store {source.url} contains the change."
+        assert answered(shown) == f"The attached store {source.url} contains the change."
         loaded = "<http://ex/c> <http://ex/p> <http://ex/d> ."
         server.http.post("/$/loads", content=loaded, headers=NT).raise_for_status()
         graphs = get(server, "/graphs")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -196,3 +198,45 @@ def test_an_update_fails_while_the_source_is_away(server: Live, source: Scripted
     assert "out of order" in answer.text
     assert update(server, "INSERT DATA { :x :y :z }").status_code == 204
     assert JSON in source.headers[-1]["accept"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DELETE DATA { :own :p 'ours' }",
+        "DELETE WHERE { :own :p ?o }",
+        "DELETE { ?s :p ?o } INSERT { ?s :q ?o } WHERE { ?s :p ?o FILTER(?s = :own) }",
+        "INSERT DATA { :own :r 1 } ; DELETE { ?s :p ?o } WHERE { ?s :r 1 ; :p ?o }",
+        "CLEAR GRAPH :h",
+    ],
+)
+def test_pushes_do_not_wait_while_the_source_is_asked_about_an_update(
+    text: str, server: Live, source: Scripted
+) -> None:
+    assert server.http.post("/data", content=OWN, headers={"content-type": "application/n-quads"}).status_code < 300
+    server.http.put("/streams/s", json={})
+    asked, answers = threading.Event(), threading.Event()
+
+    def slow(request: Any, query: str) -> bool:
+        asked.set()
+        answers.wait(30)
+        return False
+
+    source.spoil = slow
+    found: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: found.append(update(server, text)))
+    thread.start()
+    try:
+        assert asked.wait(10)
+        pushed = server.http.post(
+            "/streams/s?timestamp=1000",
+            content=b"<http://ex/a> <http://ex/b> <http://ex/c> .",
+            headers={"content-type": "application/n-triples"},
+            timeout=5,
+        )
+        assert pushed.status_code < 300, pushed.text
+    finally:
+        answers.set()
+        thread.join()
+    assert found[0].status_code == 204, found[0].text
+    assert "ours" not in str(own(server)) or "CLEAR" in text or ":q" in text

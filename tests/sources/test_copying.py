@@ -125,7 +125,7 @@ def test_a_large_graph_comes_in_parts_that_lie_between_subjects(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_an_interrupted_copy_goes_on_behind_what_it_has(
+def test_an_interrupted_copy_continues_behind_what_it_has(
     source: Scripted, target: Target, tmp_path: Path, number: signal.Signals
 ) -> None:
     source.add(ODD + many(100) + BLANK.replace("http://ex/g", "http://ex/large"))
@@ -208,7 +208,7 @@ def test_blank_nodes_of_several_graphs_are_not_torn_apart(source: Scripted, targ
     assert target.quads(tmp_path) == dumped(source)
 
 
-def test_a_graph_that_came_alone_has_lost_what_it_shared(source: Scripted, target: Target, tmp_path: Path) -> None:
+def test_a_graph_that_came_by_itself_has_lost_what_it_shared(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(BLANK + BLANK.replace("http://ex/g", "http://ex/h"))
     assert len(target.copy(source.url, graphs=("http://ex/g",))) == 1
     with pytest.raises(RilletError, match=r"were copied before share blank nodes with others .*ex/h"):
@@ -252,7 +252,7 @@ def test_what_comes_in_place_of_quads_is_named(source: Scripted, target: Target,
         target.copy(source.url)
 
 
-def test_the_union_of_named_graphs_is_not_copied_beside_them(source: Scripted, target: Target, tmp_path: Path) -> None:
+def test_the_union_of_named_graphs_is_not_copied_next_to_them(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(many(30) + BLANK)
     source.default_is_union = True
     target.copy(source.url)
@@ -275,7 +275,7 @@ def test_an_answer_that_is_cut_is_no_graph(source: Scripted, target: Target, tmp
     assert target.quads(tmp_path) == dumped(source)
 
 
-def test_who_answers_one_row_at_a_time_is_told_so(source: Scripted, target: Target, tmp_path: Path) -> None:
+def test_who_answers_one_row_at_a_time_learns_so(source: Scripted, target: Target, tmp_path: Path) -> None:
     source.add(many(300))
     source.rows_max = 10
     with pytest.raises(RilletError, match=r"counts .* but sent 10"):

@@ -32,7 +32,7 @@ from tests.conformance.values import comparable
 from tests.sources.scripted import Scripted, scripted
 from tests.stream_ext.generated import EX, Asked, Maker, Quad, quads, trig
 from tests.stream_ext.oneshot.test_differential import misordered
-from tests.stream_ext.peers import Ours, Said, TooMuch, agree, pyoxigraph_of, shown
+from tests.stream_ext.peers import Answered, Ours, TooMuch, agree, pyoxigraph_of, shown
 
 _QUERIES = 5  # over each data
 #: What a query may say in place of an answer, for the labels of blank nodes mean something within one answer only.
@@ -50,16 +50,16 @@ class Both(Ours):
         asking = Asking(EX, control=Control(20.0), sources=self._sources)
         return answer_once(self.store, Question.read(str(asked), EX), self.store.head(), None, asking=asking)
 
-    def ask(self, asked: Asked) -> Said:
+    def ask(self, asked: Asked) -> Answered:
         try:
             answer = self.answer(asked)
             if answer.graph is not None:
                 triples = zip(*(answer.vocabulary.decode(column) for column in answer.graph), strict=True)
-                return Said(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
+                return Answered(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
             rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer))
         except RilletError as error:
-            return Said(error=f"{type(error).__name__}: {error}")
-        return Said(tuple(answer.variables), rows, answer.boolean)
+            return Answered(error=f"{type(error).__name__}: {error}")
+        return Answered(tuple(answer.variables), rows, answer.boolean)
 
     def raw(self, asked: Asked) -> list[tuple[bytes | None, ...]]:
         return rows_of(self.answer(asked))
@@ -111,8 +111,8 @@ def made(seed: int) -> tuple[list[Quad], list[Asked], random.Random]:
     chosen = []
     for _ in range(_QUERIES):
         tried = [Maker(chance).query() for _ in range(3)]
-        said = (oxigraph(asked.whole) for asked in tried if asked.graphs is None)
-        found = (asked for asked, one in zip(tried, said, strict=False) if one.rows or one.boolean)
+        answered = (oxigraph(asked.whole) for asked in tried if asked.graphs is None)
+        found = (asked for asked, one in zip(tried, answered, strict=False) if one.rows or one.boolean)
         chosen.append(next(found, tried[-1]))
     return data, chosen, chance
 
@@ -175,18 +175,18 @@ def compared(both: Both, whole: Ours, asked: Asked, has_blanks: bool) -> str:
     found = both.ask(asked.whole)
     if found.error and BLANK in found.error:
         return "blank"
-    if not said_alike(found, expected):
+    if not alike(found, expected):
         return f"found {shown(found)}\nexpected {shown(expected)}"
     return "" if has_blanks else misordered(both, asked)  # their labels are new in each answer
 
 
-def said_alike(found: Said, expected: Said) -> bool:
+def alike(found: Answered, expected: Answered) -> bool:
     """A blank node of the source that is in two of its answers comes out as two."""
     return agree(found, expected) or agree(without_labels(found), without_labels(expected))
 
 
-def without_labels(said: Said) -> Said:
-    return replace(said, rows=tuple(tuple(map(without_label, row)) for row in said.rows))
+def without_labels(answered: Answered) -> Answered:
+    return replace(answered, rows=tuple(tuple(map(without_label, row)) for row in answered.rows))
 
 
 def without_label(term: bytes | None) -> bytes | None:

@@ -30,8 +30,8 @@ from stream_ext.remote.sources import NO_SOURCES, Sources
 from tests.conformance.values import comparable
 from tests.sources.scripted import scripted
 from tests.sources.shapes import Quad, Shapes, quads, trig
-from tests.sources.test_one_dataset import BLANK, Oxigraph, attached, said_alike
-from tests.stream_ext.peers import ROWS_MAX, Said, TooMuch, _pyoxigraph_said, shown
+from tests.sources.test_one_dataset import BLANK, Oxigraph, alike, attached
+from tests.stream_ext.peers import ROWS_MAX, Answered, TooMuch, _pyoxigraph_said, shown
 
 EX = "http://ex/"
 _QUERIES = 8
@@ -44,26 +44,26 @@ def loaded(store: Store, data: bytes, media_type: str) -> None:
     store.load(loading)
 
 
-def asked(store: Store, text: str, sources: Sources = NO_SOURCES) -> Said:
+def asked(store: Store, text: str, sources: Sources = NO_SOURCES) -> Answered:
     asking = Asking(EX, control=Control(20.0), sources=sources)
     try:
         answer = answer_once(store, Question.read(text, EX), store.head(), None, asking=asking)
         if answer.graph is not None:
             triples = zip(*(answer.vocabulary.decode(column) for column in answer.graph), strict=True)
-            return Said(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
+            return Answered(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
         rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer))
     except RilletError as error:
-        return Said(error=f"{type(error).__name__}: {error}")
+        return Answered(error=f"{type(error).__name__}: {error}")
     if len(rows) > ROWS_MAX:
         raise TooMuch
-    return Said(tuple(answer.variables), rows, answer.boolean)
+    return Answered(tuple(answer.variables), rows, answer.boolean)
 
 
-def asked_of(peer: ox.Store, text: str) -> Said:
+def asked_of(peer: ox.Store, text: str) -> Answered:
     try:
         return _pyoxigraph_said(peer.query(text, base_iri=EX))
     except (SyntaxError, ValueError, RuntimeError, OSError) as error:
-        return Said(error=str(error))
+        return Answered(error=str(error))
 
 
 def parted(chance: random.Random, data: Sequence[Quad]) -> tuple[list[Quad], list[Quad]]:
@@ -125,7 +125,7 @@ def play(seed: int, place: Path, source: Oxigraph) -> Counter[str]:
             again = f"seed {seed} (python -m tests.sources.test_shapes_over_both {seed})\n{text}\n"
             where = "ours:\n" + "\n".join(map(" ".join, own)) + "\ntheirs:\n" + "\n".join(map(" ".join, theirs))
             sent = "\n".join(source.texts)
-            assert said_alike(found, expected), (
+            assert alike(found, expected), (
                 f"{again}found {shown(found)}\nexpected {shown(expected)}\n"
                 f"pyoxigraph {shown(asked_of(peer, text))}\n{where}\nasked:\n{sent}"
             )
@@ -133,7 +133,7 @@ def play(seed: int, place: Path, source: Oxigraph) -> Counter[str]:
                 ended["error"] += 1
                 continue
             try:
-                ended["as pyoxigraph" if said_alike(found, asked_of(peer, text)) else "not as pyoxigraph"] += 1
+                ended["as pyoxigraph" if alike(found, asked_of(peer, text)) else "not as pyoxigraph"] += 1
             except TooMuch:
                 continue
             ended["asked" if source.texts else "own"] += 1

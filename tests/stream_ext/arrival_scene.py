@@ -20,7 +20,7 @@ import pyoxigraph as ox
 from tests.stream_ext.arrival_model import ArrivalModel, Element, Evaluation, Item, Window
 from tests.stream_ext.scene import EX, Bag, Change, Push, Triple, _batch, _change
 
-Told = tuple[int, int, Bag | bool]
+Observed = tuple[int, int, Bag | bool]
 _BLOCK = re.compile(r"@(\d)\{ ([^}]*) \}")
 
 
@@ -203,41 +203,41 @@ class ArrivalOracle:
             for push in step:
                 self.model.comes_before(self._elements(push))
 
-    def play(self, sn: int, step: Change | list[Push]) -> list[Told]:
+    def play(self, sn: int, step: Change | list[Push]) -> list[Observed]:
         if isinstance(step, Change):
             self.store = (self.store - set(step.delete)) | set(step.insert)
             return []
-        told: list[Told] = []
+        observed: list[Observed] = []
         for push in step:
             if push.elements and any(window.stream == push.stream for window in self.scene.windows):
                 for evaluation in self.model.push(push.stream, self._elements(push))[1]:
-                    told += self._told(sn, evaluation)
-        return told
+                    observed += self._observed(sn, evaluation)
+        return observed
 
     @staticmethod
     def _elements(push: Push) -> list[Element]:
         return [Element(push.stream, time, triples) for time, triples in push.elements]
 
-    def _told(self, sn: int, evaluation: Evaluation) -> list[Told]:
+    def _observed(self, sn: int, evaluation: Evaluation) -> list[Observed]:
         now = self.answer(evaluation.contents)
         before, self.before = self.before, now
         r2s, is_cqels = self.scene.r2s, self.scene.dialect == "cqels"
         if is_cqels and r2s is None:
             before = self.answer(evaluation.before)
         came = r2s in (None, "ISTREAM")
-        told: Bag | bool
+        observed: Bag | bool
         if r2s == "RSTREAM":
-            told = now
+            observed = now
         elif isinstance(now, bool):
-            told = now != before and now is came
-            if not told:
+            observed = now != before and now is came
+            if not observed:
                 return []
         else:
             assert isinstance(before, Counter)
-            told = now - before if came else before - now
-        if is_cqels and not told:
+            observed = now - before if came else before - now
+        if is_cqels and not observed:
             return []  # "nothing is said of an empty answer or `false`"
-        return [(sn, evaluation.time, told)]
+        return [(sn, evaluation.time, observed)]
 
     def _lines(self, contents: Sequence[Sequence[Item]]) -> list[str]:
         merged = self.scene.dialect == "csparql"

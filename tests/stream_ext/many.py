@@ -146,22 +146,22 @@ def _is_silent(part: Part) -> bool:
     return part.evaluated and not part.emits
 
 
-def told(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any]:
+def observed(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any]:
     """All that parts say, with texts for ids, by query and evaluation; and the state that counts, after the last."""
-    said = {(part.query, part.k, part.evaluated): _told(store, part) for part in parts}
+    emitted = {(part.query, part.k, part.evaluated): _observed(store, part) for part in parts}
     last = {part.query: part.state for part in parts}
-    return said | {(query, -1, False): state for query, state in last.items()}
+    return emitted | {(query, -1, False): state for query, state in last.items()}
 
 
-def _told(store: Store, part: Part) -> tuple[Any, ...]:
+def _observed(store: Store, part: Part) -> tuple[Any, ...]:
     decode = decoder(part.created, store.terms)
     columns = [
         [decode(np.array([id], np.uint64))[0].decode() if id else None for id in column.tolist()]
         for column in part.columns
     ]
     rows = list(zip(*columns, strict=True)) if columns else []
-    said = (part.time, rows if not part.created else sorted(rows, key=str), part.boolean, part.emits)
-    return *said, part.windows, part.repeated, part.first, part.gap, part.before, part.state.evaluated
+    emitted = (part.time, rows if not part.created else sorted(rows, key=str), part.boolean, part.emits)
+    return *emitted, part.windows, part.repeated, part.first, part.gap, part.before, part.state.evaluated
 
 
 def filled(chance: random.Random, scene: Scene) -> Scene:

@@ -54,7 +54,7 @@ def gained(now: Counter[Row], before: Counter[Row]) -> Counter[Row]:
 #: it is (None: none) and its value; what STR() makes of it (None: an error).
 Meaning = tuple[bytes, int, str | None, Fraction | float, str | None]
 #: What a group's row says: a key (its id), a chosen term (its text), a number (kind, value), a text, an error (None).
-Said = int | bytes | tuple[str, Fraction | float] | str | None
+Answered = int | bytes | tuple[str, Fraction | float] | str | None
 
 _WIDTHS = ("integer", "decimal", "float", "double")
 
@@ -65,12 +65,12 @@ def group(
     aggregates: list[tuple[str, int | None, bool]],
     meanings: dict[int, Meaning],
     always: bool,
-) -> Counter[tuple[Said, ...]]:
+) -> Counter[tuple[Answered, ...]]:
     """`aggregates` are (function, column or None for *, DISTINCT); 0 is unbound, which is an error."""
     groups: dict[tuple[int, ...], list[Row]] = {(): []} if always else {}
     for row in bag.elements():
         groups.setdefault(tuple(row[i] for i in keys), []).append(row)
-    out: Counter[tuple[Said, ...]] = Counter()
+    out: Counter[tuple[Answered, ...]] = Counter()
     for key, rows in groups.items():
         out[*key, *(_aggregate(rows, *aggregate, meanings) for aggregate in aggregates)] += 1
     return out
@@ -78,7 +78,7 @@ def group(
 
 def _aggregate(
     rows: list[Row], function: str, column: int | None, distinct: bool, meanings: dict[int, Meaning]
-) -> Said:
+) -> Answered:
     if column is None:
         return "integer", Fraction(len(set(rows)) if distinct else len(rows))
     ids = [row[column] for row in rows]
@@ -98,7 +98,7 @@ def _aggregate(
     return _sum(terms, average=function == "AVG")
 
 
-def _sum(terms: list[Meaning], average: bool) -> Said:
+def _sum(terms: list[Meaning], average: bool) -> Answered:
     kinds = [term[2] for term in terms]
     if None in kinds:
         return None

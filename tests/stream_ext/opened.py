@@ -63,7 +63,7 @@ def registration(
     )
 
 
-def said(service: Service, name: str = "q", since: int = 0) -> list[dict[str, Any]]:
+def emissions_of(service: Service, name: str = "q", since: int = 0) -> list[dict[str, Any]]:
     return [json.loads(emission.json) for emission in service.emissions(name, since)]
 
 
@@ -85,13 +85,13 @@ class Reader:
     """Subscribes, and takes until it has what it wants."""
 
     def __init__(self, service: Service, name: str, since: int = 0) -> None:
-        self._told = threading.Semaphore(0)
-        self.subscription: Subscription = service.subscribe(name, since, self._told.release)
+        self._observed = threading.Semaphore(0)
+        self.subscription: Subscription = service.subscribe(name, since, self._observed.release)
         self.numbers: list[int] = []
 
     def read_to(self, number: int, deadline_s: float = 10.0) -> list[int]:
         while not self.subscription.ended and (not self.numbers or self.numbers[-1] < number):
             taken = self.subscription.take()
             self.numbers += [emission.number for emission in taken]
-            assert taken or self._told.acquire(timeout=deadline_s), f"nothing came after {self.numbers[-1:]}"
+            assert taken or self._observed.acquire(timeout=deadline_s), f"nothing came after {self.numbers[-1:]}"
         return self.numbers

@@ -16,7 +16,7 @@ from itertools import product
 from math import inf
 
 from tests.stream_ext.scene import EX, Bag, Oracle, Push, Scene, Triple, random_scene
-from tests.stream_ext.timing_model import Element, Said
+from tests.stream_ext.timing_model import Element, EmittedAt
 
 Place = tuple[float, int, int]
 NOWHERE: Place = (-inf, 0, 0)
@@ -234,7 +234,7 @@ class Maker:
     def _grouped(self, depth: int) -> Part:
         """How many there are, or the first of something: what is said of a group has an order of its own below."""
         inner = self.part(depth)
-        names, said = self._some(inner.names), self._chance.choice(sorted(inner.names))
+        names, emitted = self._some(inner.names), self._chance.choice(sorted(inner.names))
         counted, distinct = self._chance.random() < 0.5, self._chance.random() < 0.3
 
         def solutions(world: World) -> list[Solution]:
@@ -243,12 +243,12 @@ class Maker:
                 if counted:
                     more = {"n": _integer(len(some))}
                 else:
-                    values = [one.bindings[said] for one in in_order(some, said) if said in one.bindings]
+                    values = [one.bindings[emitted] for one in in_order(some, emitted) if emitted in one.bindings]
                     more = {"n": values[0]} if values else {}
                 found.append(Solution(bindings | more, _latest(some, inner)))
             return found
 
-        aggregate = "COUNT(*)" if counted else f"SAMPLE(?{said})"
+        aggregate = "COUNT(*)" if counted else f"SAMPLE(?{emitted})"
         select = "SELECT DISTINCT" if distinct else "SELECT"
         text = f"{{ {select} {_list(names)} ({aggregate} AS ?n) {{ {inner.text} }} GROUP BY {_list(names)} }}"
         if "n" in inner.names:
@@ -319,14 +319,14 @@ def _string(term: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class Told:
+class Observed:
     """An aggregate: its text, and its value for a group (None: it has none)."""
 
     text: str
     value: Callable[[Sequence[Solution]], str | None]
 
 
-def _joined_values(name: str, distinct: bool, replaced: bool) -> Told:
+def _joined_values(name: str, distinct: bool, replaced: bool) -> Observed:
     def value(solutions: Sequence[Solution]) -> str | None:
         ordered = in_order(solutions, name)
         if replaced:  # the order of what is made of the terms: of strings
@@ -342,33 +342,33 @@ def _joined_values(name: str, distinct: bool, replaced: bool) -> Told:
         return '"' + ",".join(texts) + '"'
 
     argument = f'COALESCE(STR(?{name}), "-")' if replaced else f"?{name}"
-    return Told(f'GROUP_CONCAT({"DISTINCT " * distinct}{argument}; SEPARATOR=",")', value)
+    return Observed(f'GROUP_CONCAT({"DISTINCT " * distinct}{argument}; SEPARATOR=",")', value)
 
 
-def _sample(name: str) -> Told:
+def _sample(name: str) -> Observed:
     def value(solutions: Sequence[Solution]) -> str | None:
         return next((one.bindings[name] for one in in_order(solutions, name) if name in one.bindings), None)
 
-    return Told(f"SAMPLE(?{name})", value)
+    return Observed(f"SAMPLE(?{name})", value)
 
 
-def _count(names: frozenset[str]) -> Told:
+def _count(names: frozenset[str]) -> Observed:
     def value(solutions: Sequence[Solution]) -> str | None:
         return _integer(len({tuple(sorted(one.bindings.items())) for one in solutions}))
 
-    return Told("COUNT(DISTINCT *)", value)
+    return Observed("COUNT(DISTINCT *)", value)
 
 
 @dataclass(frozen=True)
 class Question:
     part: Part
     keys: tuple[str, ...]
-    told: tuple[Told, ...]
+    observed: tuple[Observed, ...]
     having: str | None  # this variable's first value is not :n1
 
     @property
     def select(self) -> str:
-        return f"SELECT {_list(self.keys)} " + " ".join(f"({t.text} AS ?x{i})" for i, t in enumerate(self.told))
+        return f"SELECT {_list(self.keys)} " + " ".join(f"({t.text} AS ?x{i})" for i, t in enumerate(self.observed))
 
     @property
     def pattern(self) -> str:
@@ -387,7 +387,7 @@ class Question:
                 first = _sample(self.having).value(some)
                 if first is None or _string(first) == f"{EX}n1":
                     continue
-            values = [each.value(some) for each in self.told]
+            values = [each.value(some) for each in self.observed]
             rows.append(tuple(str(value) for value in (*map(bindings.get, self.keys), *values)))
         return Counter(rows)
 
@@ -396,16 +396,16 @@ def random_question(chance: random.Random, windows: Sequence[str], merged: bool)
     part = Maker(chance, windows, merged).part(chance.choice([0, 1, 1, 2, 2, 3]))
     names = sorted(part.names)
     keys = tuple(chance.sample(names, chance.choice([0, 1, 1])))
-    kinds: list[Callable[[str], Told]] = [
+    kinds: list[Callable[[str], Observed]] = [
         _sample,
         lambda name: _joined_values(name, False, True),
         lambda name: _joined_values(name, False, False),
         lambda name: _joined_values(name, True, chance.random() < 0.5),
     ]
-    told = [make(chance.choice(names)) for make in chance.sample(kinds, chance.randrange(1, 4))]
+    observed = [make(chance.choice(names)) for make in chance.sample(kinds, chance.randrange(1, 4))]
     if chance.random() < 0.2 and "+" not in part.text:
-        told.append(_count(part.names))
-    return Question(part, keys, tuple(told), chance.choice(names) if chance.random() < 0.15 else None)
+        observed.append(_count(part.names))
+    return Question(part, keys, tuple(observed), chance.choice(names) if chance.random() < 0.15 else None)
 
 
 def ordered_scene(seed: int) -> tuple[Scene, Question]:
@@ -431,11 +431,11 @@ class OrderedOracle(Oracle):
         self._times += [time for time, _ in push.elements]
         return super()._elements(push)
 
-    def answer(self, said: Said) -> Bag:
+    def answer(self, emitted: EmittedAt) -> Bag:
         windows = {
             window.name: dict(self._placed(held, left_out))
             for window, held, left_out in zip(
-                self.scene.windows, said.contents, said.skipped or [0] * len(self.scene.windows), strict=True
+                self.scene.windows, emitted.contents, emitted.skipped or [0] * len(self.scene.windows), strict=True
             )
         }
         stored = frozenset(triple for triple, graph in self.store if graph is None)

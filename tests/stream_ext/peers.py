@@ -31,7 +31,7 @@ ROWS_MAX = 1500
 
 
 @dataclass(frozen=True)
-class Said:
+class Answered:
     """A table by names, a boolean, a graph (a table of three columns), or that it went wrong, and how."""
 
     names: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class TooMuch(Exception):
     """The answer is larger than what is compared."""
 
 
-def agree(one: Said, other: Said) -> bool:
+def agree(one: Answered, other: Answered) -> bool:
     if one.error or other.error:
         return bool(one.error and other.error)
     if one.boolean != other.boolean or set(one.names) != set(other.names):
@@ -61,19 +61,19 @@ class Ours:
         self.store = hbase_store.open(f"lmdb:{place}", folding=False)
         load(self.store, data)
 
-    def ask(self, asked: Asked) -> Said:
+    def ask(self, asked: Asked) -> Answered:
         """Raises Unsupported for what is refused: nothing should be."""
         try:
             answer = answer_once(self.store, Question.read(str(asked), EX), self.store.head(), None)
         except Unsupported:
             raise
         except RilletError as error:
-            return Said(error=f"{type(error).__name__}: {error}")
+            return Answered(error=f"{type(error).__name__}: {error}")
         if answer.graph is not None:
             triples = zip(*(answer.vocabulary.decode(column) for column in answer.graph), strict=True)
-            return Said(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
+            return Answered(("s", "p", "o"), tuple(tuple(map(comparable, triple)) for triple in triples))
         rows = tuple(tuple(map(comparable, row)) for row in rows_of(answer))
-        return Said(tuple(answer.variables), rows, answer.boolean)
+        return Answered(tuple(answer.variables), rows, answer.boolean)
 
     def raw(self, asked: Asked) -> list[tuple[bytes | None, ...]]:
         """The rows in their order, as they are."""
@@ -93,39 +93,39 @@ def load(store: Store, data: Sequence[Quad]) -> None:
 # ---- the peers ----------------------------------------------------------------------------------------------------
 
 
-def pyoxigraph_of(data: Sequence[Quad]) -> Callable[[Asked], Said]:
+def pyoxigraph_of(data: Sequence[Quad]) -> Callable[[Asked], Answered]:
     store = pyoxigraph.Store()
     store.load(trig(data).encode(), format=pyoxigraph.RdfFormat.TRIG)
 
-    def ask(asked: Asked) -> Said:
+    def ask(asked: Asked) -> Answered:
         try:
             return _pyoxigraph_said(store.query(str(asked), base_iri=EX))
         except (SyntaxError, ValueError, RuntimeError, OSError) as error:
-            return Said(error=str(error))
+            return Answered(error=str(error))
 
     return ask
 
 
-def _pyoxigraph_said(answer: Any) -> Said:
+def _pyoxigraph_said(answer: Any) -> Answered:
     if isinstance(answer, pyoxigraph.QueryBoolean):
-        return Said(boolean=bool(answer))
+        return Answered(boolean=bool(answer))
     if isinstance(answer, pyoxigraph.QueryTriples):
         found = {tuple(_bytes(term) for term in (t.subject, t.predicate, t.object)) for t in answer}
-        return Said(("s", "p", "o"), tuple(found))
+        return Answered(("s", "p", "o"), tuple(found))
     names = [variable.value for variable in answer.variables]
     rows = []
     for row in answer:
         rows.append(tuple(_bytes(row[name]) for name in names))
         if len(rows) > ROWS_MAX:
             raise TooMuch
-    return Said(tuple(names), tuple(rows))
+    return Answered(tuple(names), tuple(rows))
 
 
 def _bytes(term: object) -> bytes | None:
     return None if term is None else comparable(str(term).encode())
 
 
-def rdflib_of(data: Sequence[Quad]) -> Callable[[Asked], Said]:
+def rdflib_of(data: Sequence[Quad]) -> Callable[[Asked], Answered]:
     logging.getLogger("rdflib.term").setLevel(logging.ERROR)  # it tells of each literal that is none
     rdflib.plugins.sparql.SPARQL_LOAD_GRAPHS = False  # FROM names graphs of the dataset, and nothing is fetched
     with warnings.catch_warnings():
@@ -133,24 +133,24 @@ def rdflib_of(data: Sequence[Quad]) -> Callable[[Asked], Said]:
         dataset = rdflib.Dataset()
         dataset.parse(data=trig(data), format="trig")
 
-    def ask(asked: Asked) -> Said:
+    def ask(asked: Asked) -> Answered:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 return _rdflib_said(dataset.query(str(asked), base=EX))
         except Exception as error:  # noqa: BLE001  rdflib raises whatever its functions happen to raise
-            return Said(error=f"{type(error).__name__}: {error}")
+            return Answered(error=f"{type(error).__name__}: {error}")
 
     return ask
 
 
-def _rdflib_said(answer: Any) -> Said:
+def _rdflib_said(answer: Any) -> Answered:
     if answer.type == "ASK":
-        return Said(boolean=bool(answer.askAnswer))
+        return Answered(boolean=bool(answer.askAnswer))
     if answer.type == "CONSTRUCT":
-        return Said(("s", "p", "o"), tuple({tuple(_n3(term) for term in triple) for triple in answer.graph}))
+        return Answered(("s", "p", "o"), tuple({tuple(_n3(term) for term in triple) for triple in answer.graph}))
     names = tuple(str(name) for name in answer.vars)
-    return Said(names, tuple(tuple(_n3(row[name]) for name in names) for row in answer))
+    return Answered(names, tuple(tuple(_n3(row[name]) for name in names) for row in answer))
 
 
 def _n3(term: Any) -> bytes | None:
@@ -173,10 +173,10 @@ def compare(ours: Ours, data: Sequence[Quad], asked: Asked) -> str:
     return f"ours {shown(mine)}\ntheirs {shown(theirs)}" if agree(theirs, third) else ""
 
 
-def shown(said: Said) -> str:
-    if said.error:
-        return f"an error: {said.error}"
-    if said.boolean is not None:
-        return str(said.boolean)
-    lines = sorted(" ".join("-" if term is None else term.decode() for term in row) for row in said.rows)
-    return f"{len(lines)} rows of {said.names}:\n  " + "\n  ".join(lines[:12])
+def shown(answered: Answered) -> str:
+    if answered.error:
+        return f"an error: {answered.error}"
+    if answered.boolean is not None:
+        return str(answered.boolean)
+    lines = sorted(" ".join("-" if term is None else term.decode() for term in row) for row in answered.rows)
+    return f"{len(lines)} rows of {answered.names}:\n  " + "\n  ".join(lines[:12])

@@ -31,7 +31,7 @@ from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.openings import Openings, opened
 from stream_ext.windows.part import Part
 from stream_ext.windows.schedule import initial_state
-from tests.stream_ext.timing_model import Element, Model, Said
+from tests.stream_ext.timing_model import Element, EmittedAt, Model
 from tests.stream_ext.timing_model import Window as ModelWindow
 
 EX = "http://ex/"
@@ -407,12 +407,12 @@ def _some(value: int | None) -> list[int]:
 def engine_emissions(store: Store, shard: Shard, query: Query, sn: int) -> list[tuple[int, int, Bag | bool]]:
     """(sn, time, what is said), one an emission; runs of empty ones are spelt out."""
     assert not shard.faults, shard.faults
-    said = []
+    emitted = []
     for part in shard.step(sn):
         if part.emits:
-            said.append((part.sn, part.time, bag_of(store, part, query)))
+            emitted.append((part.sn, part.time, bag_of(store, part, query)))
     assert not shard.faults, shard.faults
-    return said
+    return emitted
 
 
 def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:
@@ -465,7 +465,7 @@ class Oracle:
         if isinstance(step, Change):
             self.store = (self.store - set(step.delete)) | set(step.insert)
             return []
-        return [told for push in step for said in self._push(push) for told in self.evaluate(sn, said)]
+        return [observed for push in step for emitted in self._push(push) for observed in self.evaluate(sn, emitted)]
 
     def register(self, before: Sequence[Change | list[Push]]) -> None:
         """After these."""
@@ -477,7 +477,7 @@ class Oracle:
                 self.model.comes_before(push.stream, self._elements(push), push.heartbeat)
         self.model.register()
 
-    def _push(self, push: Push) -> list[Said]:
+    def _push(self, push: Push) -> list[EmittedAt]:
         used = {w.stream for w in self.scene.windows}
         if push.stream not in used:
             return []
@@ -493,28 +493,28 @@ class Oracle:
             self.times.append(time)
         return elements
 
-    def answer(self, said: Said) -> Bag | bool:
+    def answer(self, emitted: EmittedAt) -> Bag | bool:
         """The whole answer over what the windows held."""
-        contents = [{t for number in held for t in self.triples[number]} for held in said.contents]
-        for place, left_out in enumerate(said.skipped):
-            oldest, *_ = sorted(said.contents[place], key=lambda number: (self.times[number], number)) or [None]
-            others = {t for number in said.contents[place] if number != oldest for t in self.triples[number]}
+        contents = [{t for number in held for t in self.triples[number]} for held in emitted.contents]
+        for place, left_out in enumerate(emitted.skipped):
+            oldest, *_ = sorted(emitted.contents[place], key=lambda number: (self.times[number], number)) or [None]
+            others = {t for number in emitted.contents[place] if number != oldest for t in self.triples[number]}
             if oldest is not None:
                 contents[place] = others | set(self.triples[oldest][left_out:])
         return self._ask({w.name: held for w, held in zip(self.scene.windows, contents, strict=True)})
 
-    def evaluate(self, sn: int, said: Said) -> list[tuple[int, int, Bag | bool]]:
-        if "NON_EMPTY_CONTENT" in self.scene.report and not any(said.contents):
+    def evaluate(self, sn: int, emitted: EmittedAt) -> list[tuple[int, int, Bag | bool]]:
+        if "NON_EMPTY_CONTENT" in self.scene.report and not any(emitted.contents):
             return []
-        now = self.answer(said)
+        now = self.answer(emitted)
         before, self.before = self.before, now
         if self.scene.r2s == "RSTREAM":
-            return [(sn, said.time, now)]
+            return [(sn, emitted.time, now)]
         came = self.scene.r2s == "ISTREAM"
         if isinstance(now, bool):
-            return [(sn, said.time, True)] if now != before and now is came else []
+            return [(sn, emitted.time, True)] if now != before and now is came else []
         assert isinstance(before, Counter)
-        return [(sn, said.time, now - before if came else before - now)]
+        return [(sn, emitted.time, now - before if came else before - now)]
 
     def _apart(self, windows: dict[str, set[Triple]]) -> list[str]:
         lines = [" ".join(triple) + " ." for triple, graph in self.store if graph is None]

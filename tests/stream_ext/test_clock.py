@@ -12,7 +12,7 @@ from stream_ext.clock import ManualClock, SteadyClock, SystemClock
 from stream_ext.service.service import Service
 from stream_ext.waits import Waits
 from tests.parts.waiting import until
-from tests.stream_ext.opened import opened, push, registration, said, times, triple
+from tests.stream_ext.opened import emissions_of, opened, push, registration, times, triple
 
 HOUR = 3_600_000
 
@@ -29,7 +29,7 @@ def test_one_may_wait_for_a_time_that_no_machine_will_see() -> None:
         clock.wait(condition, 2**60)
 
 
-def test_time_goes_on_while_the_clock_is_behind_and_says_so() -> None:
+def test_time_continues_while_the_clock_is_behind_and_says_so() -> None:
     wall = ManualClock(10 * HOUR)
     waits = Waits(wall.now_ms)
     steady = SteadyClock(wall, waits)
@@ -58,15 +58,15 @@ def waits_of(service: Service) -> list[object]:
 
 def run_on(clock: ManualClock, service: Service, count: int) -> list[int]:
     """Seconds go by until a query has said so many things more."""
-    before = len(said(service))
+    before = len(emissions_of(service))
     for _ in range(count):
-        at = len(said(service))
+        at = len(emissions_of(service))
         clock.advance(1_000)
-        until(lambda at=at: len(said(service)) > at, "time continues")
-    return times(said(service))[before:]
+        until(lambda at=at: len(emissions_of(service)) > at, "time continues")
+    return times(emissions_of(service))[before:]
 
 
-def test_a_stream_that_runs_by_the_clock_goes_on_when_that_is_set_back(
+def test_a_stream_that_runs_by_the_clock_continues_when_that_is_set_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock(10 * HOUR)

@@ -34,7 +34,7 @@ class Element:
 
 
 @dataclass(frozen=True)
-class Said:
+class EmittedAt:
     """One evaluation: its time, whether an arrival made it, and what each window held. `skipped`: how many triples of
     its oldest element a window of TRIPLES left out."""
 
@@ -92,7 +92,7 @@ class Model:
             return window.bounds[1] == "]"
         return all(each.bounds[1] == "]" for each in self.windows if each.closes)
 
-    def said(self, time: int, by_arrival: bool) -> Said:
+    def emitted(self, time: int, by_arrival: bool) -> EmittedAt:
         known = self.elements if by_arrival else self.elements + self.coming
         contents, skipped = [], []
         for window in self.windows:
@@ -100,7 +100,7 @@ class Model:
             held, left_out = self.last_of(window, held)
             contents.append(frozenset(e.number for e in held))
             skipped.append(left_out)
-        return Said(time, by_arrival, tuple(contents), tuple(skipped) if any(skipped) else ())
+        return EmittedAt(time, by_arrival, tuple(contents), tuple(skipped) if any(skipped) else ())
 
     # "TRIPLES n counts triples in document order and may split an element; ELEMENTS n counts elements; order is
     # timestamp, then arrival"
@@ -153,7 +153,7 @@ class Model:
             return True
         return self.is_period(time)
 
-    def due_up_to(self, limit: int | None) -> list[Said]:
+    def due_up_to(self, limit: int | None) -> list[EmittedAt]:
         known = [*self.latest.values(), *self.beats.values()]
         if not known or (self.t0 is None and any(w.t0 is None for w in self.windows)):
             return []
@@ -165,7 +165,7 @@ class Model:
                 self.after = time
                 self.last = time if self.last is None else max(self.last, time)
                 self.evaluated.append((time, False))
-                out.append(self.said(time, False))
+                out.append(self.emitted(time, False))
         return out
 
     # "An element is late for a query when a window that it belongs to has been reported"; "For per-arrival queries late
@@ -258,7 +258,7 @@ class Model:
     # "an arrival is evaluated at once, waiting for no other stream, at t = max(its timestamp, the query's last t); time
     # windows once per timestamp of a push, in time order (timestamps of one push that come to the same t are one
     # evaluation, over all of them)"; "An arrival that can be in no window of the query causes no evaluation"
-    def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[Said]]:
+    def push(self, stream: int, elements: list[Element]) -> tuple[list[bool], list[EmittedAt]]:
         if elements and self.t0 is None:
             self.t0 = min(e.time for e in elements) // 1000 * 1000
         self.idle.discard(stream)
@@ -266,7 +266,7 @@ class Model:
         # "It moves at the end of each push": for closes the whole push counts.
         self._moves(stream, elements)
         late = [self.is_late(stream, e.time) for e in elements]
-        out: list[Said] = []
+        out: list[EmittedAt] = []
         if self.arrivals:
             waiting, self.coming = sorted(set(times)), list(elements)
             # "NOW and count windows per element, in document order"
@@ -285,13 +285,13 @@ class Model:
                 if any(w.stream == stream and self.can_be_in(w, time, at) for w in self.windows for time in same):
                     self.last = at
                     self.evaluated.append((at, True))
-                    out.append(self.said(at, True))
+                    out.append(self.emitted(at, True))
         else:
             self.elements += elements
         return late, out + self.due_up_to(None)
 
-    def _one_by_one(self, stream: int, elements: list[Element]) -> list[Said]:
-        out: list[Said] = []
+    def _one_by_one(self, stream: int, elements: list[Element]) -> list[EmittedAt]:
+        out: list[EmittedAt] = []
         for element in elements:
             out += self.due_up_to(element.time - any(map(self.includes_end, self.windows)))
             at = element.time if self.last is None else max(element.time, self.last)
@@ -300,14 +300,14 @@ class Model:
             if any(w.stream == stream and self.can_be_in(w, element.time, at) for w in self.windows):
                 self.last = at
                 self.evaluated.append((at, True))
-                out.append(self.said(at, True))
+                out.append(self.emitted(at, True))
         return out
 
-    def heartbeat(self, stream: int, time: int) -> list[Said]:
+    def heartbeat(self, stream: int, time: int) -> list[EmittedAt]:
         self.idle.discard(stream)
         self.beats[stream] = max([time, *([self.beats[stream]] if stream in self.beats else [])])
         return self.due_up_to(None)
 
-    def fall_idle(self, stream: int) -> list[Said]:
+    def fall_idle(self, stream: int) -> list[EmittedAt]:
         self.idle.add(stream)
         return self.due_up_to(None)

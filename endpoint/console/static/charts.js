@@ -64,6 +64,7 @@ export class Chart {
         y: kind === "bar" ? { range: (_, low, high) => [Math.min(0, low * 1.1), Math.max(0, high * 1.1) || 1] } : {},
       },
       cursor: { points: { size: 7 } },
+      tzDate: (seconds) => Plot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       legend: { live: series.length <= SERIES_MAX },
       series: [
         { label: names ? "of" : time ? "time" : "at", value: (_, at) => (names ? names[at] ?? "" : time ? clock(at) : plain(at)) },
@@ -78,7 +79,7 @@ export class Chart {
         })),
       ],
       axes: [
-        { ...axis, ...(names && namedAxis(x, names)) },
+        { ...axis, ...(names ? namedAxis(x, names) : time && timeAxis()) },
         { ...axis, size: 60, values: (_, marks) => marks.map(compact) },
       ],
       hooks: { draw: threshold === null ? [] : [(plot) => line(plot, threshold)] },
@@ -90,6 +91,16 @@ export class Chart {
 function namedAxis(x, names) {
   const every = Math.ceil(x.length / 12);
   return { values: (_, marks) => marks.map((mark) => brief(names[mark])), splits: () => x.filter((at) => at % every === 0) };
+}
+
+// In UTC, as all times on the pages.
+function timeAxis() {
+  return { values: (_, marks, __, ___, step) => marks.map((mark) => timeMark(mark, step)) };
+}
+
+function timeMark(seconds, step) {
+  const text = new Date(seconds * 1000).toISOString();
+  return step >= 86_400 ? text.slice(0, 10) : text.slice(11, step < 60 ? 19 : 16);
 }
 
 function line(plot, threshold) {

@@ -1,6 +1,7 @@
 // What a page does besides showing its content. Every page works without scripts, except for live results.
 
 import { editors } from "./editors.js";
+import { figures } from "./figures.js";
 import { showLive } from "./live.js";
 import { queryPage } from "./query_page.js";
 
@@ -8,7 +9,10 @@ const libraries = document.body.hasAttribute("data-libraries");
 
 // The bar shows the latest snapshot, while the page is visible.
 const snapshot = document.querySelector("[data-snapshot]");
-if (snapshot) {
+const refreshed = document.querySelector("[data-figures]");
+if (refreshed) {
+  figures(refreshed); // with the snapshot
+} else if (snapshot) {
   setInterval(() => {
     if (!document.hidden) look(snapshot);
   }, 2000);

@@ -9,7 +9,7 @@
 
 A graph is there while it holds a triple: nothing is kept of an empty one."""
 
-from stream_ext.writer.updates.request import Updated, change_of, updated
+from stream_ext.writer.updates.request import Updated, UpdateOutcome, change_of, in_turn, updated
 from stream_ext.writer.updates.to_source import SourceRequest, request_to_source
 
-__all__ = ["SourceRequest", "Updated", "change_of", "request_to_source", "updated"]
+__all__ = ["SourceRequest", "UpdateOutcome", "Updated", "change_of", "in_turn", "request_to_source", "updated"]

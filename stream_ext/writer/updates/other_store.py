@@ -34,7 +34,7 @@ _S, _P, _O, _G = (Variable(name) for name in "spog")
 _ANY = Bgp((TriplePattern(_S, _P, _O, _HERE),))
 
 
-class HeldElsewhere(Exception):
+class OtherStoreHolds(Exception):
     """A quad that would be deleted is in the store that is not written to."""
 
 
@@ -52,7 +52,7 @@ class SourceAside:
         while batch := list(islice(remaining, _BATCH)):
             count += len(batch)
             if count > _QUADS_MAX:
-                raise HeldElsewhere(
+                raise OtherStoreHolds(
                     f"more than {_QUADS_MAX:,} quads would be deleted, and the source {self._name} would have to be "
                     "asked whether it holds one of them: delete them in parts"
                 )
@@ -78,8 +78,8 @@ class SourceAside:
     def _name(self) -> str:
         return self.source.settings.name
 
-    def _held(self, quad: TermQuad, why: str = "it") -> HeldElsewhere:
-        return HeldElsewhere(
+    def _held(self, quad: TermQuad, why: str = "it") -> OtherStoreHolds:
+        return OtherStoreHolds(
             f"{shown(quad)} is to be deleted, and the source {self._name} holds {why}: this server writes to its own "
             "store; delete it there, or start the server with --attach-update"
         )
@@ -116,14 +116,14 @@ class OwnAside:
         id = 0 if graph is None else int(self.ids([graph.text])[0])
         if (graph is None or id) and len(self.snapshot.predicates(id)):
             named = "its default graph" if graph is None else graph.text.decode()
-            raise HeldElsewhere(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
+            raise OtherStoreHolds(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
 
     def check_named_graphs(self) -> None:
         if len(self.snapshot.graphs()):
-            raise HeldElsewhere(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
+            raise OtherStoreHolds(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
 
-    def _held(self, quad: TermQuad) -> HeldElsewhere:
-        return HeldElsewhere(
+    def _held(self, quad: TermQuad) -> OtherStoreHolds:
+        return OtherStoreHolds(
             f"{shown(quad)} is to be deleted, and Rillet's own store has it, while updates go to the source: {_OWN}"
         )
 

@@ -4,8 +4,9 @@ Whatever fails fails the request: its batch is dropped, and nothing of it is pub
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,6 +87,22 @@ def change_of(
         )
 
     return change
+
+
+def in_turn(change: Change, during: Callable[[], AbstractContextManager[None]]) -> Change:
+    """The change, whose writing is done within a context."""
+
+    def taken(view: HeadView) -> Intent:
+        intent = change(view)
+
+        def write(batch: Batch) -> None:
+            assert intent.write is not None, "an update writes"
+            with during():
+                intent.write(batch)
+
+        return replace(intent, write=write)
+
+    return taken
 
 
 def updated(published: UpdateOutcome, store: Store) -> Updated:

@@ -107,7 +107,7 @@ def test_a_file_that_was_loaded_is_not_loaded_again(tmp_path: Path, capsys: pyte
     assert "snapshot 2" in capsys.readouterr().out
 
 
-def test_a_second_writer_is_told_who_the_first_one_is(near: Live, tmp_path: Path) -> None:
+def test_a_second_writer_learns_who_the_first_one_is(near: Live, tmp_path: Path) -> None:
     (tmp_path / "a.ttl").write_text(TURTLE)
 
     def beside(*command: object) -> subprocess.CompletedProcess[str]:
@@ -144,14 +144,14 @@ def test_a_store_is_updated_without_a_server_where_none_holds_it(
     assert "streams and registered queries need a server: start one" in capsys.readouterr().err
 
 
-def test_a_query_with_windows_that_is_asked_once_is_told_of_both_ways(
+def test_a_query_with_windows_that_is_asked_once_learns_of_both_ways(
     near: Live, capsys: pytest.CaptureFixture[str]
 ) -> None:
     once = NEAR.replace("REGISTER RSTREAM near AS", "")
     assert rillet("query", once, "--server", near.url) == 1
-    said = capsys.readouterr().err
-    assert "`rillet register`" in said
-    assert "--at" in said
+    answered = capsys.readouterr().err
+    assert "`rillet register`" in answered
+    assert "--at" in answered
     created_at = int(near.http.get("/queries/near").json()["registered"])
     assert rillet("query", once, "--at", 5, "--snapshot", created_at - 1, "--server", near.url) == 1
     assert f"at snapshot {created_at - 1} there was no stream 'taxis' yet" in capsys.readouterr().err
@@ -164,9 +164,9 @@ def test_a_variable_without_a_value_is_warned_of(tmp_path: Path, capsys: pytest.
     store = f"lmdb:{tmp_path / 'store'}"
     assert rillet("load", tmp_path / "one.nt", "--store", store) == 0
     assert rillet("query", "SELECT ?nothere { ?s ?p ?o }", "--store", store, "--format", "tsv") == 0
-    said = capsys.readouterr()
-    assert said.err.endswith("warning: ?nothere is never bound in this text, so it never has a value\n")
-    assert "warning" not in said.out
+    answered = capsys.readouterr()
+    assert answered.err.endswith("warning: ?nothere is never bound in this text, so it never has a value\n")
+    assert "warning" not in answered.out
 
 
 def test_a_table_is_made_for_eyes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +199,7 @@ def test_a_format_that_the_answer_cannot_have_is_refused(capsys: pytest.CaptureF
     assert "its formats are table, turtle, nt, xml, json" in capsys.readouterr().err
 
 
-def test_a_plan_is_told_with_what_was_expected_and_what_came(
+def test_a_plan_is_reported_with_what_was_expected_and_what_came(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.ttl").write_text(
@@ -298,8 +298,8 @@ def test_a_file_is_loaded_into_the_store_of_a_server(
 
 @pytest.mark.parametrize("module", ["endpoint", "endpoint.cli.command_line"])
 def test_the_command_is_run_by_the_name_of_its_module_too(module: str) -> None:
-    said = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("rillet 0.")
+    answered = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert answered.stdout.startswith("rillet 0.")
 
 
 def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -315,15 +315,19 @@ def test_a_query_is_paused_resumed_and_dropped(near: Live, capsys: pytest.Captur
     assert "there is no stream 'taxis'" in capsys.readouterr().err
 
 
-def test_a_watcher_is_told_why_there_is_nothing_yet(near: Live) -> None:
+def test_a_watcher_learns_why_there_is_nothing_yet(near: Live) -> None:
     near.push(1_700_000_000_000).raise_for_status()
     for name, stream in (("after", "taxis"), ("waiting", "silent")):
         text = NEAR.replace("near", name).replace("STREAM taxis", f"STREAM {stream}")
         near.register(text).raise_for_status()
     with Client(near.url) as client:
-        said = {name: server_commands._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")}
-    assert said["after"] == "; its streams have reached 2023-11-14T22:13:20Z, and its first evaluation is after that"
-    assert said["waiting"] == "; it waits for silent"
+        answered = {
+            name: server_commands._why_nothing(client, client.query_status(name)) for name in ("after", "waiting")
+        }
+    assert (
+        answered["after"] == "; its streams have reached 2023-11-14T22:13:20Z, and its first evaluation is after that"
+    )
+    assert answered["waiting"] == "; it waits for silent"
 
 
 def test_time_passes_by_a_heartbeat_and_what_is_late_is_shown(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -392,9 +396,9 @@ def test_streams_are_listed_with_times_that_people_read(near: Live, capsys: pyte
             assert rillet("push", stream, "--format", "nt", "--timestamp", time, *server) == 0
     capsys.readouterr()
     assert rillet("streams", *server) == 0
-    told = {line.split()[0]: line.split()[1:-1] for line in capsys.readouterr().out.splitlines()}
-    assert told["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
-    assert told["old"] == ["elements", "-1995", "(1969-12-31T23:59:58Z)", "0", "2000", "ms", "all"]
+    observed = {line.split()[0]: line.split()[1:-1] for line in capsys.readouterr().out.splitlines()}
+    assert observed["taxis"] == ["elements", "2026-06-01T12:00:00Z", "0", "0", "ms", "nothing"]
+    assert observed["old"] == ["elements", "-1995", "(1969-12-31T23:59:58Z)", "0", "2000", "ms", "all"]
 
 
 def test_a_stream_that_a_query_made_is_listed_with_its_query(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
@@ -414,12 +418,12 @@ def test_a_stream_that_a_query_made_is_listed_with_its_query(near: Live, capsys:
         (["register", "near.rq"], "near.rq: this file does not exist"),
     ],
 )
-def test_a_text_that_is_none_is_said_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_is_none_is_reported_so(argv: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet(*argv) == 2
     assert says in capsys.readouterr().err
 
 
-def test_a_watcher_is_told_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
+def test_a_watcher_learns_of_the_connection_and_leaves_the_terminal_in_order(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with live(tmp_path / "served") as first:
             first.register().raise_for_status()
@@ -482,7 +486,7 @@ def test_a_server_is_asked_in_every_format_and_updated(near: Live, capsys: pytes
     assert json.loads(capsys.readouterr().out)["windows"][0]["range_ms"] == 1000
 
 
-def test_serve_says_where_it_is_and_stops_when_it_is_told(tmp_path: Path) -> None:
+def test_serve_says_where_it_is_and_stops_on_a_signal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "endpoint", "serve", "--engine", "inline", "--port", "0"]
     command += ["--log-level", "warning", "--store"]  # as on a terminal
     with started(
@@ -558,10 +562,10 @@ def test_a_mistake_is_one_clear_line(
     with pytest.MonkeyPatch.context() as here:
         here.chdir(tmp_path)
         assert rillet(*argv) == code
-    said = capsys.readouterr().err
-    assert says in said
-    assert "Traceback" not in said
-    assert said.startswith("rillet: ")
+    answered = capsys.readouterr().err
+    assert says in answered
+    assert "Traceback" not in answered
+    assert answered.startswith("rillet: ")
     assert not list(tmp_path.iterdir()), "nothing is made by a mistake"
 
 
@@ -584,7 +588,7 @@ def test_a_setting_of_the_environment_is_checked_as_a_flag_is(
         assert says in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_said_at_once(near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported_at_once(near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = near.url.rpartition(":")[2]
     with pytest.MonkeyPatch.context() as here:
         here.setenv("RILLET_PORT", port)
@@ -596,9 +600,9 @@ def test_a_port_in_use_is_said_at_once(near: Live, tmp_path: Path, capsys: pytes
 
 def test_a_server_refuses_in_its_own_words(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet("query", "SELECT ?s {\n ?s }", "--server", near.url) == 1
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith("rillet: line 2, column 5: ")
-    assert said[1:] == ["   ?s }", "      ^"]
+    answered = capsys.readouterr().err.splitlines()
+    assert answered[0].startswith("rillet: line 2, column 5: ")
+    assert answered[1:] == ["   ?s }", "      ^"]
     assert rillet("watch", "nowhere", "--server", near.url) == 1
     assert "no registered query" in capsys.readouterr().err
 
@@ -691,13 +695,13 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
     near: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", near.url.rpartition(":")[2])
-    said = capsys.readouterr().out
-    assert "a Rillet server answers there" in said
-    assert "can be created" in said
+    answered = capsys.readouterr().out
+    assert "a Rillet server answers there" in answered
+    assert "can be created" in answered
     assert rillet("doctor", "--store", "postgres:x", "--port", 0) == 1
-    said = capsys.readouterr().out
-    assert re.search(r"BAD +store: 'postgres:x' is not the address of a store; write lmdb:PATH .*\n", said)
-    assert said.count("NAMESPACE") == 1, "what to write is said once"
+    answered = capsys.readouterr().out
+    assert re.search(r"BAD +store: 'postgres:x' is not the address of a store; write lmdb:PATH .*\n", answered)
+    assert answered.count("NAMESPACE") == 1, "what to write is said once"
     with monkeypatch.context() as here:
 
         def full(*_: object, **__: object) -> None:
@@ -706,14 +710,14 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
         here.setattr(tempfile, "TemporaryDirectory", full)  # who runs this may be allowed everything
         here.setattr(tempfile, "TemporaryFile", full)
         assert rillet("doctor", "--store", f"lmdb:{tmp_path / 'new'}", "--port", 0) == 1
-    said = capsys.readouterr().out
-    assert "new does not exist yet, and cannot be created ([Errno 28] No space left on device)" in said
-    assert f"{tmp_path} must be writable and have free space" in said
-    assert "this user cannot write there: No space left on device" in said
+    answered = capsys.readouterr().out
+    assert "new does not exist yet, and cannot be created ([Errno 28] No space left on device)" in answered
+    assert f"{tmp_path} must be writable and have free space" in answered
+    assert "this user cannot write there: No space left on device" in answered
     assert list(tmp_path.glob(".rillet-doctor*")) == []
 
 
-def test_the_doctor_starts_java_and_does_not_believe_a_file_beside_it(
+def test_the_doctor_starts_java_and_does_not_believe_a_file_next_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     java = tmp_path / "java" / "bin" / "java"
@@ -768,7 +772,7 @@ def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert (ended.value.code, "'much' is not a number of bytes: write 512M" in capsys.readouterr().err) == (2, True)
 
 
-def test_the_benchmarks_are_said_to_be_in_a_checkout_where_there_is_none(
+def test_the_benchmarks_are_reported_to_be_in_a_checkout_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "tests.benchmarks", None)

@@ -109,7 +109,7 @@ def test_times_may_come_from_a_predicate_in_any_format() -> None:
         ("nt", f'<a:s> <{AT}> "1" .\n<a:s> <{AT}> "2" .', AT, "2 times"),
     ],
 )
-def test_what_cannot_be_cut_is_told_with_its_line(format: str, text: str, time_from: str, says: str | None) -> None:
+def test_what_cannot_be_cut_is_reported_with_its_line(format: str, text: str, time_from: str, says: str | None) -> None:
     with pytest.raises(BadData, match=says or "this is not JSON"):
         cut(format, text, time_from)
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_cut_is_told_with_its_line(format: str, text: str, time_f
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, bytes], ids=["gzip", "zstd", "plain"])
-def test_a_packed_input_is_told_by_its_first_bytes(pack: Any, tmp_path: Path) -> None:
+def test_a_packed_input_is_recognised_by_its_first_bytes(pack: Any, tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(pack(b"one\ntwo\nthree"))
     with open(tmp_path / "input", "rb") as file:
         assert [line for block in blocks_of_lines(unpacked(file)) for line in block] == [b"one", b"two", b"three"]
@@ -167,9 +167,9 @@ def test_at_once_all_elements_share_a_push() -> None:
 
 
 def test_a_rate_sends_what_falls_due_in_the_same_moment_together() -> None:
-    told = paced(PerSecond(100), *range(50))
-    assert told[:3] == [(0.0, 5), (0.05, 5), (0.1, 5)]
-    assert (sum(count for _, count in told), told[-1][0]) == (50, 0.45)
+    observed = paced(PerSecond(100), *range(50))
+    assert observed[:3] == [(0.0, 5), (0.05, 5), (0.1, 5)]
+    assert (sum(count for _, count in observed), observed[-1][0]) == (50, 0.45)
 
 
 def test_a_factor_follows_the_times_of_the_elements() -> None:
@@ -213,8 +213,8 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
         answer = running.http.get("/queries/q/results", params={"wait": "15s"})
         assert [row["s"]["value"] for row in answer.json()["results"]["bindings"]] == ["a:s5"]
         assert pushing.poll() is None, "it waits for more"
-        told, _ = pushing.communicate(timeout=20)
-    assert told.startswith("2 elements accepted")
+        observed, _ = pushing.communicate(timeout=20)
+    assert observed.startswith("2 elements accepted")
 
 
 def test_every_format_of_the_wire_is_pushed_by_its_name(
@@ -278,12 +278,12 @@ def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
         assert "trying again for 60 s" in pushing.stderr.readline()
         with live(tmp_path / "served", port=port) as second:
             assert pushing.stderr.readline() == "rillet: the server is answering again\n"
-            told, _ = pushing.communicate(element(11000), timeout=20)
+            observed, _ = pushing.communicate(element(11000), timeout=20)
             beat = {"timestamp": "11000", "wait": "evaluated"}
             second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
-            said = second.http.get("/queries/q/results").json()["results"]["bindings"]
-    assert told.startswith("4 elements accepted")
-    assert sorted(row["s"]["value"] for row in said) == ["a:s5500", "a:s6000"]
+            answered = second.http.get("/queries/q/results").json()["results"]["bindings"]
+    assert observed.startswith("4 elements accepted")
+    assert sorted(row["s"]["value"] for row in answered) == ["a:s5500", "a:s6000"]
 
 
 @pytest.mark.parametrize("source", [["--source", "roof"], []])
@@ -307,18 +307,18 @@ def test_a_push_whose_answer_is_lost_is_sent_again_if_it_can_be_known_again(
     text = (element(5) + element(6)).encode()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
     code = rillet("push", "s", "--format", "ndjson", "--rate", 1, *source, "--server", running.url)
-    said = capsys.readouterr()
+    answered = capsys.readouterr()
     if source:
-        assert (code, said.out.startswith("2 elements accepted")) == (0, True)
-        assert "the connection was lost (cut off); trying again" in said.err
+        assert (code, answered.out.startswith("2 elements accepted")) == (0, True)
+        assert "the connection was lost (cut off); trying again" in answered.err
     else:
         assert code == 1
-        assert "1 element accepted" in said.err
-        assert "it is not known whether the last 1 elements were accepted (with --source NAME" in said.err
+        assert "1 element accepted" in answered.err
+        assert "it is not known whether the last 1 elements were accepted (with --source NAME" in answered.err
     assert running.http.get("/streams/s").json()["batches"] == 2, "what was sent twice counts once"
 
 
-def test_a_source_that_has_sent_later_ones_is_told(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_source_that_has_sent_later_ones_is_reported(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
     far = {"source": "roof", "seq": str(2**53 - 1), "timestamp": "5"}
     triple = "<a:s> <a:p> <a:o> ."
     running.http.post("/streams/s", params=far, content=triple, headers={"content-type": "text/turtle"})
@@ -373,13 +373,13 @@ def test_what_is_pushed_is_shown_as_it_grows(
     monkeypatch.setattr("endpoint.cli.terminal.is_live", lambda out: True)
     monkeypatch.setattr("endpoint.cli.pushing._SHOWN_EVERY_S", 0.0)
     assert rillet("push", "s", "--format", "ndjson", "--rate", 1000, "--server", running.url) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith("3 elements accepted, snapshot ")
-    shown = said.err.split("\r\x1b[K")
+    answered = capsys.readouterr()
+    assert answered.out.startswith("3 elements accepted, snapshot ")
+    shown = answered.err.split("\r\x1b[K")
     assert re.match(r"\d elements? accepted, snapshot \d+; [\d,]+ elements/s", shown[1]) and shown[-1] == ""
 
 
-def test_what_was_probably_not_meant_is_said_once(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_probably_not_meant_is_reported_once(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
     seconds = int(time.time())
     lines = "".join(element(seconds + n) for n in range(3))
     with pytest.MonkeyPatch.context() as here:

@@ -86,6 +86,6 @@ def run(server: Live, text: str, status: int = 200, **data: str) -> Page:
     return post(server, "/query", status, query=text, **data)
 
 
-def said(page: Page) -> str:
+def answered(page: Page) -> str:
     """What the page tells of what was done, or of what went wrong."""
     return " ".join(e.shown for e in page.elements if "notice" in e.attributes.get("class", "").split())

@@ -17,7 +17,7 @@ from endpoint.limits import HttpLimits
 from stream_ext.catalog.catalog import Failure
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
-from tests.endpoint.console.html import Page, get, post, run, said
+from tests.endpoint.console.html import Page, answered, get, post, run
 from tests.endpoint.live import NEAR, Live, live
 
 
@@ -27,11 +27,11 @@ def fresh(tmp_path: Path) -> Iterator[Live]:
         yield running
 
 
-def test_an_update_is_run_by_post_alone(fresh: Live) -> None:
+def test_an_update_is_run_by_post_only(fresh: Live) -> None:
     text = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
     assert get(fresh, f"/query?query={text}").all("textarea")[0].text == text
     assert fresh.service.head() == 0
-    assert "1 triples added, 0 deleted. Snapshot 1 contains the change" in said(post(fresh, "/query", query=text))
+    assert "1 triples added, 0 deleted. Snapshot 1 contains the change" in answered(post(fresh, "/query", query=text))
     assert get(fresh, "/").facts()["Triples"] == "1"
 
 
@@ -51,8 +51,8 @@ def test_a_page_shows_as_much_of_an_answer_as_a_page_may_have(fresh: Live) -> No
     assert 0 < shown < 1_000
     assert f"1\u202f024 rows, the first {shown} shown" in answer.text
     for form in ("json", "csv"):
-        assert "more than the 8 MiB" in said(run(fresh, f"SELECT ?x ?a {{ {long} }}", 413, **{"as": form}))
-    assert "a whole number is expected" in said(run(fresh, "ASK { }", 400, snapshot="9" * 5_000))
+        assert "more than the 8 MiB" in answered(run(fresh, f"SELECT ?x ?a {{ {long} }}", 413, **{"as": form}))
+    assert "a whole number is expected" in answered(run(fresh, "ASK { }", 400, snapshot="9" * 5_000))
 
 
 def test_a_page_shows_prefixes_as_far_as_it_looks_at_them(fresh: Live) -> None:
@@ -80,7 +80,7 @@ def test_a_file_is_uploaded_into_the_default_graph(name: str, data: bytes, fresh
     answer = fresh.http.post(
         "/console/upload", files={"file": (name, data)}, data={"into": "default"}, follow_redirects=True
     )
-    assert "had 0 triples and now has 1" in said(Page(answer.text))
+    assert "had 0 triples and now has 1" in answered(Page(answer.text))
     assert fresh.service.query("ASK { <http://ex/a> <http://ex/p> ?o }").boolean
 
 
@@ -93,12 +93,12 @@ def test_rdf_is_uploaded_into_a_graph_and_replaces_it(fresh: Live) -> None:
     page = post(fresh, "/upload", text=quads, into="own", type="application/n-quads")
     assert {row[0] for row in page.cells()} == {"default graph", "<http://ex/g>", "<http://ex/h>"}
     page = post(fresh, "/graphs/drop", graph="http://ex/g")
-    assert "was dropped" in said(page)
+    assert "was dropped" in answered(page)
     assert {row[0] for row in page.cells()} == {"default graph", "<http://ex/h>"}
 
 
 @pytest.mark.parametrize(
-    ("form", "status", "told"),
+    ("form", "status", "observed"),
     [
         ({}, 400, "choose a file"),
         ({"text": "<a> <b> <c> ."}, 400, "choose the format of the RDF"),
@@ -112,10 +112,10 @@ def test_rdf_is_uploaded_into_a_graph_and_replaces_it(fresh: Live) -> None:
     ],
 )
 def test_an_upload_that_cannot_be_done_says_why_and_keeps_what_was_filled_in(
-    form: dict[str, str], status: int, told: str, fresh: Live
+    form: dict[str, str], status: int, observed: str, fresh: Live
 ) -> None:
     page = post(fresh, "/upload", status, **form)
-    assert told in said(page)
+    assert observed in answered(page)
     assert page.all("textarea")[0].text == form.get("text", "")
     assert fresh.service.head() == 0
 
@@ -132,16 +132,16 @@ def test_a_stream_is_made_pushed_to_and_dropped(fresh: Live) -> None:
     assert fresh.service.stream("taxis").options.timeless == ["http://ex/livesIn"]
     data = "<http://ex/t> <http://ex/livesIn> <http://ex/z> ."
     page = post(fresh, "/streams/taxis", act="push", data=data, type="application/n-triples", timestamp="1000")
-    assert "1 element accepted" in said(page)
+    assert "1 element accepted" in answered(page)
     assert page.facts()["Times from"] == "elements"
     assert get(fresh, "/").facts()["Triples"] == "1"
-    assert "The time of the stream is now 5000" in said(post(fresh, "/streams/taxis", act="heartbeat", time="5000"))
-    assert "was dropped" in said(post(fresh, "/streams/taxis", act="drop"))
+    assert "The time of the stream is now 5000" in answered(post(fresh, "/streams/taxis", act="heartbeat", time="5000"))
+    assert "was dropped" in answered(post(fresh, "/streams/taxis", act="drop"))
     assert fresh.service.streams() == []
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "observed"),
     [
         ({"act": "push", "data": "<a> <b>", "type": "text/turtle"}, "line 1"),
         ({"act": "push", "data": " "}, "write some RDF"),
@@ -150,21 +150,23 @@ def test_a_stream_is_made_pushed_to_and_dropped(fresh: Live) -> None:
         ({"act": "dance"}, "is not an action on a"),
     ],
 )
-def test_what_cannot_be_done_to_a_stream_is_told_on_its_page(form: dict[str, str], told: str, fresh: Live) -> None:
+def test_what_cannot_be_done_to_a_stream_is_reported_on_its_page(
+    form: dict[str, str], observed: str, fresh: Live
+) -> None:
     fresh.service.create_stream("taxis", {})
     page = post(fresh, "/streams/taxis", 400, **form)
-    assert told in said(page)
+    assert observed in answered(page)
     assert page.all("h1")[0].shown == "taxis"
 
 
 def test_a_stream_that_cannot_be_made_leaves_the_form_as_it_was(fresh: Live) -> None:
     page = post(fresh, "/streams", 400, name="taxis", lateness="soon")
-    assert "is not a duration" in said(page)
+    assert "is not a duration" in answered(page)
     [name] = [field for field in page.all("input") if field.attributes.get("name") == "name"]
     assert name.attributes["value"] == "taxis"
 
 
-def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) -> None:
+def test_the_stream_of_a_query_is_distinguished_from_those_that_take_pushes(fresh: Live) -> None:
     alarms = NEAR.replace("near", "alarms").replace("SELECT ?taxi ?zone ?city", "CONSTRUCT { ?taxi a ex:Near }")
     page = post(fresh, "/queries", query=alarms)
     assert page.facts()["Output stream"] == "alarms"
@@ -173,7 +175,7 @@ def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) 
     assert rows["alarms"][1:3] == ["query alarms", "never"]
     assert rows["taxis"][1:3] == ["the first push decides", "never"]
     [waiting] = get(fresh, "/queries").cells()
-    assert waiting[5] == "never: waiting for taxis"
+    assert waiting[6] == "never: waiting for taxis"
     page = get(fresh, "/streams/alarms")
     assert [button.shown for button in page.all("button")] == []
     assert "It accepts no pushes" in page.all("main")[0].shown
@@ -184,8 +186,8 @@ def test_the_stream_of_a_query_is_told_from_those_that_take_pushes(fresh: Live) 
 
 def test_a_warning_is_no_success(fresh: Live) -> None:
     page = post(fresh, "/queries", query=NEAR.replace("?city\n", "?town\n"))
-    told = [each for each in page.elements if each.attributes.get("role") == "status"]
-    notices = {each.attributes.get("class"): each.shown for each in told}
+    observed = [each for each in page.elements if each.attributes.get("role") == "status"]
+    notices = {each.attributes.get("class"): each.shown for each in observed}
     assert notices["notice good"] == "near is registered."
     assert "?town is never bound in this text" in notices["notice warned"]
 
@@ -193,15 +195,17 @@ def test_a_warning_is_no_success(fresh: Live) -> None:
 def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
     post(fresh, "/queries", query=NEAR)
     page = post(fresh, "/queries/near", act="pause")
-    assert "near is paused" in said(page)
+    assert "near is paused" in answered(page)
     assert fresh.service.query_status("near")["state"] == "paused"
     assert "Resume" in [button.shown for button in page.all("button")]
     assert "Move inline" not in [button.shown for button in page.all("button")], "there is no Spark here"
     post(fresh, "/queries/near", act="resume")
-    assert "near was moved to inline" in said(post(fresh, "/queries/near", act="move", runner="inline"))
-    assert "there is no Spark to move a query to" in said(post(fresh, "/queries/near", 400, act="move", runner="spark"))
+    assert "near was moved to inline" in answered(post(fresh, "/queries/near", act="move", runner="inline"))
+    assert "there is no Spark to move a query to" in answered(
+        post(fresh, "/queries/near", 400, act="move", runner="spark")
+    )
     assert fresh.service.query_status("near")["state"] == "running"
-    assert "is not an action on a" in said(post(fresh, "/queries/near", 400, act="dance"))
+    assert "is not an action on a" in answered(post(fresh, "/queries/near", 400, act="dance"))
 
 
 @pytest.mark.parametrize(("kind", "state"), [("budget", "failed"), ("worker", "parked")])
@@ -220,12 +224,12 @@ def test_a_query_that_has_failed_is_resumed_from_its_page(
 
 def test_a_query_is_registered_and_deleted(fresh: Live) -> None:
     page = post(fresh, "/queries", query=NEAR)
-    assert "near is registered" in said(page)
-    assert "taxis" in said(page)  # a stream that it made, which the service warns of
+    assert "near is registered" in answered(page)
+    assert "taxis" in answered(page)  # a stream that it made, which the service warns of
     assert get(fresh, "/streams").cells()[0][-1] == "near"
     refused = post(fresh, "/queries", 400, query="REGISTER nonsense")
     assert refused.all("textarea")[0].text == "REGISTER nonsense"
-    assert "was dropped" in said(post(fresh, "/queries/near", act="drop"))
+    assert "was dropped" in answered(post(fresh, "/queries/near", act="drop"))
     assert fresh.service.queries() == []
 
 
@@ -291,7 +295,9 @@ def test_what_was_typed_is_there_again_where_reading_takes_a_token_too(tmp_path:
 def test_what_is_not_there_says_what_is(fresh: Live) -> None:
     answer = fresh.http.get("/console/nope")
     assert answer.status_code == 404
-    assert "the console has no page /console/nope; its pages are /console/, /console/query, " in said(Page(answer.text))
+    assert "the console has no page /console/nope; its pages are /console/, /console/query, " in answered(
+        Page(answer.text)
+    )
 
 
 def test_a_cookie_of_one_server_opens_no_other(tmp_path: Path) -> None:
@@ -323,13 +329,13 @@ def test_without_a_token_a_page_of_another_site_changes_nothing(server: Live) ->
     assert server.service.head() == head
 
 
-def test_a_form_that_is_too_large_is_told_as_a_page(tmp_path: Path) -> None:
+def test_a_form_that_is_too_large_is_reported_as_a_page(tmp_path: Path) -> None:
     with live(tmp_path, limits=HttpLimits(body_bytes=20_000, text_bytes=5_000)) as server:
         answer = server.http.post("/console/upload", files={"file": ("a.ttl", b"#" * 30_000)})
         assert answer.status_code == 413
-        assert "larger than this server accepts" in said(Page(answer.text))
+        assert "larger than this server accepts" in answered(Page(answer.text))
         page = post(server, "/query", 413, query="#" * 6_000)
-        assert "the limit is 5000" in said(page)
+        assert "the limit is 5000" in answered(page)
 
 
 def test_the_pages_are_a_blueprint_that_another_application_can_show(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/log",
     "/nowhere",
 )
 LAPTOP, PHONE = (1280, 800), (390, 844)
@@ -76,21 +77,21 @@ def page(browser: Browser, server: Live) -> Iterator[Page]:
 
 
 def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Page) -> None:
-    said: list[str] = []
+    answered: list[str] = []
 
     def hear(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and "status of 40" not in message.text:  # two pages are told as errors
-            said.append(message.text)
+            answered.append(message.text)
 
     looked_at.on("console", hear)
-    looked_at.on("pageerror", lambda error: said.append(str(error)))
+    looked_at.on("pageerror", lambda error: answered.append(str(error)))
     for path in PATHS:
         looked_at.goto("/console" + path)
         assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
         contrasts = looked_at.evaluate(CONTRASTS)
         assert contrasts, path
         assert min(contrasts)[0] >= 4.5, (path, min(contrasts))
-        assert not said, (path, said)
+        assert not answered, (path, answered)
     for text in ("SELECT * { ?s ?p ?o }", "SELECT * { ?s ?p"):
         looked_at.goto("/console/query")
         write(looked_at, text)
@@ -98,7 +99,7 @@ def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Pag
         expect(looked_at.locator("[data-outcome] .notice, [data-result]")).to_be_visible()
         assert looked_at.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, text
         assert min(looked_at.evaluate(CONTRASTS))[0] >= 4.5, text
-        assert not said, (text, said)
+        assert not answered, (text, answered)
 
 
 def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
@@ -228,8 +229,8 @@ def test_what_a_construct_says_is_shown_as_rows_of_short_terms(browser: Browser,
         cells = {tuple(row.locator("td").all_inner_texts()) for row in table.locator("tbody tr").all()}
         assert {("ex:t1", "ex:mean", "0.33333333333333…"), ("ex:t1", "ex:in", "ex:z1")} < cells
         assert ("ex:t1", "ex:says", 'é "x"') in {tuple(map(str.strip, row)) for row in cells}
-        told = page.get_by_text(str(server.service.query_status("means")["emissions"]), exact=True)
-        expect(told.first).to_be_visible()
+        observed = page.get_by_text(str(server.service.query_status("means")["emissions"]), exact=True)
+        expect(observed.first).to_be_visible()
         page.get_by_label("Chart of").select_option("object")
         expect(page.locator(".chart canvas")).to_be_visible()
         page.context.close()

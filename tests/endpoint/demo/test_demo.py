@@ -75,9 +75,9 @@ def test_the_dialects_of_a_query_answer_what_pyoxigraph_answers(benchmark: Bench
         for stream in benchmark.streams:
             client.heartbeat(f"{benchmark.name}_{stream}", elements[-1].time + 1, wait="evaluated")
         for asked in queries:
-            told = [each for each in client.emissions(asked.name) if each["results"]["bindings"]]
-            assert told, f"{asked.name} has answered nothing"
-            for emission in (told[0], told[-1]):
+            observed = [each for each in client.emissions(asked.name) if each["results"]["bindings"]]
+            assert observed, f"{asked.name} has answered nothing"
+            for emission in (observed[0], observed[-1]):
                 answered, expected = bag(emission), oracle(benchmark, asked, recording, elements, emission)
                 if "LIMIT" in asked.question.ends:
                     expected &= answered
@@ -122,7 +122,7 @@ def number(text: str) -> str:
         return text
 
 
-def test_a_query_that_the_server_does_not_run_is_told_and_the_others_play(tmp_path: Path) -> None:
+def test_a_query_that_the_server_does_not_run_is_reported_and_the_others_play(tmp_path: Path) -> None:
     class Choosy(Client):
         def register(self, text: str, name: str | None = None) -> dict[str, Any]:
             if "STREAM <http://deri.org/poststream> [RANGE 1s] {" in text:

@@ -142,7 +142,7 @@ def test_an_update_is_not_taken_from_a_page_of_another_origin() -> None:
         assert TRIPLE not in app.graph
 
 
-def test_an_update_of_the_default_graph_is_one_of_this_graph_alone() -> None:
+def test_an_update_of_the_default_graph_is_one_of_this_graph_only() -> None:
     """rdflib's evaluator cannot insert into that of a Dataset, and clears all graphs with it."""
     with served(filled(), enable_update=True) as (_, client):
         for text in ("INSERT DATA { <http://ex/a> <http://ex/p> 1 }", "CLEAR DEFAULT"):
@@ -242,7 +242,7 @@ def test_functions_read_what_our_own_store_has_too() -> None:
 # ---- elsewhere ---------------------------------------------------------------------------------------------------
 
 
-def test_streams_and_registered_queries_are_beside_it() -> None:
+def test_streams_and_registered_queries_are_next_to_it() -> None:
     with served(filled(), enable_update=True) as (_, client):
         text = {"content-type": "application/sparql-query"}
         assert client.post("/queries", content=NEAR, headers=text).status_code == 201

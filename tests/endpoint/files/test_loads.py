@@ -143,13 +143,13 @@ def test_going_on_leaves_bad_lines_out_and_tells_of_them(tmp_path: Path, capsys:
     assert rillet("load", tmp_path / "a.nt", "--store", url) == 1
     assert "a.nt:2:15: " in capsys.readouterr().err
     assert rillet("load", tmp_path / "a.nt", "--go-on", "--store", url) == 0
-    said = capsys.readouterr()
-    assert ("a.nt: 6 triples" in said.out, "a.nt: 18 invalid lines were skipped; the first:" in said.err) == (
+    answered = capsys.readouterr()
+    assert ("a.nt: 6 triples" in answered.out, "a.nt: 18 invalid lines were skipped; the first:" in answered.err) == (
         True,
         True,
     )
-    assert re.findall(r"a\.nt:(\d+:\d+):", said.err)[:4] == ["2:15", "3:19", "4:29", "6:15"]
-    assert len(said.err.splitlines()) == 11
+    assert re.findall(r"a\.nt:(\d+:\d+):", answered.err)[:4] == ["2:15", "3:19", "4:29", "6:15"]
+    assert len(answered.err.splitlines()) == 11
     assert len(graph_of(url)) == 1
     (tmp_path / "a.ttl").write_text(TURTLE)
     assert rillet("load", tmp_path / "a.ttl", "--go-on", "--store", url) == 2
@@ -175,7 +175,7 @@ def test_a_file_that_was_moved_or_touched_is_known_by_its_digest(
     assert "snapshot 3" in capsys.readouterr().out, "elsewhere it is another load"
 
 
-def test_a_load_beside_a_server_goes_by_way_of_it(served: Live, tmp_path: Path) -> None:
+def test_a_load_next_to_a_server_goes_by_way_of_it(served: Live, tmp_path: Path) -> None:
     (tmp_path / "a.ttl").write_text(TURTLE)
     (tmp_path / "b.nq.gz").write_bytes(gzip.compress(b"<http://ex/a> <http://ex/p> <http://ex/b> <http://ex/g> .\n"))
     sources = [Source(str(tmp_path / "a.ttl"), "text/turtle"), Source(str(tmp_path / "b.nq.gz"), NQ)]
@@ -204,7 +204,7 @@ def _by_way_of(target: ServerTarget, source: Source) -> list[tuple[int, int]]:
     return [(what.statements, what.sn)]
 
 
-def test_queries_run_on_beside_a_load_and_see_it(served: Live) -> None:
+def test_queries_run_on_next_to_a_load_and_see_it(served: Live) -> None:
     """The pieces come one by one; meanwhile elements are pushed and evaluated."""
     served.register(
         "PREFIX ex: <http://ex/> REGISTER RSTREAM near AS SELECT ?taxi ?z FROM NAMED WINDOW ex:w ON STREAM taxis "
@@ -228,12 +228,12 @@ def test_queries_run_on_beside_a_load_and_see_it(served: Live) -> None:
         loader.join(30)
     assert not loader.is_alive()
     assert served.push(4500).status_code == 202
-    said = [row.json for row in served.service.emissions("near")]
-    assert ['"taxi"' in text.decode() and "t1" in text.decode() for text in said] == [False, False, False, True]
+    answered = [row.json for row in served.service.emissions("near")]
+    assert ['"taxi"' in text.decode() and "t1" in text.decode() for text in answered] == [False, False, False, True]
     assert served.service.head() > answers[0]
 
 
-def test_a_bad_line_sent_to_a_server_is_said_with_its_place_and_adds_nothing(served: Live) -> None:
+def test_a_bad_line_sent_to_a_server_is_reported_with_its_place_and_adds_nothing(served: Live) -> None:
     before = served.service.head()
     with Client(served.url) as client:
         target = ServerTarget(client, served.url)
@@ -242,8 +242,8 @@ def test_a_bad_line_sent_to_a_server_is_said_with_its_place_and_adds_nothing(ser
         assert (caught.value.line, caught.value.column) == (12, 15)
         assert served.service.head() == before
         what = Loaded("/f", 1, 1, None)
-        told = target.load(iter([lines(10), BAD]), False, what, True)
-        assert (what.statements, what.bad, [bad.line for bad in told]) == (11, 3, [12, 13, 14])
+        observed = target.load(iter([lines(10), BAD]), False, what, True)
+        assert (what.statements, what.bad, [bad.line for bad in observed]) == (11, 3, [12, 13, 14])
 
 
 def test_a_load_is_sent_as_lines_by_who_may_write(tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ def test_a_term_is_written_for_the_columns_that_have_it(write: Callable[[], byte
 
 
 def test_what_is_unbound_is_left_out_of_an_emission() -> None:
-    said = emission(["a", "b"], [b'"x"'], [[0, -1], [-1, 0]])
-    assert b'[{"a":{"type":"literal","value":"x"}},{"b":{"type":"literal","value":"x"}}]' in said
+    answered = emission(["a", "b"], [b'"x"'], [[0, -1], [-1, 0]])
+    assert b'[{"a":{"type":"literal","value":"x"}},{"b":{"type":"literal","value":"x"}}]' in answered
 
 
 def test_names_count_in_what_an_emission_says() -> None:

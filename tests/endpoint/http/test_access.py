@@ -328,7 +328,7 @@ def test_an_application_of_others_has_its_own_rules(tmp_path: Path) -> None:
         app.app_state.workers.close()
 
 
-def test_loopback_is_this_machine_alone() -> None:
+def test_loopback_is_this_machine_only() -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]")))
     assert not any(map(is_loopback, ("", "0.0.0.0", "10.0.0.1", "example.org", "localhost.example", "::")))
 
@@ -407,7 +407,7 @@ def test_a_preflight_allows_what_a_client_needs(let_in: Live) -> None:
         assert allowed["access-control-allow-origin"] == [APP]
 
 
-def test_an_origin_that_is_let_in_writes_with_the_bearer_token_alone(let_in: Live, tmp_path: Path) -> None:
+def test_an_origin_that_is_let_in_writes_with_the_bearer_token_only(let_in: Live, tmp_path: Path) -> None:
     for headers, status in (
         (bearer(TOKEN), 204),
         (bearer("wrong"), 401),
@@ -423,7 +423,7 @@ def test_an_origin_that_is_let_in_writes_with_the_bearer_token_alone(let_in: Liv
         assert unguarded.service.head() == 0
 
 
-def test_the_subclass_lets_any_origin_read_if_it_is_told_to(tmp_path: Path) -> None:
+def test_the_subclass_lets_any_origin_read_if_it_is_set_to(tmp_path: Path) -> None:
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=SystemClock(), engine="inline") as service:
         app = create_app(service, token=TOKEN, cors_enabled=True)
         access = app.app_state.access
@@ -545,7 +545,7 @@ def test_signing_in_leads_nowhere_else(closed: Live, back: str) -> None:
     assert (entered.status_code, entered.headers["location"]) == (302, "/console/")
 
 
-def test_the_cookie_of_the_console_reads_for_its_own_pages_alone(closed: Live) -> None:
+def test_the_cookie_of_the_console_reads_for_its_own_pages_only(closed: Live) -> None:
     events = {"accept": "text/event-stream"}
     with httpx.Client(base_url=closed.url) as browser:
         browser.post("/console/sign-in", data={"token": READ})

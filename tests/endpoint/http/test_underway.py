@@ -239,12 +239,12 @@ def test_what_is_asked_again_is_not_evaluated_again_until_the_snapshot_changes(
 
 
 def test_the_remembered_is_bounded() -> None:
-    kept = AnswerCache(bytes_max=100)
-    assert kept.get((b"a", "", "", b""), 7) is None
-    kept.put((b"a", "", "", b""), 7, Reply(b"x" * 60, b"t"))
-    kept.put((b"old", "", "", b""), 6, Reply(b"x", b"t"))
-    assert kept.get((b"old", "", "", b""), 7) is None
-    assert kept.get((b"a", "", "", b""), 7) == Reply(b"x" * 60, b"t")
-    kept.put((b"b", "", "", b""), 7, Reply(b"y" * 60, b"t"))
-    assert kept.get((b"a", "", "", b""), 7) is None
-    assert kept.get((b"b", "", "", b""), 8) is None
+    retained = AnswerCache(bytes_max=100)
+    assert retained.get((b"a", "", "", b""), 7) is None
+    retained.put((b"a", "", "", b""), 7, Reply(b"x" * 60, b"t"))
+    retained.put((b"old", "", "", b""), 6, Reply(b"x", b"t"))
+    assert retained.get((b"old", "", "", b""), 7) is None
+    assert retained.get((b"a", "", "", b""), 7) == Reply(b"x" * 60, b"t")
+    retained.put((b"b", "", "", b""), 7, Reply(b"y" * 60, b"t"))
+    assert retained.get((b"a", "", "", b""), 7) is None
+    assert retained.get((b"b", "", "", b""), 8) is None

@@ -151,7 +151,7 @@ def to(stream: io.StringIO, level: Level = "warning", form: Form = "text") -> It
         yield
 
 
-def test_the_level_decides_what_is_logged_and_libraries_are_heard_of_only_when_something_is_wrong() -> None:
+def test_the_level_decides_what_is_logged_and_libraries_are_logged_only_when_something_is_wrong() -> None:
     found = {}
     for level in ("debug", "info", "warning", "error"):
         stream = io.StringIO()

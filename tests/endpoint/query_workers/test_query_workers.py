@@ -46,8 +46,8 @@ def server(store: Path) -> Iterator[Live]:
 
 def worker_of(server: Live) -> dict[str, Any]:
     """The newest one."""
-    told: list[dict[str, Any]] = server.http.get("/$/stats").json()["query_workers"]
-    return told[-1] if told else {"state": "none", "pid": 0, "asked": 0}
+    observed: list[dict[str, Any]] = server.http.get("/$/stats").json()["query_workers"]
+    return observed[-1] if observed else {"state": "none", "pid": 0, "asked": 0}
 
 
 def asked(server: Live) -> int:
@@ -152,7 +152,7 @@ def test_a_question_that_calls_a_function_of_this_process_stays_here(server: Liv
 # ---- errors and ends
 
 
-def test_errors_of_a_worker_are_told_as_those_of_the_server(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_worker_are_reported_as_those_of_the_server(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
     there = server.http.get("/sparql", params={"query": text}, headers={"accept": "text/csv, application/problem+json"})
     assert asked(server) == 1
@@ -192,7 +192,7 @@ def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped:
     assert "rillet_query_workers_replaced_total 1" in server.http.get("/$/metrics").text
 
 
-def test_a_worker_that_dies_is_replaced_and_its_query_told(server: Live, stopped: int) -> None:
+def test_a_worker_that_dies_is_replaced_and_its_query_fails(server: Live, stopped: int) -> None:
     waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=20))
     until(lambda: asked(server) == 1, "the worker is asked")
     os.kill(stopped, signal.SIGKILL)

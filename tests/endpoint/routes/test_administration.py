@@ -52,7 +52,7 @@ def test_a_whole_life_through_sparqlwrapper(running: Live) -> None:
     assert send(running, "SHOW STREAMS") == send(running, "SHOW QUERIES") == []
 
 
-def test_several_predicates_stand_in_one_string(running: Live) -> None:
+def test_several_predicates_are_in_one_string(running: Live) -> None:
     send(running, "PREFIX ex: <http://ex/> CREATE STREAM ex:many WITH (timeless = 'http://ex/a http://ex/b')")
     described = running.http.get("/streams/http%3A%2F%2Fex%2Fmany").json()
     assert described["timeless"] == ["http://ex/a", "http://ex/b"]
@@ -88,12 +88,12 @@ def test_show_may_come_by_get_and_in_any_form(running: Live) -> None:
         (404, "no registered query 'none'", "UNREGISTER QUERY none"),
     ],
 )
-def test_a_bad_statement_is_told_as_the_routes_tell_it(running: Live, status: int, says: str, text: str) -> None:
+def test_a_bad_statement_is_reported_as_the_routes_tell_it(running: Live, status: int, says: str, text: str) -> None:
     answer = running.http.post("/sparql", data={"query": text})
     assert (answer.status_code, says in answer.text) == (status, True), answer.text
 
 
-def test_a_wrapper_hears_why_its_statement_was_refused(running: Live) -> None:
+def test_a_wrapper_learns_why_its_statement_was_refused(running: Live) -> None:
     with pytest.raises(QueryBadFormed, match="unknown stream option"):
         send(running, "CREATE STREAM s WITH (latness = 5)")
 

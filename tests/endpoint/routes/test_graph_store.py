@@ -71,8 +71,8 @@ def older_cases() -> Iterator[tuple[str, str, str]]:
         for comment in properties.get(RDFS + "comment", ()):
             assert isinstance(comment, Literal)
             if "#### Request" in comment.value:
-                said = re.sub(r"^    ", "", comment.value, flags=re.MULTILINE)
-                request, response = said.split("#### Request")[1].split("#### Response")
+                answered = re.sub(r"^    ", "", comment.value, flags=re.MULTILINE)
+                request, response = answered.split("#### Request")[1].split("#### Response")
                 yield str(node).rstrip(">").rpartition("#")[2], request.strip("\n"), response.strip("\n")
 
 
@@ -81,9 +81,9 @@ def test_it_does_as_the_older_tests_of_the_w3c_say(empty: Live) -> None:
     turtle = {"content-type": "text/turtle"}
     Request("PUT", "/data/person/2.ttl", turtle, b"<http://ex/a> <http://ex/b> 1 .").send(empty)  # it deletes this one
     new_path, names = "", []
-    for name, said, expected in older_cases():
-        said = said.replace("$HOST$/$GRAPHSTORE$", f"{host}/data").replace("$GRAPHSTORE$", "/data")
-        answer = _send(empty, said.replace("$HOST$", host).replace("$NEWPATH$", new_path))
+    for name, answered, expected in older_cases():
+        answered = answered.replace("$HOST$/$GRAPHSTORE$", f"{host}/data").replace("$GRAPHSTORE$", "/data")
+        answer = _send(empty, answered.replace("$HOST$", host).replace("$NEWPATH$", new_path))
         status = int(expected.split(maxsplit=1)[0])
         assert answer.status in ({200, 204} if status == 200 else {status}), (name, answer)
         new_path = urlsplit(answer.headers.get("location", "")).path if "$NEWPATH$" in expected else new_path
@@ -95,8 +95,8 @@ def test_it_does_as_the_older_tests_of_the_w3c_say(empty: Live) -> None:
     assert set(MISTAKEN) <= set(names)
 
 
-def _send(server: Live, said: str) -> Answer:
-    head, _, body = said.partition("\n\n")
+def _send(server: Live, answered: str) -> Answer:
+    head, _, body = answered.partition("\n\n")
     first, *lines = head.strip().split("\n")
     method, path, _ = first.split()
     headers = dict(line.split(": ", 1) for line in lines if not line.startswith("Host"))
@@ -189,12 +189,14 @@ def test_turtle_says_numbers_and_booleans_as_people_do_and_keeps_every_other_spe
         *(f'"{text}"^^xsd:boolean' for text in ("true", "false", "1")),
         '"1e6"^^xsd:double', '"30"^^xsd:int', '"30"',
     ]  # fmt: skip
-    said = f"@prefix xsd: <http://www.w3.org/2001/XMLSchema#> . <http://ex/s> <http://ex/p> {', '.join(spellings)} ."
-    empty.http.put(G, content=said, headers=TURTLE).raise_for_status()
+    answered = (
+        f"@prefix xsd: <http://www.w3.org/2001/XMLSchema#> . <http://ex/s> <http://ex/p> {', '.join(spellings)} ."
+    )
+    empty.http.put(G, content=answered, headers=TURTLE).raise_for_status()
     answer = fetch(empty, G, "text/turtle").text
     assert set(re.split(", | ", answer)) >= {"30", "-7", "4.5", "true", "false"}
     lines = fetch(empty, G, "application/n-triples").content
-    assert quads(answer, "text/turtle") == quads(lines, "application/n-triples") == quads(said, "text/turtle")
+    assert quads(answer, "text/turtle") == quads(lines, "application/n-triples") == quads(answered, "text/turtle")
 
 
 @pytest.mark.parametrize("offer", QUADS, ids=lambda offer: offer.media_type)

@@ -85,11 +85,11 @@ def test_it_says_what_the_registered_query_says(running: Live, text: str, method
         for time in (1000, 1050, 1210):
             running.push(time, f"<http://ex/t{time}> <http://ex/in> <http://ex/z1> .").raise_for_status()
         running.http.post("/streams/taxis/heartbeat?timestamp=3000&wait=evaluated").raise_for_status()
-        told = running.http.get("/queries/near/results?since=0").text.splitlines()
-        registered = [json.loads(line) for line in told]
-        heard = listener.emissions(len(registered))
+        observed = running.http.get("/queries/near/results?since=0").text.splitlines()
+        registered = [json.loads(line) for line in observed]
+        received = listener.emissions(len(registered))
     assert len(registered) > 2
-    assert [each | {"query": "near"} for each in heard] == registered
+    assert [each | {"query": "near"} for each in received] == registered
 
 
 def test_it_constructs(running: Live) -> None:
@@ -113,7 +113,7 @@ def test_it_goes_with_its_listener(running: Live, dropped: threading.Semaphore) 
         assert [each["emission"] for each in third.emissions(1)] == [1]
 
 
-def test_the_server_that_stops_drops_it_and_its_listener_hears_the_end(tmp_path: Path) -> None:
+def test_the_server_that_stops_drops_it_and_its_listener_gets_the_end(tmp_path: Path) -> None:
     with live(tmp_path / "store") as server:
         server.http.put("/streams/taxis").raise_for_status()
         with listening(server) as listener:
@@ -174,7 +174,9 @@ def test_it_needs_the_token_where_there_is_one_and_makes_no_stream(tmp_path: Pat
         ("setMethod(POST)", NEAR, {}),
     ],
 )
-def test_what_cannot_be_live_is_told_why(running: Live, says: str, text: str, parameters: dict[str, str]) -> None:
+def test_what_cannot_be_live_is_refused_with_the_reason(
+    running: Live, says: str, text: str, parameters: dict[str, str]
+) -> None:
     answer = running.http.get("/sparql", params={"query": text, **parameters}, headers=SSE)
     assert (answer.status_code, says in answer.text) == (400, True), answer.text
     assert running.http.get("/queries").json() == {"queries": []}

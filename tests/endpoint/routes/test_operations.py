@@ -136,7 +136,7 @@ def test_names_that_have_series_of_their_own_are_bounded(server: Live, monkeypat
     assert found["rillet_streams", of()] > 1
 
 
-def test_lag_is_told_in_seconds(tmp_path: Path) -> None:
+def test_lag_is_reported_in_seconds(tmp_path: Path) -> None:
     """The clock is the test's: what is published at one moment and evaluated much later has waited for that long."""
     clock, gate = ManualClock(1_000_000), threading.Event()
     with Service.open(f"lmdb:{tmp_path}", base=BASE, clock=clock, engine="inline") as service:
@@ -248,7 +248,7 @@ def _body_of(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["/sparql", "/docs"])
-def test_a_page_loads_nothing_from_elsewhere_and_all_that_it_loads_is_there(server: Live, path: str) -> None:
+def test_a_page_loads_nothing_from_another_place_and_all_that_it_loads_is_there(server: Live, path: str) -> None:
     page = server.http.get(path, headers={"accept": "text/html"})
     assert page.headers["content-type"].startswith("text/html")
     loaded = re.findall(r"<(?:script|link|img)[^>]*?(?:src|href)=\"([^\"]+)\"", page.text)

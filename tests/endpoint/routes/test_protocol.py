@@ -152,9 +152,11 @@ def test_explain_is_a_word_or_a_parameter_and_does_nothing(server: Live) -> None
 def test_a_query_is_explained_by_the_operators_that_would_answer_it(server: Live) -> None:
     text = "SELECT ?s { ?s <http://ex/p> ?o OPTIONAL { ?o <http://ex/q> ?z } FILTER(?o > 1) }"
     operators = server.http.get("/sparql", params={"query": text, "explain": "true"}).json()["operators"]
-    said = [each["operator"] for each in operators]
+    answered = [each["operator"] for each in operators]
     assert (
-        said[0] == "project s" and any("optional" in line for line in said) and any("filter" in line for line in said)
+        answered[0] == "project s"
+        and any("optional" in line for line in answered)
+        and any("filter" in line for line in answered)
     )
     assert all(each["estimated"] >= 0 for each in operators if not each["operator"].endswith("(as above)"))
 
@@ -397,7 +399,7 @@ QUESTION = "ASK { ?s ?p ?o }"
         (413, "bytes", {"method": "POST", "content": QUESTION + " " * 200_000, "headers": DIRECT}),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong(server: Live, status: int, says: str, request_: dict[str, object]) -> None:
+def test_a_bad_request_learns_what_is_wrong(server: Live, status: int, says: str, request_: dict[str, object]) -> None:
     head = server.service.head()
     answer = server.http.request(**{"url": "/sparql", **request_})  # type: ignore[arg-type]  # httpx's own names
     assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8"), answer.text
@@ -412,9 +414,9 @@ def test_an_error_shows_the_place_and_can_be_had_as_a_problem(server: Live) -> N
     assert plain.text.splitlines()[1:] == ["    ?s ?p }", "          ^"]
     problem = server.http.get("/sparql", params={"query": text}, headers={"accept": "application/problem+json"})
     assert problem.headers["content-type"] == "application/problem+json"
-    said = json.loads(problem.text)
-    assert (said["status"], said["line"], said["column"]) == (400, 2, 9)
-    assert said["type"] == "urn:rillet:error:query-syntax-error"
+    answered = json.loads(problem.text)
+    assert (answered["status"], answered["line"], answered["column"]) == (400, 2, 9)
+    assert answered["type"] == "urn:rillet:error:query-syntax-error"
 
 
 def test_options_say_what_a_path_takes(server: Live) -> None:

@@ -33,7 +33,7 @@ def running(tmp_path: Path, there: Elsewhere) -> Iterator[Live]:
         yield server
 
 
-def test_who_listens_is_told_what_a_service_answers(running: Live, there: Elsewhere) -> None:
+def test_who_listens_learns_what_a_service_answers(running: Live, there: Elsewhere) -> None:
     with listening(running, NAMED.replace("<there>", f"<{there.url}/x>")) as listener:
         running.push(1050)
         running.push(1100)

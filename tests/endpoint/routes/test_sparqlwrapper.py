@@ -128,7 +128,7 @@ def test_what_is_wrong_reaches_its_users(guarded: Live) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_dataset_is_named_beside_the_text(guarded: Live, way: tuple[str, str]) -> None:
+def test_the_dataset_is_named_next_to_the_text(guarded: Live, way: tuple[str, str]) -> None:
     guarded.service.update("INSERT DATA { GRAPH <http://ex/g> { <http://ex/in> <http://ex/p> 1 } }")
     client = wrapper(guarded, way, JSON, "SELECT ?s { ?s <http://ex/p> 1 }")
     client.addDefaultGraph("http://ex/g")

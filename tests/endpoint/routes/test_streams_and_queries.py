@@ -60,7 +60,7 @@ def test_a_stream_is_created_once_and_described(server: Live) -> None:
     assert server.http.get("/streams/made").status_code == 404
 
 
-def test_a_message_log_is_pushed_and_refused_elsewhere(server: Live) -> None:
+def test_a_message_log_is_pushed_and_refused_by_other_routes(server: Live) -> None:
     server.http.put("/streams/logged", json={"timeless": True}).raise_for_status()
     log = b'VERSION "1.2-messages" <http://ex/m1> { <a:s> <a:p> 1 } <a:s> <a:p> 1 .\n'
     log += b"MESSAGE <http://ex/m1> { <a:t> <a:p> 2 }"
@@ -121,8 +121,8 @@ def test_a_push_says_what_became_of_it(server: Live) -> None:
     server.http.put("/streams/s").raise_for_status()
     answer = server.http.post("/streams/s?timestamp=1000", content=DATA, headers=NT)
     assert answer.status_code == 202
-    said = answer.json()
-    assert said == {
+    answered = answer.json()
+    assert answered == {
         "stream": "s",
         "accepted": 1,
         "late": 0,
@@ -171,7 +171,7 @@ def _seconds(act: Callable[[], object]) -> float:
     return process_time() - began
 
 
-def test_many_large_bodies_at_once_are_told_to_come_back_and_small_ones_are_let_in(tmp_path: Path) -> None:
+def test_many_large_bodies_at_once_are_asked_to_come_back_and_small_ones_are_let_in(tmp_path: Path) -> None:
     large, half = (DATA + "\n#" + "x" * (1 << 21)).encode(), 1 << 20
     with live(tmp_path, limits=HttpLimits(bodies_bytes=3 << 20)) as server:
         server.http.put("/streams/s").raise_for_status()
@@ -275,16 +275,16 @@ def test_a_query_is_registered_described_and_dropped(server: Live) -> None:
     text = NEAR.replace("near", "shown").replace("taxis", "cabs")
     answer = server.register(text)
     assert answer.status_code == 201
-    said = answer.json()
-    assert (said["query"], said["dialect"]) == ("shown", "RSP-QL")
-    assert "cabs" in said["warnings"][0]
-    assert said["results"] == answer.headers["location"] + "/results"
-    assert httpx.get(said["results"]).json()["results"]["bindings"] == []
+    answered = answer.json()
+    assert (answered["query"], answered["dialect"]) == ("shown", "RSP-QL")
+    assert "cabs" in answered["warnings"][0]
+    assert answered["results"] == answer.headers["location"] + "/results"
+    assert httpx.get(answered["results"]).json()["results"]["bindings"] == []
     assert server.register(text).status_code == 200
     assert server.register(text.replace("100ms", "200ms")).status_code == 409
     status = server.http.get("/queries/shown").json()
     assert (status["state"], status["runner"], status["streams"]) == ("running", "inline", ["cabs"])
-    assert server.http.get("/queries/" + quote(said["iri"], safe="")).json() == status
+    assert server.http.get("/queries/" + quote(answered["iri"], safe="")).json() == status
     assert server.http.delete("/streams/cabs").status_code == 409
     assert server.http.delete("/queries/shown").status_code == 204
     assert [server.http.get(f"/queries/shown{rest}").status_code for rest in ("", "/results")] == [404, 404]
@@ -339,9 +339,9 @@ def test_emissions_come_as_lines_from_any_number_on(near: Live) -> None:
     near.push(1000)
     near.push(1500)
     lines = near.http.get("/queries/near/results?since=0").text.splitlines()
-    said = [json.loads(line) for line in lines]
-    assert [emission["emission"] for emission in said] == list(range(1, len(said) + 1))
-    first = said[0]
+    answered = [json.loads(line) for line in lines]
+    assert [emission["emission"] for emission in answered] == list(range(1, len(answered) + 1))
+    first = answered[0]
     assert (first["query"], first["r2s"], first["time"]) == ("near", "RSTREAM", 1100)
     assert first["windows"] == [{"stream": "taxis", "from": 100, "to": 1100, "bounds": "[)"}]
     assert first["head"] == {"vars": ["taxi", "zone", "city"]}
@@ -351,7 +351,7 @@ def test_emissions_come_as_lines_from_any_number_on(near: Live) -> None:
         answer = near.http.get(f"/queries/near/results?{parameters}", headers={"accept": "application/x-ndjson"})
         return [json.loads(line)["emission"] for line in answer.text.splitlines()]
 
-    assert numbers("since=2") == list(range(3, len(said) + 1))
+    assert numbers("since=2") == list(range(3, len(answered) + 1))
     assert numbers("since=1&until=3") == [2, 3]
     assert numbers("limit=2") == [1, 2]
     assert numbers("follow=true&until=2") == [1, 2]
@@ -378,21 +378,21 @@ def events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
             yield number, json.loads(line[6:])
 
 
-def test_a_listener_that_comes_back_misses_nothing_and_hears_nothing_twice(near: Live) -> None:
-    heard: list[tuple[str, int]] = []
+def test_a_listener_that_comes_back_misses_nothing_and_gets_nothing_twice(near: Live) -> None:
+    received: list[tuple[str, int]] = []
     headers = {"accept": "text/event-stream"}
     for first in range(1, 9, 2):
         near.push(1000 * first)
         near.push(1000 * first + 250)
         with near.http.stream("GET", "/queries/near/results", headers=headers) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
-            for _, (number, said) in zip(range(2), events(answer), strict=False):
-                heard.append((number, said["emission"]))
+            for _, (number, answered) in zip(range(2), events(answer), strict=False):
+                received.append((number, answered["emission"]))
                 headers["last-event-id"] = number
-    assert heard == [(str(n), n) for n in range(1, 9)]
+    assert received == [(str(n), n) for n in range(1, 9)]
 
 
-def test_a_listener_that_comes_back_to_another_query_of_the_name_is_told(near: Live) -> None:
+def test_a_listener_that_comes_back_to_another_query_of_the_name_is_informed(near: Live) -> None:
     for time in (1000, 2000, 3000):
         near.push(time)
     assert httpx.delete(near.url + "/queries/near").status_code == 204
@@ -466,7 +466,7 @@ def test_the_client_registers_pushes_and_subscribes_with_resume(near: Live) -> N
         assert bindings(client.query("SELECT ?s { ?s <http://ex/partOf> <http://ex/c1> }")) == [{"s": "http://ex/z1"}]
 
 
-def test_the_client_goes_on_with_a_server_that_was_started_again(tmp_path: Path) -> None:
+def test_the_client_continues_with_a_server_that_was_started_again(tmp_path: Path) -> None:
     with live(tmp_path / "store") as first:
         first.register().raise_for_status()
         first.push(1000)
@@ -549,7 +549,7 @@ def test_a_constructed_graph_is_read_as_one_and_an_emission_is_made_again(near: 
     assert near.http.get("/queries/near/results?emission=99").status_code == 404
 
 
-def test_mistakes_are_told_with_what_there_is(near: Live) -> None:
+def test_mistakes_are_reported_with_what_there_is(near: Live) -> None:
     gone = near.http.delete("/streams/nope")
     assert gone.status_code == 404
     assert "there is no stream 'nope'; there is 'taxis'" in gone.text and "CREATE" not in gone.text
@@ -578,7 +578,7 @@ def test_a_stream_is_changed_by_patch_and_says_what_was_probably_not_meant(near:
     assert near.http.get("/streams/replay").json()["ahead"] == "any"
 
 
-def test_a_stream_is_changed_with_the_token_alone(tmp_path: Path) -> None:
+def test_a_stream_is_changed_with_the_token_only(tmp_path: Path) -> None:
     with live(tmp_path, token="s3cret") as guarded:
         guarded.service.create_stream("s", {})
         assert guarded.http.patch("/streams/s", json={"ahead": "any"}).status_code == 401

@@ -18,7 +18,9 @@ FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE P36500D STEP PT0.001S] WHERE { WIN
 
 
 @pytest.mark.timeout(120)
-def test_what_is_not_evaluated_in_time_is_pending_and_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_evaluated_in_time_is_pending_and_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service, "Limits", lambda: Limits(evaluated_s=1.0))
     monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
     with live(tmp_path, limits=HttpLimits(writers=1, waiters=1, waiting=0)) as running:

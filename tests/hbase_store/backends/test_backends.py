@@ -282,7 +282,7 @@ backend.close()
 
 @pytest.mark.hbase
 @pytest.mark.xdist_group("hbase")
-def test_what_was_acknowledged_survives_a_kill_of_hbase_and_the_backend_goes_on(
+def test_what_was_acknowledged_survives_a_kill_of_hbase_and_the_backend_continues(
     hbase_server: HBase, namespace: str
 ) -> None:
     backend = open_hbase(hbase_server, namespace)
@@ -296,7 +296,7 @@ def test_what_was_acknowledged_survives_a_kill_of_hbase_and_the_backend_goes_on(
     backend.close()
 
 
-def test_nobody_listening_is_said_with_the_address() -> None:
+def test_nobody_listening_is_reported_with_the_address() -> None:
     with pytest.raises(StoreUnavailable, match=r"no HBase Thrift server answers at 127\.0\.0\.1:1\b"):
         HBaseKeyValue("127.0.0.1", 1, "rillet")
 

@@ -372,7 +372,7 @@ def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKe
 
 
 @pytest.mark.parametrize("machine", ["another machine", ""])
-def test_a_holder_elsewhere_is_waited_for_whatever_runs_under_its_pid_here(
+def test_a_holder_on_another_machine_is_waited_for_whatever_runs_under_its_pid_here(
     backend: FlakyKeyValue, machine: str
 ) -> None:
     hold_as(backend, 2**22 + 1, machine, 1)

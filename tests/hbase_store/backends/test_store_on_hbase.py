@@ -63,7 +63,7 @@ def play(store: Store, rng: random.Random) -> None:
     store.emissions.commit([EmissionRow(1, n, b"x" * rng.randrange(100))], {1: b"%d" % n}, Sn(n))
 
 
-def told(store: Store) -> Iterator[object]:
+def observed(store: Store) -> Iterator[object]:
     """All that one can ask."""
     store.refresh()
     p = int(store.ids([iri("http://ex/p")])[0])
@@ -92,9 +92,9 @@ def history(open_store: Callable[[], Store]) -> list[object]:
         for _ in range(SNAPSHOTS // 2):
             play(store, rng)
         assert store.row(5).slab_pieces > 1
-        as_written = list(told(store))
+        as_written = list(observed(store))
     with closing(open_store()) as store:
-        assert list(told(store)) == as_written
+        assert list(observed(store)) == as_written
     return as_written
 
 
@@ -104,7 +104,7 @@ def test_hbase_and_lmdb_tell_the_same(hbase_server: HBase, tmp_path: Path) -> No
     assert history(lambda: hbase_store.open(url)) == on_lmdb
 
 
-def test_a_reader_follows_a_writer_on_hbase_and_cannot_write_beside_it(hbase_server: HBase) -> None:
+def test_a_reader_follows_a_writer_on_hbase_and_cannot_write_next_to_it(hbase_server: HBase) -> None:
     url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/follow_{uuid.uuid4().hex[:8]}"
     with closing(hbase_store.open(url)) as writer, closing(hbase_store.open(url)) as reader:
         writer.take_lease("http://here:1")
@@ -131,7 +131,7 @@ class Ahead(WallClock):
             writer.take_lease("")
 
 
-def test_terms_of_timing_data_go_on_hbase(hbase_server: HBase) -> None:
+def test_terms_of_timing_data_disappear_on_hbase(hbase_server: HBase) -> None:
     url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/terms_{uuid.uuid4().hex[:8]}"
     clock = Ahead()
     with closing(hbase_store.open(url, clock=clock)) as writer, closing(hbase_store.open(url)) as follower:

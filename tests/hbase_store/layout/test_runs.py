@@ -40,7 +40,7 @@ def made(rows: dict[tuple[int, ...], bool], width: int = 2) -> View:
     return view_of(columns, np.array([rows[row] for row in ordered], np.bool_))
 
 
-def told(view: View) -> dict[tuple[int, ...], bool]:
+def observed(view: View) -> dict[tuple[int, ...], bool]:
     flags = [True] * len(view) if view.inserted is None else view.inserted.tolist()
     return dict(zip(zip(*(column.tolist() for column in view.columns), strict=True), flags, strict=True))
 
@@ -53,16 +53,16 @@ def rows(width: int) -> st.SearchStrategy[dict[tuple[int, ...], bool]]:
 def test_the_upper_of_two_layers_wins(data: st.DataObject, width: int) -> None:
     lower, upper = data.draw(rows(width)), data.draw(rows(width))
     both = lay_over(made(lower, width), made(upper, width), keep=True)
-    assert told(both) == {**lower, **upper}
-    assert list(told(both)) == sorted({**lower, **upper})
+    assert observed(both) == {**lower, **upper}
+    assert list(observed(both)) == sorted({**lower, **upper})
     settled = lay_over(made(lower, width), made(upper, width), keep=False)
-    assert told(settled) == {row: True for row, there in {**lower, **upper}.items() if there}
+    assert observed(settled) == {row: True for row, there in {**lower, **upper}.items() if there}
 
 
 @given(st.data(), st.sampled_from([2, 3]))
 def test_a_block_comes_back_with_its_deletions(data: st.DataObject, width: int) -> None:
     content = data.draw(rows(width).filter(bool))
-    assert told(unpack_block(pack_block(made(content, width)), b"k")) == content
+    assert observed(unpack_block(pack_block(made(content, width)), b"k")) == content
 
 
 def test_the_layout_of_a_block_does_not_change() -> None:
@@ -154,9 +154,9 @@ def test_any_keys_are_reached_by_their_blocks(written: tuple[Run, View, LmdbKeyV
     assert len(column.index.rows) == -(-len(view) // BLOCK_ROWS)
     for _ in range(60):
         keys = as_ids(sorted(rng.sample(range(5100), rng.choice([1, 1, 2, 30]))))
-        assert told(rows_of(column.reach(keys), keys)) == told(rows_of(view, keys))
+        assert observed(rows_of(column.reach(keys), keys)) == observed(rows_of(view, keys))
         if rng.random() < 0.1:
-            assert told(column.whole()) == told(view)
+            assert observed(column.whole()) == observed(view)
     assert column.total == len(view)
     kv.close()
 

@@ -185,7 +185,7 @@ def test_a_missing_piece_is_named(shared: Shared) -> None:
         list(log.read(1))
 
 
-def test_the_oldest_that_is_kept_is_found_where_numbers_are_left_out(shared: Shared) -> None:
+def test_the_oldest_that_is_retained_is_found_where_numbers_are_left_out(shared: Shared) -> None:
     clock = ManualClock(1_000)
     log = EmissionLog(shared, clock)
     log.refresh()

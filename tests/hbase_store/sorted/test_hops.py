@@ -34,7 +34,7 @@ def view_of(rows: set[Row], deleted: set[Row], width: int) -> View:
     return View(columns, np.array([row not in deleted for row in ordered], np.bool_) if deleted else None)
 
 
-def told(offsets: np.ndarray, *columns: Ids) -> list[list[Row]]:  # type: ignore[type-arg]  # of offsets
+def observed(offsets: np.ndarray, *columns: Ids) -> list[list[Row]]:  # type: ignore[type-arg]  # of offsets
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
     return [rows[start:end] for start, end in zip(offsets.tolist(), offsets[1:].tolist(), strict=False)]
 
@@ -56,13 +56,13 @@ def test_the_rows_of_each_key_are_found_with_what_changed_above(kind: str, width
     before, after = view_of(rows, set(), width), (rows | come) - gone
     changes = view_of(come, gone | set(sorted(some(50) - come - rows)[:20]), width)
     for _ in range(30):  # soon a way to find keys is made, which must not change what is found
-        found = told(*hop(before, asked))
-        over = told(*hop_over(before, changes, asked))
+        found = observed(*hop(before, asked))
+        over = observed(*hop_over(before, changes, asked))
     for key, there, later in zip(asked.tolist(), found, over, strict=True):
         assert there == sorted(row[1:] for row in rows if row[0] == key)
         assert later == sorted(row[1:] for row in after if row[0] == key)
     assert isinstance(before.use.way, Directory if kind in ("close together", "one alone") else Table)
-    assert len(told(*hop(before, as_ids([])))) == 0
+    assert len(observed(*hop(before, as_ids([])))) == 0
 
 
 def test_a_store_hops_alike_through_runs_slabs_and_deletions(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_store_hops_alike_through_runs_slabs_and_deletions(tmp_path: Path) -> 
         keys = as_ids([*rng.choice(nodes, 600).tolist(), 1])
         for inverse in (False, True):
             for graph in (0, NAMED, 1):
-                found = told(*store.at().neighbours(p, keys, inverse, graph))
+                found = observed(*store.at().neighbours(p, keys, inverse, graph))
                 wanted: dict[int, list[Row]] = {int(key): [] for key in keys}
                 for a, b, c in expected:
                     key, value = (b, a) if inverse else (a, b)

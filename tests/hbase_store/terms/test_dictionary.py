@@ -98,7 +98,7 @@ def test_long_texts_are_remembered_up_to_so_many_bytes(store: Store, monkeypatch
     assert sum(map(len, held._decoded.values())) <= 40_000
 
 
-def test_terms_of_one_hash_are_told_apart(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_of_one_hash_are_distinguished(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hbase_store.layout.hashing.hash_texts", lambda texts: np.zeros(len(texts), np.uint64))
     monkeypatch.setattr("hbase_store.layout.hashing.hash_text", lambda text: np.uint64(0))
     monkeypatch.setattr(
@@ -113,7 +113,7 @@ def test_terms_of_one_hash_are_told_apart(store: Store, monkeypatch: pytest.Monk
 
 
 @given(st.lists(st.binary(max_size=40), unique=True))
-def test_a_hash_is_of_the_text_alone(texts: list[bytes]) -> None:
+def test_a_hash_is_of_the_text_only(texts: list[bytes]) -> None:
     together = hash_texts(texts).tolist()
     assert together == [int(hash_texts([text])[0]) for text in texts] == [int(hash_text(text)) for text in texts]
     assert len(set(together)) == len(texts)

@@ -346,7 +346,7 @@ def test_a_million_distinct_terms_of_a_stream_leave_no_more_than_its_retention_h
     assert scene.opened().ids([iri("http://ex/0/0"), iri("http://ex/99/0")])[0] == 0
 
 
-def test_the_longer_timing_data_is_kept_the_longer_its_generations_last(scene: Scene) -> None:
+def test_the_longer_timing_data_is_retained_the_longer_its_generations_last(scene: Scene) -> None:
     for _, number in zip(range(600), count()):
         scene.clock.ms += MINUTE
         push(scene.writer, 1, [(iri(f"http://ex/{number}"), P, SEVEN)])
@@ -359,16 +359,16 @@ def test_the_longer_timing_data_is_kept_the_longer_its_generations_last(scene: S
 
 def test_what_is_alive_is_found_by_text_and_by_id(scene: Scene) -> None:
     """In levels that were joined in any way."""
-    alive, said = transient.TransientTerms(), {}
+    alive, answered = transient.TransientTerms(), {}
     for number in range(1, 60):
         terms = {iri(f"http://ex/{number}/{i}"): number * 1000 - i for i in range(number * 7 % 13)}
-        said.update(terms)
+        answered.update(terms)
         alive.add(transient_rows.TransientRow(1 + number // 20, 0, (1,), transient_rows.texts_of(terms)))
         if number % 3 == 0:
-            asked = [*said, b"<nowhere>"]
-            assert alive.ids(asked).tolist() == [*said.values(), 0]
-            ids = np.array([5, *sorted(said.values())], np.uint64)
-            by_id = {id: text for text, id in said.items()}
+            asked = [*answered, b"<nowhere>"]
+            assert alive.ids(asked).tolist() == [*answered.values(), 0]
+            ids = np.array([5, *sorted(answered.values())], np.uint64)
+            by_id = {id: text for text, id in answered.items()}
             assert alive.texts(ids) == [by_id.get(id, b"") for id in ids.tolist()]
             assert alive.have(ids).tolist() == [id in by_id for id in ids.tolist()]
 

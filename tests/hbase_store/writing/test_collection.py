@@ -380,12 +380,12 @@ def test_a_list_keeps_what_any_retained_snapshot_is_read_by() -> None:
     spans = [(1, 4), (5, 8), (1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
     runs = RunList(1, 1, tuple(RunEntry(n, first, last, 1, 1, 1) for n, (first, last) in enumerate(spans)))
 
-    def kept(floor: int) -> list[tuple[int, int]]:
+    def rows_left(floor: int) -> list[tuple[int, int]]:
         return [(run.first, run.last) for run in retained(runs, 20, floor, {}).runs]
 
-    assert kept(0) == [(1, 4), (1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
-    assert kept(8) == [(1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
-    assert kept(13) == [(1, 8), (9, 13)]
+    assert rows_left(0) == [(1, 4), (1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
+    assert rows_left(8) == [(1, 8), (9, 12), (9, 9), (13, 13), (9, 13)]
+    assert rows_left(13) == [(1, 8), (9, 13)]
     for floor in range(21):
         after = retained(runs, 20, floor, {})
         assert [after.cover(sn) for sn in range(floor, 21)] == [runs.cover(sn) for sn in range(floor, 21)]

@@ -351,7 +351,7 @@ def test_two_processes_read_while_one_writes_and_folds(tmp_path: Path, monkeypat
     store.close()
 
 
-def test_a_failed_fold_is_told_to_who_writes_next(tmp_path: Path) -> None:
+def test_a_failed_fold_is_reported_to_who_writes_next(tmp_path: Path) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path}/store")
     add(store, (S, P, O, None))
     assert store._upkeep.folder is not None

@@ -181,7 +181,7 @@ def test_labels_mean_one_node_throughout_a_load_and_another_in_the_next(store: S
     assert len(objects) == 4
 
 
-def test_what_names_no_graph_goes_where_it_is_told(store: Store) -> None:
+def test_what_names_no_graph_goes_where_it_is_sent(store: Store) -> None:
     store.load(loading_of(line(S, P, O), line(S, P, O, G)), graph=H)
     assert quads(store, 1) == {(S, P, O, H), (S, P, O, G)}
 
@@ -301,15 +301,15 @@ def test_one_of_a_hundred_thousand_graphs_is_read_from_a_few_blocks(tmp_path: Pa
         found = list(zip(*(store.terms(column) for column in snapshot.graph_quads(g)), strict=True))
     assert sorted(found) == [(b"<http://ex/s1>", b"<http://ex/p%d>" % n, b"<http://ex/o%d>" % n) for n in range(5)]
     assert kv.keys["run"] <= 2 * 6, "of all but one of its columns it reads a block or two"
-    gone, kept = store.ids([b"<http://ex/g7>", b"<http://ex/g8>"]).tolist()
+    gone, retained = store.ids([b"<http://ex/g7>", b"<http://ex/g8>"]).tolist()
     batch = store.begin()
     batch.delete(*store.at().graph_quads(gone), gone)
-    batch.delete(*(column[:4] for column in store.at().graph_quads(kept)), g=kept)
+    batch.delete(*(column[:4] for column in store.at().graph_quads(retained)), g=retained)
     store.commit(batch)
     for _ in ("in a slab", "in a run"):
         graphs = store.at().graphs()
-        assert (len(graphs), gone in graphs, kept in graphs) == (99_999, False, True)
-        assert (store.at().count_all(gone), store.at().count_all(kept)) == (0, 1)
+        assert (len(graphs), gone in graphs, retained in graphs) == (99_999, False, True)
+        assert (store.at().count_all(gone), store.at().count_all(retained)) == (0, 1)
         store.fold()
     inner.close()
 

@@ -117,7 +117,7 @@ class Reader:
 def test_a_preview_reads_as_a_plain_set_of_quads_would(
     tmp_path_factory: pytest.TempPathFactory,
     committed: list[tuple[list[Operation], bool]],
-    told: list[list[Operation]],
+    observed: list[list[Operation]],
 ) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path_factory.mktemp('preview')}/store", folding=False)
     try:
@@ -132,7 +132,7 @@ def test_a_preview_reads_as_a_plain_set_of_quads_would(
         batch = store.begin()
         preview = store.preview(batch)
         taken: list[tuple[Reader, frozenset[Quad]]] = []
-        for operations in told:
+        for operations in observed:
             tell(batch, operations)
             quads = applied(quads, operations)
             reader = Reader(preview.snapshot(), preview.ids, preview.terms)
@@ -145,7 +145,7 @@ def test_a_preview_reads_as_a_plain_set_of_quads_would(
         store.close()
 
 
-def test_new_terms_are_known_to_the_preview_alone(store: Store) -> None:
+def test_new_terms_are_known_to_the_preview_only(store: Store) -> None:
     first = store.begin()
     tell(first, [(True, (VERTICES[0], PREDICATES[0], VERTICES[1], None))])
     store.commit(first)
@@ -173,7 +173,7 @@ def test_a_preview_without_changes_is_the_snapshot_below(store: Store) -> None:
     )
 
 
-def test_a_batch_that_was_told_nothing_is_empty(store: Store) -> None:
+def test_a_batch_without_a_change_is_empty(store: Store) -> None:
     batch = store.begin()
     batch.encode([VERTICES[0]])
     assert batch.is_empty

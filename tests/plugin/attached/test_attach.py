@@ -333,7 +333,7 @@ def test_functions_read_windows_as_graphs() -> None:
         assert list(attached.query(text, at=20_000)) == []
 
 
-def test_the_dataset_stays_open_and_ours_stays_where_it_was_told(tmp_path: Path) -> None:
+def test_the_dataset_stays_open_and_ours_stays_where_it_was_sent(tmp_path: Path) -> None:
     graph = Dataset()
     graph.add((EX.z1, EX.partOf, EX.bern))
     store = f"lmdb:{tmp_path / 'own'}"
@@ -352,18 +352,18 @@ def test_a_subscriber_waits_for_emissions_and_ends_with_the_query() -> None:
     graph = Dataset()
     graph.add((EX.z1, EX.partOf, EX.bern))
     with fleet(graph) as there:
-        heard: list[int] = []
+        received: list[int] = []
         listener = threading.Thread(
-            target=lambda: heard.extend(each["emission"] for each in there.attached.subscribe("near"))
+            target=lambda: received.extend(each["emission"] for each in there.attached.subscribe("near"))
         )
         listener.start()
         there.evaluated()
         there.evaluated()
-        until(lambda: len(heard) == 2, "two emissions")
+        until(lambda: len(received) == 2, "two emissions")
         there.attached.service.drop_query("near")
         listener.join(20)
         assert not listener.is_alive()
-        assert heard == [1, 2]
+        assert received == [1, 2]
 
 
 def test_the_application_serves_the_same_streams_and_queries() -> None:

@@ -89,7 +89,7 @@ def quads_of(graph: Graph) -> set[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @given(done=operations, patterns=st.sampled_from(PATTERNS))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_watched_graph_does_the_same_and_tells_the_exact_change(
+def test_a_watched_graph_does_the_same_and_reports_the_exact_change(
     kind: str, done: list[Operation], patterns: Any
 ) -> None:
     both = Watched(KINDS[kind], patterns)

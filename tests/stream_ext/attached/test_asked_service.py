@@ -13,7 +13,7 @@ from stream_ext.remote.sparql_client import Solution
 from tests.parts.waiting import until
 from tests.stream_ext.attached.pretended_source import PretendedSource
 from tests.stream_ext.attached.test_held_service import CITIES, near, rows
-from tests.stream_ext.opened import EX, opened, push, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, triple, values
 
 ASKED = {"mode": "ask"}
 
@@ -49,13 +49,13 @@ def test_answers_are_asked_for_again_when_they_are_old_and_emissions_say_how_old
         clock.advance(59_000)
         push(service, "taxis", 3_500, triple("c", "z9", "in"))
         assert rows(service) == [("a", "c1"), ("b", "c2")]
-        assert said(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_000_000, "to": 1_059_000}}}
+        assert emissions_of(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_000_000, "to": 1_059_000}}}
         clock.advance(1_000)
         push(service, "taxis", 4_500, triple("d", "z9", "in"))
         assert rows(service) == [("b", "c2")]
-        assert said(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_060_000, "to": 1_060_000}}}
+        assert emissions_of(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_060_000, "to": 1_060_000}}}
         with pytest.raises(BadArgument, match="asks the source main, which has no snapshots"):
-            service.emission_again("near", said(service, "near")[-1]["emission"])
+            service.emission_again("near", emissions_of(service, "near")[-1]["emission"])
 
 
 def test_a_refresh_and_an_update_through_us_make_it_ask_again(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ def test_a_refresh_and_an_update_through_us_make_it_ask_again(tmp_path: Path) ->
         source.change("INSERT DATA { :z1 :partOf :c7 }")
         service.refresh_source("main", "evaluated")
         push(service, "taxis", 3_500, triple("c", "z9", "in"))
-        assert values(said(service, "near")[-1]) == [("a", "c7")]
+        assert values(emissions_of(service, "near")[-1]) == [("a", "c7")]
         source.change("INSERT DATA { :z9 :partOf :c9 }")
         service.source_written([(f"<{EX}z9>".encode(), f"<{EX}partOf>".encode(), f"<{EX}c9>".encode(), b"")])
         push(service, "taxis", 4_500, triple("d", "z8", "in"))
-        assert values(said(service, "near")[-1]) == [("b", "c9"), ("c", "c9")]
+        assert values(emissions_of(service, "near")[-1]) == [("b", "c9"), ("c", "c9")]
         head = service.head()
         service.source_written([(f"<{EX}z9>".encode(), f"<{EX}pays>".encode(), f"<{EX}c9>".encode(), b"")])
         assert service.head() == head, "no query asks for that"
@@ -105,21 +105,21 @@ def test_what_is_missed_while_the_source_is_away_is_made_up_for_also_after_a_res
         push(service, "taxis", 3_500, triple("c", "z2", "in"))
         error = service.query_status("near")["error"]
         assert error.startswith("SourceFailed: ") and "connection refused" in error and "catches up" in error
-        assert said(service, "near") == []
+        assert emissions_of(service, "near") == []
     with opened(tmp_path, clock, sources=[source]) as service:
         push(service, "taxis", 4_500, triple("d", "z9", "in"))
-        assert said(service, "near") == []
+        assert emissions_of(service, "near") == []
         source.away = False
         clock.advance(10_000)
         push(service, "taxis", 5_500, triple("e", "z9", "in"))
         until(lambda: service.query_status("near")["error"] is None, "it has caught up")
-        assert [values(each) for each in said(service, "near")] == [
+        assert [values(each) for each in emissions_of(service, "near")] == [
             [("a", "c1")],
             [("a", "c1"), ("b", "c2")],
             [("a", "c1"), ("b", "c2"), ("c", "c2")],
             [("a", "c1"), ("b", "c2"), ("c", "c2")],
         ]
-        assert all(each["sources"]["main"]["as_of"]["from"] == 1_010_000 for each in said(service, "near"))
+        assert all(each["sources"]["main"]["as_of"]["from"] == 1_010_000 for each in emissions_of(service, "near"))
 
 
 def test_a_server_without_the_source_waits_for_it(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_server_without_the_source_waits_for_it(tmp_path: Path) -> None:
     with opened(tmp_path, clock, sources=[source]) as service:
         clock.advance(10_000)
         push(service, "taxis", 3_500, triple("c", "z9", "in"))
-        until(lambda: len(said(service, "near")) == 2, "both are made up for")
+        until(lambda: len(emissions_of(service, "near")) == 2, "both are made up for")
         assert rows(service) == [("a", "c1")]
 
 
@@ -155,7 +155,7 @@ def broken(text: str, found: list[Solution]) -> list[Solution]:
 
 
 @pytest.mark.parametrize("spoilt", [of_another_row, of_another_zone, without_city, broken])
-def test_an_answer_that_cannot_be_is_no_row_and_the_query_goes_on_with_a_right_one(tmp_path: Path, spoilt) -> None:  # type: ignore[no-untyped-def]
+def test_an_answer_that_cannot_be_is_no_row_and_the_query_continues_with_a_right_one(tmp_path: Path, spoilt) -> None:  # type: ignore[no-untyped-def]
     clock = ManualClock(1_000_000)
     source = PretendedSource(*CITIES, **ASKED)
     with opened(tmp_path, clock, sources=[source]) as service:
@@ -163,7 +163,7 @@ def test_an_answer_that_cannot_be_is_no_row_and_the_query_goes_on_with_a_right_o
         push(service, "taxis", 1_500, triple("a", "z1", "in"))
         honest, source.spoil = source.spoil, spoilt
         push(service, "taxis", 2_500, triple("b", "z2", "in"))
-        assert said(service, "near") == [] or rows(service) == []
+        assert emissions_of(service, "near") == [] or rows(service) == []
         if spoilt is not of_another_zone:
             assert service.query_status("near")["error"].startswith("SourceFailed: ")
         source.spoil = honest

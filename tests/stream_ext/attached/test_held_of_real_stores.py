@@ -13,7 +13,7 @@ from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import MAIN, SourceSettings
 from tests.parts.fuseki.server import Fuseki
 from tests.parts.oxigraph import served
-from tests.stream_ext.opened import EX, opened, push, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, triple, values
 
 PREFIX = f"PREFIX : <{EX}>"
 DATA = f"""{PREFIX} INSERT DATA {{ :z1 :partOf :c1 . :z2 :partOf [ :in :c2 ] . :c1 :pays 01 , "x"@EN , "x\\ny" .
@@ -37,8 +37,8 @@ def follow(folder: Path, source: SparqlEndpointSource, update: Callable[[str], o
         push(service, "taxis", 1_500, triple("a", "z1", "in"), triple("b", "z2", "in"))
         push(service, "taxis", 2_500, triple("c", "z9", "in"))
         places = {("a", "c1", "z2"), ("a", "c1", "z3"), ("b", "c2", "z3")}
-        assert {row[:3] for row in values(said(service, "near")[-1])} == places
-        prices = {row[3] for row in values(said(service, "near")[-1])}
+        assert {row[:3] for row in values(emissions_of(service, "near")[-1])} == places
+        prices = {row[3] for row in values(emissions_of(service, "near")[-1])}
         assert {"x", "x\ny", ""} <= prices
         head = service.head()
         assert service.refresh_source("main") == head  # blank nodes have other labels, and are the same
@@ -46,7 +46,7 @@ def follow(folder: Path, source: SparqlEndpointSource, update: Callable[[str], o
         assert service.refresh_source("main") == head + 1
         push(service, "taxis", 3_500, triple("d", "z8", "in"))
         now = {("a", "c1", "z2"), ("b", "c2", ""), ("c", "c9", "")}
-        assert {row[:3] for row in values(said(service, "near")[-1])} == now
+        assert {row[:3] for row in values(emissions_of(service, "near")[-1])} == now
         status = service.source_status("main")
         assert status["state"] == "ready" and status["held"] == 8
 
@@ -59,7 +59,7 @@ def test_a_fuseki_is_held(fuseki: Fuseki, tmp_path: Path) -> None:
 
 @pytest.mark.fuseki
 @pytest.mark.xdist_group("fuseki")
-def test_what_is_held_of_a_fuseki_goes_on_when_it_does_not_answer(fuseki: Fuseki, tmp_path: Path) -> None:
+def test_what_is_held_of_a_fuseki_continues_when_it_does_not_answer(fuseki: Fuseki, tmp_path: Path) -> None:
     fuseki.update(DATA)
     source = read(fuseki.query_url)
     with opened(tmp_path, sources=[source]) as service:
@@ -68,7 +68,7 @@ def test_what_is_held_of_a_fuseki_goes_on_when_it_does_not_answer(fuseki: Fuseki
     with opened(tmp_path, sources=[away]) as service:
         push(service, "taxis", 1_500, triple("a", "z1", "in"))
         push(service, "taxis", 2_500, triple("c", "z9", "in"))
-        assert {row[:2] for row in values(said(service, "near")[-1])} == {("a", "c1")}
+        assert {row[:2] for row in values(emissions_of(service, "near")[-1])} == {("a", "c1")}
 
 
 def test_an_oxigraph_behind_rdflib_endpoint_is_held(tmp_path: Path) -> None:

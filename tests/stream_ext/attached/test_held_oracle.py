@@ -14,7 +14,7 @@ from stream_ext.errors import SourceFailed
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.stream_ext.attached.pretended_source import PretendedSource
-from tests.stream_ext.opened import EX, open_service, push, said, triple
+from tests.stream_ext.opened import EX, emissions_of, open_service, push, triple
 from tests.stream_ext.runners.spark.doubles import PATIENCE_S
 from tests.stream_ext.runners.spark.stand_in import DRIVER
 
@@ -140,7 +140,7 @@ def registered(query: str, name: str, r2s: str) -> str:
 def shown(service: Service, name: str) -> list[tuple[Any, ...]]:
     """What each emission says, but for the snapshots, of which a source makes others."""
     found = []
-    for each in said(service, name):
+    for each in emissions_of(service, name):
         bindings = each.get("results", {}).get("bindings", each.get("boolean"))
         rows = sorted(map(str, bindings)) if isinstance(bindings, list) else bindings
         time = each["time"] if each["windows"] else None
@@ -198,7 +198,7 @@ def play(tmp_path: Path, seed: int, spark: SparkSettings | None = None) -> None:
         for name, text in names.items():
             assert shown(both.split, name) == shown(both.merged, name), f"seed {seed}: {text}"
         for name in names:
-            for emission in said(both.split, name)[-2:]:
+            for emission in emissions_of(both.split, name)[-2:]:
                 again = json.loads(both.split.emission_again(name, emission["emission"]))
                 assert unordered(again) == unordered(emission), f"seed {seed}: {names[name]}"
     finally:

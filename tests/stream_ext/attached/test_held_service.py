@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from endpoint.files.dumping import of_store
 from plugin.store import RilletStore
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.errors import BadArgument, SourceFailed
+from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
+from stream_ext.remote.sparql_client import Solution
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
 from tests.stream_ext.attached.pretended_source import PretendedSource
-from tests.stream_ext.opened import EX, open_service, opened, push, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, open_service, opened, push, triple, values
 from tests.stream_ext.runners.spark.doubles import PATIENCE_S
 from tests.stream_ext.runners.spark.stand_in import DRIVER
 
@@ -31,7 +34,7 @@ def near(name: str = "near", pattern: str = "?z :partOf ?c", r2s: str = "RSTREAM
 
 
 def rows(service: Service, name: str = "near") -> list[tuple[str, ...]]:
-    return values(said(service, name)[-1])
+    return values(emissions_of(service, name)[-1])
 
 
 def test_a_registered_query_reads_the_source_and_our_own_store_as_one(tmp_path: Path) -> None:
@@ -89,18 +92,18 @@ def test_emissions_say_of_which_time_the_data_of_the_source_are(tmp_path: Path) 
         service.register(near())
         push(service, "taxis", 1_500, triple("a", "z1", "in"))
         push(service, "taxis", 2_500, triple("b", "z3", "in"))
-        assert said(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_000_000, "to": 1_000_000}}}
+        assert emissions_of(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_000_000, "to": 1_000_000}}}
         source.change("INSERT DATA { :z3 :partOf :c3 }")
         clock.advance(5_000)
         service.refresh_source("main")
         push(service, "taxis", 3_500, triple("c", "z8", "in"))
-        assert said(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_005_000, "to": 1_005_000}}}
-        for emission in said(service, "near"):
+        assert emissions_of(service, "near")[-1]["sources"] == {"main": {"as_of": {"from": 1_005_000, "to": 1_005_000}}}
+        for emission in emissions_of(service, "near"):
             again = service.emission_again("near", emission["emission"])
             assert again == service.emissions("near", emission["emission"] - 1, 1)[0].json
 
 
-def test_what_is_held_goes_on_while_the_source_is_away(tmp_path: Path) -> None:
+def test_what_is_held_continues_while_the_source_is_away(tmp_path: Path) -> None:
     source = PretendedSource(*CITIES)
     with opened(tmp_path, sources=[source]) as service:
         service.register(near())
@@ -277,18 +280,21 @@ def test_a_query_without_windows_is_evaluated_when_what_is_held_changes(tmp_path
     source = PretendedSource(*CITIES)
     with opened(tmp_path, sources=[source]) as service:
         service.register(f"PREFIX : <{EX}> REGISTER RSTREAM all AS SELECT ?c {{ ?z :partOf ?c }}")
-        until(lambda: len(said(service, "all")) == 1, "its first answer")
+        until(lambda: len(emissions_of(service, "all")) == 1, "its first answer")
         source.change("INSERT DATA { :z3 :partOf :c3 . :z3 :pays :c4 }")
         service.refresh_source("main", "evaluated")
-        assert [values(each) for each in said(service, "all")] == [[("c1",), ("c2",)], [("c1",), ("c2",), ("c3",)]]
+        assert [values(each) for each in emissions_of(service, "all")] == [
+            [("c1",), ("c2",)],
+            [("c1",), ("c2",), ("c3",)],
+        ]
         service.update(f"INSERT DATA {{ <{EX}z3> <{EX}partOf> <{EX}c3> }}", "evaluated")  # it is there already
-        assert len(said(service, "all")) == 2
+        assert len(emissions_of(service, "all")) == 2
         source.change("DELETE DATA { :z3 :partOf :c3 }")
         service.refresh_source("main", "evaluated")
-        assert len(said(service, "all")) == 2  # our own store has it
+        assert len(emissions_of(service, "all")) == 2  # our own store has it
 
 
-def test_a_store_whose_source_is_not_attached_goes_on_with_what_is_held(tmp_path: Path) -> None:
+def test_a_store_whose_source_is_not_attached_continues_with_what_is_held(tmp_path: Path) -> None:
     with opened(tmp_path, sources=[PretendedSource(*CITIES)]) as service:
         service.register(near())
     service = open_service(tmp_path)
@@ -388,7 +394,7 @@ def test_a_source_that_keeps_us_waiting_holds_up_nobody_else(tmp_path: Path) -> 
         waiting.join(30)
 
 
-def test_what_a_query_needs_alone_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
+def test_what_a_query_needs_by_itself_is_held_where_its_template_would_need_far_more(tmp_path: Path) -> None:
     others = [f"<{EX}x{i}> <{EX}is> <{EX}other> ." for i in range(10_050)]
     source = PretendedSource(*others, *(f"<{EX}z{i}> <{EX}is> <{EX}c{i % 20}> ." for i in range(40)))
     with opened(tmp_path, sources=[source]) as service:
@@ -423,7 +429,7 @@ def test_a_registered_query_asks_a_named_source_by_service(tmp_path: Path, servi
         push(opened_service, "taxis", 2_500, triple("c", "z9", "in"))
         assert rows(opened_service) == [("a", "Bern")]
         assert len(bio.asked) == 1
-        emission = said(opened_service, "near")[-1]
+        emission = emissions_of(opened_service, "near")[-1]
         assert opened_service.emission_again("near", emission["emission"]) == (
             opened_service.emissions("near", emission["emission"] - 1, 1)[0].json
         )
@@ -457,3 +463,25 @@ def test_neither_a_dump_nor_rdflib_sees_what_is_held(tmp_path: Path) -> None:
         assert list(store.triples((None, None, None), None)) == [] and list(store.contexts()) == []
     finally:
         store.close()
+
+
+def test_an_answer_that_does_not_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES)
+    sent = 0
+
+    whole = source.select
+
+    def select(text: str, control: Control) -> Iterator[list[Solution]]:
+        nonlocal sent
+        if "COUNT" in text:
+            yield from whole(text, control)
+            return
+        while True:
+            sent += 1_000
+            yield [{"s": b"<http://ex/z1>", "p": f"<{EX}partOf>".encode(), "o": b'"%d"' % n} for n in range(1_000)]
+
+    source.select = select  # type: ignore[method-assign]
+    with opened(tmp_path, sources=[source]) as service:
+        with pytest.raises(SourceFailed, match="its answer does not end: at most 10,004"):
+            service.register(near())
+        assert sent <= 12_000

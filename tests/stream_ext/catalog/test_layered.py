@@ -35,7 +35,7 @@ def test_it_is_the_dictionary_with_the_same_changes(seed: int) -> None:
         assert dict(mapping) == then, "what changed later is another value"
 
 
-def test_what_came_first_stands_first() -> None:
+def test_what_came_first_is_first() -> None:
     layered = Layered.of({"a": 1, "b": 2}).after({"c": 3}).after({"b": 4}).after({"a": None})
     assert list(layered.items()) == [("b", 4), ("c", 3)]
     with pytest.raises(KeyError):

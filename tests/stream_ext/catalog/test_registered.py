@@ -13,7 +13,7 @@ from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinitio
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.opened import EX, opened, push, registration, said, times, triple
+from tests.stream_ext.opened import EX, emissions_of, opened, push, registration, times, triple
 
 ON_ALL = (
     "PREFIX : <http://ex/> SELECT ?x FROM NAMED WINDOW :w ON ?s [RANGE 3s STEP 1s] WHERE { WINDOW :w { ?x :p ?y } }"
@@ -53,7 +53,7 @@ def test_a_registration_is_parsed_planned_and_timed_once(tmp_path: Path, monkeyp
         count("stream_ext.catalog.registered", "timing_of")
         service.register(registration(window="RANGE 2s STEP 1s"))
         push(service, "s", 1100, triple("c", "d"))
-        assert times(said(service)) == [1000]
+        assert times(emissions_of(service)) == [1000]
         assert calls == {"parse": 1, "logic_of": 1, "timing_of": 1}
 
 

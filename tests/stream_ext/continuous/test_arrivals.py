@@ -14,7 +14,7 @@ from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.arrival_scene import ArrivalOracle, Told, random_arrival_scene
+from tests.stream_ext.arrival_scene import ArrivalOracle, Observed, random_arrival_scene
 from tests.stream_ext.continuous.test_oracle import Recorder
 from tests.stream_ext.continuous.test_pieces import Pieces, compare, take
 from tests.stream_ext.low_capacities import low_capacities
@@ -23,14 +23,14 @@ from tests.stream_ext.scene import BASE, Player, engine_emissions
 
 @pytest.mark.parametrize("block", range(10))
 def test_every_arrival_gives_the_oracles_rows(block: int, tmp_path: Path) -> None:
-    told = 0
+    observed = 0
     for seed in range(block * 30, block * 30 + 30):
-        told += len(play(seed, tmp_path / str(seed)))
-    assert told > 50
+        observed += len(play(seed, tmp_path / str(seed)))
+    assert observed > 50
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
+def test_a_shard_rebuilt_after_any_snapshot_continues_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
     for seed in range(1000 + block * 30, 1000 + block * 30 + 30):
         play(seed, tmp_path / str(seed), restarts=True)
 
@@ -51,9 +51,9 @@ def test_it_is_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(blo
 @pytest.mark.parametrize("block", range(3))
 def test_the_cut_of_pushes_into_snapshots_changes_nothing(block: int, tmp_path: Path) -> None:
     for seed in range(4000 + block * 20, 4000 + block * 20 + 20):
-        told = play(seed, tmp_path / str(seed))
+        observed = play(seed, tmp_path / str(seed))
         other = play(seed, tmp_path / f"other{seed}", regrouped=True)
-        assert [each[1:] for each in told] == [each[1:] for each in other], f"seed {seed}"
+        assert [each[1:] for each in observed] == [each[1:] for each in other], f"seed {seed}"
 
 
 @pytest.mark.parametrize("block", range(2))
@@ -77,7 +77,7 @@ def test_thousands_of_scenes_give_the_oracles_rows(block: int, restarts: bool, t
         play(seed, tmp_path / str(seed), restarts, before=seed % 5)
 
 
-def play(seed: int, folder: Path, restarts: bool = False, before: int = 0, regrouped: bool = False) -> list[Told]:
+def play(seed: int, folder: Path, restarts: bool = False, before: int = 0, regrouped: bool = False) -> list[Observed]:
     """Registered after so many of the scene's steps."""
     scene = random_arrival_scene(seed)
     if regrouped:
@@ -91,7 +91,7 @@ def play(seed: int, folder: Path, restarts: bool = False, before: int = 0, regro
     shard.build({}, sn)
     query = query_of(scene.text, BASE)
     state: QueryState | None = None
-    told: list[Told] = []
+    observed: list[Observed] = []
     for step in steps:
         sn = player.play(step)
         if restarts:
@@ -99,12 +99,12 @@ def play(seed: int, folder: Path, restarts: bool = False, before: int = 0, regro
             shard.build({1: state} if state else {}, sn - 1)
         expected = oracle.play(sn, step)
         parts = Recorder(shard)
-        said = engine_emissions(store, parts, query, sn)  # type: ignore[arg-type]  # a shard that remembers its states
+        emitted = engine_emissions(store, parts, query, sn)  # type: ignore[arg-type]  # a shard that remembers its states
         state = parts.state or state
-        assert said == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
-        told += expected
+        assert emitted == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
+        observed += expected
     store.close()
-    return told
+    return observed
 
 
 def in_pieces(seed: int, folder: Path) -> int:
@@ -118,16 +118,16 @@ def in_pieces(seed: int, folder: Path) -> int:
     store = hbase_store.open(f"lmdb:{folder}")
     player = Player(store, scene)
     sn = player.register()
-    calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+    calm, emitted, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
     calm.build({}, sn - 1)
     pieces = Pieces(store, chance, sn - 1, TurnLimits(chance.randrange(1, 3), None, chance.randrange(1, 3), None))
     for step in [None, *scene.steps]:
         if step is not None:
             sn = player.play(step)
-        take(store, calm.step(sn), states, said)
+        take(store, calm.step(sn), states, emitted)
         assert not calm.faults, calm.faults
         pieces.step(sn)
     pieces.finish()
-    compare(pieces.said, said, f"seed {seed}: {scene.text}")
+    compare(pieces.emitted, emitted, f"seed {seed}: {scene.text}")
     store.close()
     return pieces.cut

@@ -12,7 +12,7 @@ import pytest
 from stream_ext.continuous.run import Run
 from stream_ext.service.service import Service
 from tests.stream_ext.continuous.broken import after_evaluations
-from tests.stream_ext.opened import open_service, push, registration, said, triple
+from tests.stream_ext.opened import emissions_of, open_service, push, registration, triple
 
 COUNT = 21
 NAMES = [f"q{number}" for number in range(COUNT)]
@@ -45,15 +45,15 @@ class Faults:
             raise ArithmeticError(f"queries {sorted(faulty)}")
 
 
-def told(service: Service) -> dict[str, list[dict[str, Any]]]:
-    return {name: said(service, name) for name in NAMES}
+def observed(service: Service) -> dict[str, list[dict[str, Any]]]:
+    return {name: emissions_of(service, name) for name in NAMES}
 
 
 def expected(folder: Path, r2s: str, count: int) -> dict[str, list[dict[str, Any]]]:
     service, chance = open_service(folder), random.Random(1)
     begin(service, r2s)
     say(service, range(1, count), chance)
-    found = told(service)
+    found = observed(service)
     service.close()
     return found
 
@@ -68,7 +68,7 @@ def test_only_those_whose_fault_it_is_fail(
     service = open_service(tmp_path / "faulty")
     begin(service, r2s)
     say(service, range(1, 21), chance)
-    said_before = told(service)
+    said_before = observed(service)
     faults.queries = {service.query_definition(name).number for name in faulty}
     faults.evaluations = 0
     say(service, range(21, 40), chance)
@@ -83,11 +83,11 @@ def test_only_those_whose_fault_it_is_fail(
     say(service, range(40, 60), chance)
     for name in NAMES:
         assert service.query_status(name)["state"] == ("failed" if name in faulty else "running"), name
-        assert said(service, name) == (said_before if name in faulty else whole)[name], name
+        assert emissions_of(service, name) == (said_before if name in faulty else whole)[name], name
     service.close()
 
 
-def test_where_all_fail_all_are_reported_and_the_service_goes_on(
+def test_where_all_fail_all_are_reported_and_the_service_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream_ext.continuous.faulty_runs._TRIES_MAX", 8)
@@ -102,6 +102,6 @@ def test_where_all_fail_all_are_reported_and_the_service_goes_on(
     assert faults.evaluations < 60
     assert {service.query_status(name)["state"] for name in NAMES} == {"failed"}
     assert service.query_status("other")["state"] == "running"
-    assert len(said(service, "other")) == 9
+    assert len(emissions_of(service, "other")) == 9
     service.drop_query("q3")
     service.close()

@@ -18,7 +18,7 @@ from tests.parts.waiting import until
 from tests.stream_ext.continuous.broken import after_evaluations
 from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
 from tests.stream_ext.network.test_service_operator import answering, knowing
-from tests.stream_ext.opened import EX, opened, push, push_lines, registration, said, times, triple
+from tests.stream_ext.opened import EX, emissions_of, opened, push, push_lines, registration, times, triple
 
 SECOND = "RANGE PT1S STEP PT1S"
 
@@ -43,7 +43,7 @@ def number_of(service: Service, name: str) -> int:
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("error", [ArithmeticError("no"), QueryTooLarge("it took too much")])
-def test_what_was_evaluated_before_the_fault_is_said(
+def test_what_was_evaluated_before_the_fault_is_emitted(
     error: Exception, shared: bool, tmp_path: Path, faulty: dict[int, tuple[int, Exception]]
 ) -> None:
     with opened(tmp_path) as service:
@@ -52,10 +52,10 @@ def test_what_was_evaluated_before_the_fault_is_said(
         faulty[number_of(service, "q")] = 4000, error
         push(service, "s", 100, triple("a", 1))
         push(service, "s", 6100, triple("b", 1))
-        assert times(said(service)) == [1000, 2000, 3000]
+        assert times(emissions_of(service)) == [1000, 2000, 3000]
         until(lambda: service.query_status("q")["state"] == "failed", "q has failed")
         if shared:
-            assert times(said(service, "other")) == [1000, 2000, 3000, 4000, 5000, 6000]
+            assert times(emissions_of(service, "other")) == [1000, 2000, 3000, 4000, 5000, 6000]
             assert service.query_status("other")["state"] == "running"
     faulty.clear()
     with opened(tmp_path) as service:  # numbers have no gap
@@ -63,7 +63,7 @@ def test_what_was_evaluated_before_the_fault_is_said(
             service.resume_query("q")
         push(service, "s", 7100, triple("c", 1))
         push(service, "s", 8100, triple("c", 1))
-        found = said(service)
+        found = emissions_of(service)
         assert [each["emission"] for each in found] == list(range(1, len(found) + 1))
         assert Counter(times(found)).most_common(1)[0][1] == 1, "each evaluation is said once"
         assert times(found)[-1] == 8000
@@ -89,7 +89,7 @@ def test_nobody_waits_for_one_that_is_behind_and_has_failed(
         for name in names:
             status = service.query_status(name)
             assert status["behind"] is None and status["state"] == "failed"
-            assert times(said(service, name)) == list(range(1, 3000))
+            assert times(emissions_of(service, name)) == list(range(1, 3000))
         assert not push(service, "s", 80_000_001, triple("c", 1)).pending
 
 
@@ -99,7 +99,7 @@ def there() -> Any:
         yield server
 
 
-def test_what_was_answered_before_an_endpoint_failed_is_said(tmp_path: Path, there: Elsewhere) -> None:
+def test_what_was_answered_before_an_endpoint_failed_is_emitted(tmp_path: Path, there: Elsewhere) -> None:
     """Of several evaluations in one snapshot; the others are made up for when there is an answer."""
     knows = answering(knowing(" . ".join(f":n{n} :name '{n}'" for n in range(1, 7))))
     there.replies["/x"] = lambda asked: Reply(503) if asks_for(asked, "n4") else knows(asked)
@@ -109,13 +109,13 @@ def test_what_was_answered_before_an_endpoint_failed_is_said(tmp_path: Path, the
         service.register(registration(window=SECOND, pattern=pattern, select="SELECT ?n"))
         elements = [{"timestamp": n * 1000 - 500, "data": triple("a", f"n{n}")} for n in range(1, 7)]
         push_lines(service, "s", *elements, {"timestamp": 6_100, "data": triple("b", "n1")})
-        assert times(said(service)) == [1000, 2000, 3000]
+        assert times(emissions_of(service)) == [1000, 2000, 3000]
         assert service.query_status("q")["state"] == "failed"
         there.replies["/x"] = knows
         clock.advance(100_000)
         push(service, "s", 6_900, triple("b", "n1"))
-        assert times(said(service)) == [1000, 2000, 3000, 4000, 5000, 6000]
-        assert [each["results"]["bindings"][0]["n"]["value"] for each in said(service)] == list("123456")
+        assert times(emissions_of(service)) == [1000, 2000, 3000, 4000, 5000, 6000]
+        assert [each["results"]["bindings"][0]["n"]["value"] for each in emissions_of(service)] == list("123456")
 
 
 def asks_for(asked: Asked, name: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 import hbase_store
 from stream_ext.continuous.shard import Shard
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.continuous.test_pieces import Said, take
+from tests.stream_ext.continuous.test_pieces import Answered, take
 from tests.stream_ext.many import Registry
 from tests.stream_ext.scene import EX, Push, Scene, Window
 
@@ -30,7 +30,7 @@ def test_who_is_held_misses_nothing_however_often_a_shard_is_built(evaluated: in
     calm.build({}, int(store.head()))
     take(store, calm.step(sn := registry.register(TEXT)), {}, expected)
     states: dict[int, QueryState] = {}
-    said: Said = defaultdict(list)
+    emitted: Answered = defaultdict(list)
     time = 0
 
     def push() -> int:
@@ -44,7 +44,7 @@ def test_who_is_held_misses_nothing_however_often_a_shard_is_built(evaluated: in
     for _ in range(evaluated):
         sn = push()
         take(store, calm.step(sn), {}, expected)
-        take(store, shard.step(sn), states, said)
+        take(store, shard.step(sn), states, emitted)
     for _ in range(builds):
         shard = Shard(store)
         shard.suspended = registry.queries.keys()
@@ -52,11 +52,11 @@ def test_who_is_held_misses_nothing_however_often_a_shard_is_built(evaluated: in
         for _ in range(2):
             sn = push()
             take(store, calm.step(sn), {}, expected)
-            take(store, shard.step(sn), states, said)
+            take(store, shard.step(sn), states, emitted)
     shard.suspended = ()
     sn = push()
     take(store, calm.step(sn), {}, expected)
-    take(store, shard.step(sn), states, said)
+    take(store, shard.step(sn), states, emitted)
     assert not shard.faults and not shard.behind
-    assert said == expected and len(said[registry.used]) == evaluated + 2 * builds + 1
+    assert emitted == expected and len(emitted[registry.used]) == evaluated + 2 * builds + 1
     store.close()

@@ -26,7 +26,7 @@ from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
 from tests.stream_ext.elsewhere import Reply, elsewhere
 from tests.stream_ext.emissions.test_merge import Log
-from tests.stream_ext.many import AloneShard, Registry, parted, told
+from tests.stream_ext.many import AloneShard, Registry, observed, parted
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.scene import EX, PATTERNS, Push, Scene, Window
 
@@ -98,7 +98,7 @@ class _Moving(_Play):
         in_time = [part for part in by_pair if not part.after_move]
         mine, theirs = parted(in_time, self.states), parted(by_one, self.apart)
         assert not self.pair.faults and not self.alone.faults, (self.seed, self.pair.faults, self.alone.faults)
-        one, other = told(self.store, mine), told(self.store, theirs)
+        one, other = observed(self.store, mine), observed(self.store, theirs)
         for key in one.keys() | other.keys():
             text = self.registry.queries[key[0]].text
             assert one.get(key) == other.get(key), f"seed {self.seed}, snapshot {sn}, query {key}: {text}"
@@ -165,7 +165,7 @@ def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Pa
     assert moves > 60
 
 
-def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Path) -> None:
+def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: Path) -> None:
     """What it has missed is made up for there."""
     with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
         allowed_urls = AllowedUrls(service=places(there.url))
@@ -175,14 +175,14 @@ def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Pat
         )
         for shard in (spark, beside):
             shard.build({}, int(store.head()))
-        said: list[tuple[int, int, bool]] = []
+        emitted: list[tuple[int, int, bool]] = []
         states: dict[int, QueryState] = {}
 
         def step(sn: int) -> None:
             for part in [*spark.step(sn), *beside.step(sn)]:
                 assert not part.is_shared, "it shares no network"
                 states[part.query] = part.state
-                said.extend([(part.time, len(part.columns[0]), part.gap)] if part.emits else [])
+                emitted.extend([(part.time, len(part.columns[0]), part.gap)] if part.emits else [])
 
         def second(number: int) -> None:
             step(registry.player.play([Push(1, ((number, ((f"<{EX}{number}>", f"<{EX}p>", f"<{EX}b>"),)),))]))
@@ -202,7 +202,7 @@ def test_one_that_waits_for_an_answer_goes_on_where_it_is_moved_to(tmp_path: Pat
         second(25)
         assert beside.faults == {}
         second(35)
-        assert said == [(10, 1, False), (20, 1, False), (30, 1, False)]
+        assert emitted == [(10, 1, False), (20, 1, False), (30, 1, False)]
 
 
 @pytest.mark.soak

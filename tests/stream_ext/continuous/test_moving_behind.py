@@ -41,7 +41,7 @@ class _Log(Log):
         for row in emissions:
             assert (row.query, row.number) not in self.rows, "each is said once"
             self.rows[row.query, row.number] = row.body
-        self.kept = {number: body for number, body in (self.kept | states).items() if body is not None}
+        self.retained = {number: body for number, body in (self.retained | states).items() if body is not None}
         self.at = position
         self.commits += 1
         return self.commits
@@ -195,12 +195,12 @@ class Playing:
     def _compare(self) -> None:
         for number, query in self.registry.queries.items():
             what = f"seed {self.seed}, query {number}: {query.text}"
-            found, expected = _said(self.merge, self.log, query), _said(self.calm_merge, self.calm_log, query)
+            found, expected = _emitted(self.merge, self.log, query), _emitted(self.calm_merge, self.calm_log, query)
             for one, other in zip_longest(found, expected):
                 assert one == other, f"{what}\nmoved: {one}\nin peace: {other}"
 
 
-def _said(merge: Merge, log: Log, query: QueryDefinition) -> list[tuple[Any, ...]]:
+def _emitted(merge: Merge, log: Log, query: QueryDefinition) -> list[tuple[Any, ...]]:
     """In the order of the numbers; rows of terms that the query has made come in any order."""
     found: dict[int, EmissionBody] = {}
     for number in range(1, merge.last(query.number) + 1):

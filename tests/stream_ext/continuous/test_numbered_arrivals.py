@@ -82,7 +82,7 @@ def played(scene: ArrivalScene, folder: Path, pace: TurnLimits | None, seed: int
         pieces.step(sn)
     pieces.finish()
     store.close()
-    return pieces.said
+    return pieces.emitted
 
 
 @pytest.mark.parametrize("block", range(6))

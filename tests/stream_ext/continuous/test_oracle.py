@@ -24,7 +24,7 @@ def test_every_evaluation_gives_the_oracles_rows(block: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_a_shard_rebuilt_after_any_snapshot_goes_on_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
+def test_a_shard_rebuilt_after_any_snapshot_continues_as_if_it_had_never_stopped(block: int, tmp_path: Path) -> None:
     for seed in range(1000 + block * 20, 1000 + block * 20 + 20):
         play(seed, tmp_path / str(seed), restarts=True)
 
@@ -90,9 +90,9 @@ def play(seed: int, folder: Path, restarts: bool, before: int = 0, held: bool = 
             shard.build({1: state} if state else {}, sn - 1)
         expected = oracle.play(sn, step)
         parts = Recorder(shard)
-        said = engine_emissions(store, parts, query, sn)  # type: ignore[arg-type]  # a shard that remembers its states
+        emitted = engine_emissions(store, parts, query, sn)  # type: ignore[arg-type]  # a shard that remembers its states
         state = parts.state or state
-        assert said == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
+        assert emitted == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
         evaluations += len(expected)
     store.close()
     return evaluations

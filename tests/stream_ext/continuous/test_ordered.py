@@ -27,19 +27,19 @@ from tests.stream_ext.scene import BASE, EX, Bag, Player, Scene, bag_of
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_values_stand_in_the_order_in_which_they_came(block: int, tmp_path: Path) -> None:
+def test_values_are_in_the_order_in_which_they_came(block: int, tmp_path: Path) -> None:
     evaluations = sum(play(seed, tmp_path / str(seed), False) for seed in range(block * 20, block * 20 + 20))
     assert evaluations > 50
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_they_stand_so_after_a_restart(block: int, tmp_path: Path) -> None:
+def test_they_are_so_after_a_restart(block: int, tmp_path: Path) -> None:
     for seed in range(1000 + block * 20, 1000 + block * 20 + 20):
         play(seed, tmp_path / str(seed), True)
 
 
 @pytest.mark.parametrize("block", range(3))
-def test_they_stand_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(block: int, tmp_path: Path) -> None:
+def test_they_are_so_where_all_that_is_remembered_is_laid_out_anew_all_the_time(block: int, tmp_path: Path) -> None:
     with low_capacities():
         for seed in range(2000 + block * 20, 2000 + block * 20 + 20):
             play(seed, tmp_path / str(seed), bool(seed % 2))
@@ -47,7 +47,7 @@ def test_they_stand_so_where_all_that_is_remembered_is_laid_out_anew_all_the_tim
 
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
-def test_they_stand_so_in_thousands_of_scenes(block: int, tmp_path: Path) -> None:
+def test_they_are_so_in_thousands_of_scenes(block: int, tmp_path: Path) -> None:
     for seed in range(100_000 + block * 100, 100_000 + block * 100 + 100):
         play(seed, tmp_path / str(seed), bool(seed % 2))
 
@@ -71,11 +71,11 @@ def play(seed: int, folder: Path, restarts: bool) -> int:
         expected = oracle.play(sn, step)
         parts = shard.step(sn)
         assert not shard.faults, f"seed {seed}: {scene.text} {shard.faults}"
-        said = [part for part in parts if part.emits]
-        found = [(part.sn, part.time, bag_of(store, part, query)) for part in said]
+        emitted = [part for part in parts if part.emits]
+        found = [(part.sn, part.time, bag_of(store, part, query)) for part in emitted]
         assert found == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
         if scene.r2s == "RSTREAM":
-            for part, (_, _, whole) in zip(said, expected, strict=True):
+            for part, (_, _, whole) in zip(emitted, expected, strict=True):
                 assert asked_once(store, scene, query, part) == whole, f"seed {seed}, asked once: {scene.text}"
         state = parts[-1].state if parts else state
         evaluations += len(expected)

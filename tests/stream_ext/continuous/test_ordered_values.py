@@ -14,7 +14,7 @@ from stream_ext.plan.lift import lift_select
 from stream_ext.plan.normalise import normalise
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import BASE, EX, opened, push, push_lines, said, triple, values
+from tests.stream_ext.opened import BASE, EX, emissions_of, opened, push, push_lines, triple, values
 
 HEAD = f"PREFIX : <{EX}>"
 WINDOW = "FROM NAMED WINDOW :w ON s [RANGE 5s STEP 1s]"
@@ -28,12 +28,12 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def told(service: Service, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, name)]
+def observed(service: Service, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, name)]
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_the_path_of_a_taxi_is_told_as_it_went(restart: bool, tmp_path: Path) -> None:
+def test_the_path_of_a_taxi_is_emitted_as_it_went(restart: bool, tmp_path: Path) -> None:
     """Later elements may be pushed first; and where it is again, it is last."""
     with opened(tmp_path) as service:
         service.create_stream("s", {"lateness": "1s"})
@@ -47,7 +47,7 @@ def test_the_path_of_a_taxi_is_told_as_it_went(restart: bool, tmp_path: Path) ->
             service.heartbeat("s", 2000, wait="evaluated")
         push(service, "s", 2000, triple("t", "z8", "in"), triple("t", "z0", "in"))
         service.heartbeat("s", 6000, wait="evaluated")
-        assert told(service) == [
+        assert observed(service) == [
             (1000, [("t", "z9 z1 z3 z2", "z9"), ("u", "z2", "z2")]),
             (2000, [("t", "z9 z1 z3 z2", "z9"), ("u", "z2", "z2")]),
             *((time, [("t", "z1 z3 z2 z9 z8 z0", "z1"), ("u", "z2", "z2")]) for time in (3000, 4000, 5000)),
@@ -55,7 +55,7 @@ def test_the_path_of_a_taxi_is_told_as_it_went(restart: bool, tmp_path: Path) ->
         ]
 
 
-def test_who_asks_once_is_told_the_same(service: Service) -> None:
+def test_who_asks_once_gets_the_same(service: Service) -> None:
     service.create_stream("s", {"lateness": "1s"})
     service.register(f"{HEAD} REGISTER QUERY q AS {PATH} {WINDOW} {GROUPS}")
     for time, zone in ((700, "z2"), (300, "z7"), (500, "z1"), (300, "z3"), (700, "z7")):
@@ -63,14 +63,14 @@ def test_who_asks_once_is_told_the_same(service: Service) -> None:
     service.heartbeat("s", 1000, wait="evaluated")
     snapshot = service.head()
     push(service, "s", 750, triple("t", "z1", "in"))
-    assert told(service) == [(1000, [("t", "z3 z1 z2 z7", "z3")])]
+    assert observed(service) == [(1000, [("t", "z3 z1 z2 z7", "z3")])]
     assert values(json.loads(service.emission_again("q", 1))) == [("t", "z3 z1 z2 z7", "z3")]
     for sn, path in ((snapshot, b'"z3 z1 z2 z7"'), (service.head(), b'"z3 z2 z7 z1"')):
         text = f"{HEAD} {PATH} {WINDOW} {GROUPS}"
         assert service.decode(service.query(text, snapshot=sn, at=1000))[0][1:] == (path, b"<http://ex/z3>")
 
 
-def test_elements_of_several_streams_stand_in_the_order_of_their_pushes(service: Service) -> None:
+def test_elements_of_several_streams_are_in_the_order_of_their_pushes(service: Service) -> None:
     service.register(
         f"{HEAD} REGISTER QUERY q AS {PATH} FROM STREAM a [RANGE 1s T0 0] FROM STREAM b [RANGE 1s T0 0] "
         "WHERE { ?taxi :in ?zone } GROUP BY ?taxi"
@@ -79,7 +79,7 @@ def test_elements_of_several_streams_stand_in_the_order_of_their_pushes(service:
         push(service, stream, 500, triple("t", zone, "in"))
     for stream in "ab":
         service.heartbeat(stream, 1000, wait="evaluated")
-    assert told(service) == [(1000, [("t", "z4 z3 z5 z1", "z4")])]
+    assert observed(service) == [(1000, [("t", "z4 z3 z5 z1", "z4")])]
 
 
 def test_at_arrivals_each_value_comes_behind_those_before(service: Service) -> None:
@@ -94,7 +94,7 @@ def test_at_arrivals_each_value_comes_behind_those_before(service: Service) -> N
         {"timestamp": 200, "data": triple("t", "z1", "in")},
     )
     push(service, "s", 150, triple("t", "z0", "in"))
-    assert told(service) == [
+    assert observed(service) == [
         (100, [("t", "z3", "z3")]),
         (200, [("t", "z3 z2 z1", "z3")]),
         (200, [("t", "z3 z0 z2 z1", "z3")]),
@@ -107,7 +107,7 @@ def test_the_past_is_replayed_in_its_order(service: Service) -> None:
         push(service, "s", time, triple("t", zone, "in"))
     service.register(f"{HEAD} REGISTER QUERY q AS {PATH} FROM NAMED WINDOW :w ON s [START 0 END 1000] {GROUPS}")
     service._engine.merge.wait(service.head(), 10)
-    assert told(service) == [(1000, [("t", "z9 z3 z2 z1", "z9")])]
+    assert observed(service) == [(1000, [("t", "z9 z3 z2 z1", "z9")])]
 
 
 def test_windows_on_a_variable_and_graphs_of_elements_have_one_order(service: Service) -> None:
@@ -123,7 +123,7 @@ def test_windows_on_a_variable_and_graphs_of_elements_have_one_order(service: Se
         push_lines(service, stream, element)
     for stream in "sr":
         service.heartbeat(stream, 1000, wait="evaluated")
-    assert told(service) == [(1000, [("t", "z5 z4 z3 z6", "z5")])]
+    assert observed(service) == [(1000, [("t", "z5 z4 z3 z6", "z5")])]
 
 
 WINDOWED = "FROM NAMED WINDOW <w> ON s [RANGE 1s]"

@@ -25,10 +25,10 @@ from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _later
-from tests.stream_ext.many import Registry, filled, parted, told
+from tests.stream_ext.many import Registry, filled, observed, parted
 from tests.stream_ext.scene import EX, Change, Player, Scene, random_scene
 
-Said = dict[int, list[Any]]
+Answered = dict[int, list[Any]]
 
 
 class Pieces:
@@ -37,7 +37,7 @@ class Pieces:
     def __init__(self, store: Store, chance: random.Random, sn: int, pace: TurnLimits) -> None:
         self.store, self.chance, self.pace, self.sn = store, chance, pace, sn
         self.states: dict[int, QueryState] = {}
-        self.said: Said = defaultdict(list)
+        self.emitted: Answered = defaultdict(list)
         self.cut = self.rebuilt = 0
         self.build()
 
@@ -69,18 +69,18 @@ class Pieces:
 
     def take(self, parts: Sequence[Part]) -> None:
         assert not self.shard.faults, self.shard.faults
-        take(self.store, parts, self.states, self.said)
+        take(self.store, parts, self.states, self.emitted)
 
 
-def take(store: Store, parts: Sequence[Part], states: dict[int, QueryState], said: Said) -> None:
+def take(store: Store, parts: Sequence[Part], states: dict[int, QueryState], emitted: Answered) -> None:
     for sn in sorted({part.sn for part in parts}):
         for part in parted([part for part in parts if part.sn == sn], states):
             if part.emits:
-                (one,) = (each for (_, k, _), each in told(store, [part]).items() if k >= 0)
-                said[part.query].append((part.sn, part.k, *one))
+                (one,) = (each for (_, k, _), each in observed(store, [part]).items() if k >= 0)
+                emitted[part.query].append((part.sn, part.k, *one))
 
 
-def compare(found: Said, expected: Said, what: str) -> None:
+def compare(found: Answered, expected: Answered, what: str) -> None:
     for query in expected.keys() | found.keys():
         for one, other in zip_longest(found[query], expected[query]):
             assert one == other, f"{what}\nquery {query} in pieces: {one}\nat once: {other}"
@@ -113,18 +113,18 @@ def play(seed: int, folder: Path) -> int:
     store = hbase_store.open(f"lmdb:{folder}")
     player = Player(store, scene)
     sn = player.register()
-    calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+    calm, emitted, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
     calm.build({}, sn - 1)
     pace = TurnLimits(chance.randrange(1, 6), None, chance.randrange(1, 6), None)
     pieces = Pieces(store, chance, sn - 1, pace)
     for step in [None, *scene.steps]:
         if step is not None:
             sn = player.play(step)
-        take(store, calm.step(sn), states, said)
+        take(store, calm.step(sn), states, emitted)
         assert not calm.faults, calm.faults
         pieces.step(sn)
     pieces.finish()
-    compare(pieces.said, said, f"seed {seed}: {scene.text}")
+    compare(pieces.emitted, emitted, f"seed {seed}: {scene.text}")
     store.close()
     return pieces.cut
 
@@ -137,7 +137,7 @@ def play_past(seed: int, folder: Path) -> int:
         scene = squeezed(random_scene(chance.randrange(1 << 30)), chance)
     store = hbase_store.open(f"lmdb:{folder}")
     registry = Registry.over(store, scene)
-    calm, said, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+    calm, emitted, states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
     calm.build({}, sn := int(store.head()))
     pieces = Pieces(store, chance, sn, TurnLimits(chance.randrange(1, 6), None, chance.randrange(1, 6), None))
     for step in scene.steps:
@@ -154,10 +154,10 @@ def play_past(seed: int, folder: Path) -> int:
                 )
             )
         for sn in sns:
-            take(store, calm.step(sn), states, said)
+            take(store, calm.step(sn), states, emitted)
             pieces.step(sn)
     pieces.finish()
-    compare(pieces.said, said, f"seed {seed}")
+    compare(pieces.emitted, emitted, f"seed {seed}")
     store.close()
     return pieces.cut
 
@@ -177,7 +177,7 @@ class Shared:
         self.scene = scene
         self.registry = Registry.over(store, filled(self.chance, scene))
         sn = int(store.head())
-        self.calm, self.said, self.states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
+        self.calm, self.emitted, self.states = Shard(store), defaultdict[int, list[Any]](list), dict[int, QueryState]()
         self.calm.build({}, sn)
         self.pieces = Pieces(
             store, self.chance, sn, TurnLimits(self.chance.randrange(1, 6), None, self.chance.randrange(1, 6), None)
@@ -189,11 +189,11 @@ class Shared:
                 self.step(self.registry.register(filled(self.chance, self.scene).text))
             self.step(int(self.registry.player.play(step)))
         self.pieces.finish()
-        compare(self.pieces.said, self.said, f"seed {self.seed}: {self.scene.text}")
+        compare(self.pieces.emitted, self.emitted, f"seed {self.seed}: {self.scene.text}")
         return self.pieces.cut
 
     def step(self, sn: int) -> None:
-        take(self.store, self.calm.step(sn), self.states, self.said)
+        take(self.store, self.calm.step(sn), self.states, self.emitted)
         self.pieces.step(sn)
 
 

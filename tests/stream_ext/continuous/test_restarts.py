@@ -103,15 +103,15 @@ class Side:
         assert not self.shard.faults, self.shard.faults
 
     def step(self, sn: int) -> list[bytes]:
-        said = []
+        emitted = []
         for part in self.shard.step(sn):
             assert not part.is_shared
             self.state = part.state
             if part.emits:
                 self.number += 1
-                said.append(self._json(part))
+                emitted.append(self._json(part))
         assert not self.shard.faults, self.shard.faults
-        return said
+        return emitted
 
     def _json(self, part: Part) -> bytes:
         graph = self.query.form is Form.CONSTRUCT
@@ -126,7 +126,7 @@ def play(seed: int, folder: Path, scene: Scene) -> int:
     player, query = Player(store, scene), query_of(scene.text, BASE)
     sn = player.register()
     calm, restarted = Side(store, query, sn - 1), Side(store, query, sn - 1)
-    said = 0
+    emitted = 0
     for step in [None, *scene.steps]:
         if step is not None:
             if chance.random() < 0.6:
@@ -135,9 +135,9 @@ def play(seed: int, folder: Path, scene: Scene) -> int:
         expected = calm.step(sn)
         found = restarted.step(sn)
         assert found == expected, f"seed {seed}, snapshot {sn}: {scene.text}"
-        said += len(expected)
+        emitted += len(expected)
     store.close()
-    return said
+    return emitted
 
 
 def plays(seeds: Sequence[int], folder: Path) -> int:

@@ -67,7 +67,7 @@ class Play:
         return list(zip(*columns, strict=True))
 
 
-def test_a_leap_of_years_is_one_emission_that_says_how_often_nothing_was_said(store: Store) -> None:
+def test_a_leap_of_years_is_one_emission_that_says_how_often_nothing_was_emitted(store: Store) -> None:
     play = Play(store, scene())
     assert play(one(1, "a")) == []
     year = 365 * 24 * 3600 * 1000
@@ -80,21 +80,21 @@ def test_a_leap_of_years_is_one_emission_that_says_how_often_nothing_was_said(st
     assert [(p.time, p.repeated, len(p.columns[0])) for p in play(beat(year + 10))] == [(year + 10, 0, 1)]
 
 
-def test_up_to_a_thousand_empty_answers_are_told_singly(store: Store) -> None:
+def test_up_to_a_thousand_empty_answers_are_emitted_singly(store: Store) -> None:
     play = Play(store, scene())
     play(one(1, "a"))
     parts = play(beat(10 * 1001))
     assert [p.repeated for p in parts] == [0] * 1001 and [p.k for p in parts] == list(range(1001))
     assert [p.time for p in parts] == [10 * i for i in range(1, 1002)]
-    told = play(beat(20 * 1001))
-    assert [(p.repeated, p.first, p.time, p.k) for p in told] == [(1001, 10020, 20020, 1000)]
+    observed = play(beat(20 * 1001))
+    assert [(p.repeated, p.first, p.time, p.k) for p in observed] == [(1001, 10020, 20020, 1000)]
 
 
 def test_a_run_spans_the_pushes_of_one_snapshot(store: Store) -> None:
     play = Play(store, scene())
     play(one(1, "a"), beat(10))
-    told = play(beat(10 + 10 * 600), beat(10 + 10 * 1200))
-    assert [(p.repeated, p.first, p.time) for p in told] == [(1200, 20, 12010)]
+    observed = play(beat(10 + 10 * 600), beat(10 + 10 * 1200))
+    assert [(p.repeated, p.first, p.time) for p in observed] == [(1200, 20, 12010)]
 
 
 YEAR = 365 * 24 * 3600 * 1000
@@ -105,22 +105,22 @@ def test_a_leap_of_years_is_one_emission_that_says_what_a_count_says_each_time(s
     play = Play(store, scene("SELECT (COUNT(*) AS ?n)", step_ms=1))
     play(one(1, "a"))
     play(beat(12))
-    (told,) = play(one(YEAR, "b"))
-    assert (told.first, told.time, told.repeated) == (13, YEAR, YEAR - 12)
-    assert play.rows(told) == [('"0"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
+    (observed,) = play(one(YEAR, "b"))
+    assert (observed.first, observed.time, observed.repeated) == (13, YEAR, YEAR - 12)
+    assert play.rows(observed) == [('"0"^^<http://www.w3.org/2001/XMLSchema#integer>',)]
     assert [play.rows(part)[0][0][1] for part in play(beat(YEAR + 1))] == ["1"]
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("r2s", "singly"), [("RSTREAM", 1), ("ISTREAM", 2), ("DSTREAM", 2)])
-def test_what_a_count_says_as_its_window_becomes_empty_is_told_apart_where_that_is_a_change(
+def test_what_a_count_says_as_its_window_becomes_empty_is_distinguished_where_that_is_a_change(
     store: Store, r2s: str, singly: int
 ) -> None:
     play = Play(store, scene("SELECT (COUNT(*) AS ?n)", r2s))
-    told = play(one(1, "a"), beat(YEAR))
-    assert [part.repeated > 0 for part in told] == [False] * singly + [True]
-    assert told[-1].repeated + singly == YEAR // 10 and told[-1].k == YEAR // 10 - 1
-    assert len(told[-1].columns[0]) == (r2s == "RSTREAM")
+    observed = play(one(1, "a"), beat(YEAR))
+    assert [part.repeated > 0 for part in observed] == [False] * singly + [True]
+    assert observed[-1].repeated + singly == YEAR // 10 and observed[-1].k == YEAR // 10 - 1
+    assert len(observed[-1].columns[0]) == (r2s == "RSTREAM")
 
 
 @pytest.mark.timeout(60)
@@ -154,20 +154,20 @@ def test_limit_ranks_by_first_appearance_also_after_a_restart(store: Store) -> N
     # c (first) is still there at 10; of a and b one has room, and keeps it when c has left at 15.
     (second,) = play(beat(10))
     assert play.rows(second)[0] == (f"<{EX}c>",) and len(play.rows(second)) == 2
-    kept = play.rows(second)[1]
+    retained = play.rows(second)[1]
     play.restart()
     play(one(11, "d"))
     (third,) = play(beat(15))
-    assert play.rows(third)[0] == kept and len(play.rows(third)) == 2
+    assert play.rows(third)[0] == retained and len(play.rows(third)) == 2
 
 
 def test_ask_under_istream_says_only_that_it_became_true(store: Store) -> None:
     play = Play(store, scene("ASK", "ISTREAM"))
     play(one(1, "a"))
-    said = [
+    emitted = [
         (p.time, p.boolean) for p in play(beat(10), one(12, "a"), beat(20), beat(30), one(31, "b"), beat(40)) if p.emits
     ]
-    assert said == [(10, True), (40, True)]
+    assert emitted == [(10, True), (40, True)]
 
 
 def test_an_evaluation_asked_again_at_its_time_and_snapshot_gives_the_whole_answer(store: Store) -> None:
@@ -193,13 +193,13 @@ def test_an_evaluation_asked_again_takes_the_same_one_of_rows_that_order_by_take
     play = Play(store, what)
     play(one(1, "a"), one(2, "b"), one(3, "c"))
     play(one(11, "c"), one(12, "b"), one(13, "a"))
-    (said,) = play(beat(20))
+    (emitted,) = play(beat(20))
     window = ScheduledWindow(f"{EX}w1", 1, 10, 10)
-    again = evaluate(store, play.query, said.sn, [window], Instant(20))
-    assert [column.tolist() for column in again.columns] == [column.tolist() for column in said.columns]
+    again = evaluate(store, play.query, emitted.sn, [window], Instant(20))
+    assert [column.tolist() for column in again.columns] == [column.tolist() for column in emitted.columns]
 
 
-def test_a_query_that_fails_is_reported_and_the_others_go_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_fails_is_reported_and_the_others_continue(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     play = Play(store, scene())
     shard = play.shard
     run = shard.runs.of[1]
@@ -222,13 +222,13 @@ def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
         "ISTREAM", {1: 0, 2: 0},
     )  # fmt: skip
     play = Play(store, what)
-    told: list[str] = []
+    observed: list[str] = []
     most = 0
     for n in range(40):
         for part in play(one(n * 10 + 1, f"s{n}")):
             decode = decoder(part.created, store.terms)
-            told += [text.decode() for text in decode(part.columns[0])]
+            observed += [text.decode() for text in decode(part.columns[0])]
         (run,) = play.shard.runs.of.values()
         most = max(most, run.evaluator.created)
-    assert told == [f'"{EX}s{n}!"' for n in range(39)]
+    assert observed == [f'"{EX}s{n}!"' for n in range(39)]
     assert most <= 7

@@ -24,7 +24,7 @@ from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
 from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
 from tests.stream_ext.network.test_service_operator import answering, knowing
-from tests.stream_ext.opened import EX, push, said, times, triple, values
+from tests.stream_ext.opened import EX, emissions_of, push, times, triple, values
 
 PREFIX = f"PREFIX : <{EX}> "
 W1 = "FROM NAMED WINDOW :w1 ON s1 [RANGE PT3S STEP PT1S]"
@@ -102,7 +102,7 @@ def bag(emission: dict[str, Any]) -> Counter[tuple[bytes | None, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_said_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_name_by_then(
+def test_what_is_emitted_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_name_by_then(
     tmp_path: Path, there: Elsewhere, seed: int
 ) -> None:
     chance, clock, model = random.Random(seed), ManualClock(1_000_000), Model(there)
@@ -160,7 +160,7 @@ def test_what_is_said_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_n
                     f"lmdb:{tmp_path / 'store'}", base="http://rillet/", engine="inline", batch_ms=0, **named
                 )
         for name, what in expected.items():
-            found = [(each["time"], bag(each)) for each in said(service, name)]
+            found = [(each["time"], bag(each)) for each in emissions_of(service, name)]
             assert found == what, name
             assert service.query_status(name)["state"] == "running"
     finally:
@@ -205,8 +205,8 @@ class Line:
     def state(self, name: str = "q") -> str:
         return str(self.service.query_status(name)["state"])
 
-    def told(self, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
-        return [(each["time"], values(each)) for each in said(self.service, name)]
+    def observed(self, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
+        return [(each["time"], values(each)) for each in emissions_of(self.service, name)]
 
 
 @pytest.fixture
@@ -245,19 +245,19 @@ def test_what_was_missed_is_made_up_for_when_there_is_an_answer(line: Line, r2s:
         line.restart()
     line.second(6)  # two closes at once, so that one snapshot has several evaluations, and the next one more
     assert line.state() == "failed"
-    assert len(line.told()) == 1 and len(line.told("other")) == 5
+    assert len(line.observed()) == 1 and len(line.observed("other")) == 5
     line.answers()
     line.second(7)
     if line.state() == "failed":
         line.second(9)
     line.second(10, T1)
     assert line.state() == "running" and line.service.query_status("q")["error"] is None
-    assert line.told() == line.told("other")
-    assert [each["emission"] for each in said(line.service)] == list(range(1, len(line.told()) + 1))
-    assert not any("gap" in each for each in said(line.service))
+    assert line.observed() == line.observed("other")
+    assert [each["emission"] for each in emissions_of(line.service)] == list(range(1, len(line.observed()) + 1))
+    assert not any("gap" in each for each in emissions_of(line.service))
     line.restart()
     line.second(11)
-    assert line.told() == line.told("other")
+    assert line.observed() == line.observed("other")
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -280,15 +280,15 @@ def test_a_long_past_is_made_up_for_little_by_little(
     monkeypatch.setattr(Shard, "go_on", lambda shard: (go_ons.append(shard.sn), go_on(shard))[1])
     for number in range(21, 28):
         line.second(number)
-        assert len(line.told("other")) == number - 1
-        assert line.state() == "running" and line.told() == line.told("other")
+        assert len(line.observed("other")) == number - 1
+        assert line.state() == "running" and line.observed() == line.observed("other")
         if number == 23:
             line.service.drop_query("dropped")
             if restarts:
                 line.restart()
     assert max(Counter(go_ons).values()) >= 2 * 20 // 5 - 2, "both were made up for by turns"
-    assert line.state() == "running" and line.told() == line.told("other")
-    assert not any("gap" in each for each in said(line.service))
+    assert line.state() == "running" and line.observed() == line.observed("other")
+    assert not any("gap" in each for each in emissions_of(line.service))
 
 
 def test_who_does_not_wait_for_what_was_missed_resumes_the_query(line: Line) -> None:
@@ -298,17 +298,17 @@ def test_who_does_not_wait_for_what_was_missed_resumes_the_query(line: Line) -> 
     line.fails()
     for number in range(2, 6):
         line.second(number)
-    assert line.state() == "failed" and line.told() == []
+    assert line.state() == "failed" and line.observed() == []
     line.service.resume_query("alone")
-    assert "gap" not in said(line.service, "alone")[-1], "it runs, and goes on as it was"
+    assert "gap" not in emissions_of(line.service, "alone")[-1], "it runs, and goes on as it was"
     line.answers()
     line.service.resume_query("q")
     line.second(6, T2)
     line.second(7)
-    assert line.told() == [(6000, []), (7000, [("t2", "one")])]
-    assert [each.get("gap") for each in said(line.service)] == [True, None]
+    assert line.observed() == [(6000, []), (7000, [("t2", "one")])]
+    assert [each.get("gap") for each in emissions_of(line.service)] == [True, None]
     assert line.state() == "running"
-    assert times(said(line.service, "alone")) == [2000, 3000, 4000, 5000, 6000, 7000]
+    assert times(emissions_of(line.service, "alone")) == [2000, 3000, 4000, 5000, 6000, 7000]
 
 
 def test_one_that_is_resumed_too_early_begins_where_it_was_resumed(line: Line) -> None:
@@ -325,11 +325,11 @@ def test_one_that_is_resumed_too_early_begins_where_it_was_resumed(line: Line) -
     line.clock.advance(5_000)
     line.service.update(f"{PREFIX} INSERT DATA {{ :a :b :c }}", wait="evaluated")
     two = [("z2", "two"), ("z2", "zwei")]
-    assert [rows for _, rows in line.told()] == [[], [("z1", "one")], [("z1", "one"), *two], two]
-    assert [each.get("gap") for each in said(line.service)] == [None, None, True, None]
+    assert [rows for _, rows in line.observed()] == [[], [("z1", "one")], [("z1", "one"), *two], two]
+    assert [each.get("gap") for each in emissions_of(line.service)] == [None, None, True, None]
 
 
-def test_time_alone_causes_no_answer_and_what_others_say_does(line: Line) -> None:
+def test_time_by_itself_causes_no_answer_and_what_others_say_does(line: Line) -> None:
     line.named["allowed_urls"] = allowed_urls(line.there, refresh_s=60)
     line.restart()
     text = f"REGISTER RSTREAM q AS {STORED.replace('SELECT ?z ?n', 'SELECT (NOW() AS ?now) ?n')}"
@@ -339,7 +339,7 @@ def test_time_alone_causes_no_answer_and_what_others_say_does(line: Line) -> Non
         line.clock.advance(30_000)
         line.answers(":z1 :name 'eins'")
         line.service.update(f"{PREFIX} INSERT DATA {{ :a :b {number} }}", wait="evaluated")
-    assert [[row[1] for row in rows] for _, rows in line.told()] == [[], ["one"], ["eins"]]
+    assert [[row[1] for row in rows] for _, rows in line.observed()] == [[], ["one"], ["eins"]]
 
 
 def test_a_query_without_windows_says_each_change_that_it_missed(line: Line) -> None:
@@ -353,7 +353,7 @@ def test_a_query_without_windows_says_each_change_that_it_missed(line: Line) -> 
     line.clock.advance(5000)
     line.service.update(f"{PREFIX} INSERT DATA {{ :a :b :c }}", wait="evaluated")
     assert line.state() == "running"
-    assert [rows for _, rows in line.told()] == [
+    assert [rows for _, rows in line.observed()] == [
         [("z1", "one")], [("z2", "two"), ("z2", "zwei")], [("c", "city")],
     ]  # fmt: skip
 
@@ -372,8 +372,8 @@ def test_a_query_that_had_no_answer_at_its_registration_begins_when_there_is_one
     line.restart()
     line.answers()
     line.second(9)
-    assert line.told() == [(1_002_000, [("z1", "one")])]
-    assert line.told("past") == [(2000, [("t1", "one")]), (4000, [("t1", "one"), ("t2", "one")])]
+    assert line.observed() == [(1_002_000, [("z1", "one")])]
+    assert line.observed("past") == [(2000, [("t1", "one")]), (4000, [("t1", "one"), ("t2", "one")])]
     assert line.state("past") == "ended"
 
 
@@ -387,7 +387,7 @@ def test_at_arrivals_nothing_is_missed_either(line: Line) -> None:
     line.answers()
     line.clock.advance(5_000)
     line.second(7)
-    assert line.told() == [
+    assert line.observed() == [
         (1000, [("t1", "one")]),
         (2000, [("t1", "one"), ("t2", "two"), ("t2", "zwei")]),
         (3000, [("t1", "one"), ("t2", "two"), ("t2", "zwei"), ("t3", "one")]),
@@ -395,7 +395,7 @@ def test_at_arrivals_nothing_is_missed_either(line: Line) -> None:
     ]
 
 
-def test_closes_and_arrivals_are_told_the_same_until_all_is_asked_for_again(line: Line) -> None:
+def test_closes_and_arrivals_are_emitted_the_same_until_all_is_asked_for_again(line: Line) -> None:
     """Else an ISTREAM would say either answer again and again."""
     window = W1.replace("PT3S STEP PT1S", "PT90S STEP PT1S REPORT WINDOW_CLOSE, CONTENT_CHANGE")
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED.replace(W1, window)}"))
@@ -408,7 +408,7 @@ def test_closes_and_arrivals_are_told_the_same_until_all_is_asked_for_again(line
         line.second(number)
     again = [("t1", "eins"), ("t3", "eins")]
     said_at = [(1000, [("t1", "one")]), (2000, [("t2", "zwei")]), (3000, [("t3", "one")]), (4000, again)]
-    assert [(at, rows) for at, rows in line.told() if rows] == said_at
+    assert [(at, rows) for at, rows in line.observed() if rows] == said_at
     assert sum(each.body.count(b"z1") for each in line.there.asked) == 2
 
 
@@ -432,14 +432,14 @@ def test_what_is_not_retained_any_more_leaves_a_gap_and_windows_hold_what_they_n
     line.clock.advance(60_000)
     line.answers()
     line.service.update(f"{PREFIX} INSERT DATA {{ :a :b :c }}", wait="evaluated")
-    assert [values(each) for each in said(line.service)] == [[], [("z1", "one"), ("z2", "two"), ("z2", "zwei")]]
-    assert [each.get("gap") for each in said(line.service)] == [None, True]
+    assert [values(each) for each in emissions_of(line.service)] == [[], [("z1", "one"), ("z2", "two"), ("z2", "zwei")]]
+    assert [each.get("gap") for each in emissions_of(line.service)] == [None, True]
     held = [(n * 1000, sorted((f"t{m}", "one") for m in range(max(1, n - 3), n))) for n in range(2, 20)]
-    assert line.told("w") == held and not any("gap" in each for each in said(line.service, "w"))
+    assert line.observed("w") == held and not any("gap" in each for each in emissions_of(line.service, "w"))
     line.service.close()
 
 
-def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_go_on(tmp_path: Path, there: Elsewhere) -> None:
+def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_continue(tmp_path: Path, there: Elsewhere) -> None:
     line = Line(tmp_path, there)
     line.named["retain"] = Retain(snapshots_ms=5_000, timing_bytes=8_000)
     line.restart()
@@ -454,7 +454,7 @@ def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_go_on(tmp_pat
     line.service.collect()
     retention = line.service.status()["retention"]
     assert not retention["full"] and 2_000 < retention["timing_bytes"] <= 8_000
-    assert line.state() == "failed" and len(line.told("alone")) == 99
+    assert line.state() == "failed" and len(line.observed("alone")) == 99
     line.answers()
     line.clock.advance(60_000)
     line.second(101)
@@ -464,9 +464,9 @@ def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_go_on(tmp_pat
     line.second(102, T1)
     line.restart()
     line.second(103)
-    named = [(at, [(t, "one") for (t,) in rows if t != "t0"]) for at, rows in line.told("alone")]
-    assert line.told() == named[-3:]
-    assert [each.get("gap") for each in said(line.service)] == [True, None, None]
+    named = [(at, [(t, "one") for (t,) in rows if t != "t0"]) for at, rows in line.observed("alone")]
+    assert line.observed() == named[-3:]
+    assert [each.get("gap") for each in emissions_of(line.service)] == [True, None, None]
     line.service.close()
 
 
@@ -483,7 +483,7 @@ def test_one_whose_elements_were_let_go_while_it_waited_begins_anew(line: Line) 
     for number in (11, 12):
         line.second(number)
     assert line.state() == "running"
-    assert [each.get("gap") for each in said(line.service)] == [True, None]
+    assert [each.get("gap") for each in emissions_of(line.service)] == [True, None]
 
 
 def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> None:
@@ -495,7 +495,7 @@ def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> 
     line.second(3)
     line.second(4)
     assert line.state() == "running"
-    assert line.told()[:3] == [(2000, [("t1", "")]), (3000, [("t1", "one")]), (4000, [])]
+    assert line.observed()[:3] == [(2000, [("t1", "")]), (3000, [("t1", "one")]), (4000, [])]
 
 
 def test_one_that_does_not_answer_in_time_is_waited_for_once(tmp_path: Path, there: Elsewhere) -> None:
@@ -534,13 +534,13 @@ def test_the_same_windows_asked_once_and_emissions_made_again_ask_the_service_ag
     line.service.register(asked(line.there, f"REGISTER ISTREAM q AS {NAMED}"))
     line.second(1, T1)
     line.second(2)
-    assert line.told() == [(2000, [("t1", "one")])]
+    assert line.observed() == [(2000, [("t1", "one")])]
     line.answers(":z1 :name 'eins'")
     once = line.service.decode(line.service.query(asked(line.there, NAMED), at=2000))
     assert [row[1] for row in once] == [b'"eins"']
     assert b"eins" in line.service.emission_again("q", 1)
     assert line.service.decode(line.service.latest("q"))[0][1] == b'"eins"'
-    assert line.told() == [(2000, [("t1", "one")])]
+    assert line.observed() == [(2000, [("t1", "one")])]
     line.fails()
     with pytest.raises(ServiceFailed, match="answered 503"):
         line.service.emission_again("q", 1)
@@ -559,7 +559,7 @@ def test_cspariql_asks_too_and_merges_what_it_merges(line: Line) -> None:
     )
     line.second(1, T1)
     line.second(2)
-    assert line.told() == [(2000, [("t1", "city")])]
+    assert line.observed() == [(2000, [("t1", "city")])]
 
 
 def test_what_a_construct_says_of_a_service_is_a_graph_and_a_stream(line: Line) -> None:
@@ -577,7 +577,7 @@ def test_what_a_construct_says_of_a_service_is_a_graph_and_a_stream(line: Line) 
     graph = "SELECT ?t ?n { GRAPH <http://rillet/queries/q> { ?t :at ?n } }"
     rows = line.service.decode(line.service.query(PREFIX + graph))
     assert sorted(n or b"" for _, n in rows) == [b'"one"', b'"one"']
-    assert (3000, [("t1", "one")]) in line.told("chained")
+    assert (3000, [("t1", "one")]) in line.observed("chained")
 
 
 def test_queries_that_ask_a_service_share_no_network(line: Line) -> None:
@@ -587,10 +587,10 @@ def test_queries_that_ask_a_service_share_no_network(line: Line) -> None:
         )
     line.second(1, triple("t_a", "z1", "in"))
     line.second(2)
-    assert line.told("a") == [(2000, [("", "one")])] and line.told("b") == [(2000, [])]
+    assert line.observed("a") == [(2000, [("", "one")])] and line.observed("b") == [(2000, [])]
 
 
-def test_what_was_said_is_not_asked_for_again_after_a_restart(line: Line) -> None:
+def test_what_was_emitted_is_not_asked_for_again_after_a_restart(line: Line) -> None:
     line.service.register(asked(line.there, f"REGISTER RSTREAM q AS {NAMED}"))
     for number in range(1, 6):
         line.second(number, triple("t", f"z{number}", "in"))
@@ -602,7 +602,7 @@ def test_what_was_said_is_not_asked_for_again_after_a_restart(line: Line) -> Non
 
 
 @pytest.mark.parametrize("windowed", [True, False])
-def test_what_others_said_once_is_forgotten_with_its_terms(
+def test_what_others_answered_once_is_forgotten_with_its_terms(
     line: Line, windowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream_ext.continuous.run.TERMS_CREATED_MAX", 10)
@@ -619,7 +619,7 @@ def test_what_others_said_once_is_forgotten_with_its_terms(
         line.answers(f":z1 :name 'name {number}'")
         line.second(number, T1)
         line.service.update(f"{PREFIX} INSERT DATA {{ :a :b {number} }}", wait="evaluated")
-    names = [row[1] for _, rows in line.told() for row in rows]
+    names = [row[1] for _, rows in line.observed() for row in rows]
     assert names == [*([] if windowed else ["one"]), *(f"name {number}" for number in range(1 + windowed, 40))]
     (run,) = stepped[-1].runs.of.values()
     assert run.evaluator.created < 25

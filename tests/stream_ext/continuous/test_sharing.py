@@ -19,7 +19,7 @@ from stream_ext.continuous.run import Run
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.shard import Shard
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.many import AloneShard, Registry, filled, parted, told
+from tests.stream_ext.many import AloneShard, Registry, filled, observed, parted
 from tests.stream_ext.scene import EX, PATTERNS, Change, Push, Scene, Window, random_scene
 
 #: With a % for each constant that is a query's own.
@@ -117,21 +117,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_many_queries_say_what_each_says_alone(block: int, tmp_path: Path) -> None:
+def test_many_queries_say_what_each_says_by_itself(block: int, tmp_path: Path) -> None:
     shared = sum(play(seed, tmp_path / str(seed)) for seed in range(block * 10, block * 10 + 10))
     assert shared > 20, "these seeds share too little to prove anything"
 
 
-def test_who_comes_when_nothing_else_does_is_not_told_of_what_is_over(tmp_path: Path) -> None:
+def test_who_comes_when_nothing_else_does_does_not_hear_of_what_is_over(tmp_path: Path) -> None:
     play(60_100, tmp_path / "found by a soak")
 
 
-def test_what_says_nothing_is_told_alike_whoever_else_is_there(tmp_path: Path) -> None:
+def test_what_says_nothing_is_treated_alike_whoever_else_is_there(tmp_path: Path) -> None:
     play(60_537, tmp_path / "found by a soak")
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_queries_at_arrivals_say_together_what_each_says_alone(block: int, tmp_path: Path) -> None:
+def test_queries_at_arrivals_say_together_what_each_says_by_itself(block: int, tmp_path: Path) -> None:
     shared = sum(
         play(seed, tmp_path / str(seed), cqels=True) for seed in range(7000 + block * 10, 7000 + block * 10 + 10)
     )
@@ -155,7 +155,7 @@ def test_who_comes_late_shares_once_it_is_evaluated_at_the_same_arrivals(
 
 
 @pytest.mark.parametrize("block", range(2))
-def test_what_is_cut_is_cut_as_it_is_alone(block: int, tmp_path: Path) -> None:
+def test_what_is_cut_is_cut_as_it_is_by_itself(block: int, tmp_path: Path) -> None:
     shared = sum(play(seed, tmp_path / str(seed), CUT) for seed in range(block * 10, block * 10 + 10))
     assert shared > 10, "these seeds share too little to prove anything"
 
@@ -196,14 +196,16 @@ def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store
 
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
-def test_queries_at_arrivals_say_together_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:
+def test_queries_at_arrivals_say_together_what_each_says_by_itself_thousands_of_times(
+    block: int, tmp_path: Path
+) -> None:
     for seed in range(80_000 + block * 50, 80_000 + block * 50 + 50):
         play(seed, tmp_path / str(seed), cqels=True)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(200))
-def test_many_queries_say_what_each_says_alone_thousands_of_times(block: int, tmp_path: Path) -> None:
+def test_many_queries_say_what_each_says_by_itself_thousands_of_times(block: int, tmp_path: Path) -> None:
     for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
         play(seed, tmp_path / str(seed))
 
@@ -287,7 +289,7 @@ class _Play:
         mine, theirs = parted(self.together.step(sn), self.states), parted(self.alone.step(sn), self.apart)
         assert not self.together.faults and not self.alone.faults, (self.seed, self.together.faults, self.alone.faults)
         assert len(mine) == len(theirs), f"seed {self.seed}, snapshot {sn}"
-        one, other = told(self.store, mine), told(self.store, theirs)
+        one, other = observed(self.store, mine), observed(self.store, theirs)
         for key in one.keys() | other.keys():
             text = self.registry.queries[key[0]].text
             assert one.get(key) == other.get(key), f"seed {self.seed}, snapshot {sn}, query {key}: {text}"

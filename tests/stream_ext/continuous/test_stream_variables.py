@@ -17,7 +17,7 @@ import pytest
 
 from stream_ext.errors import BadArgument, NameInUse
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import BASE, EX, open_service, opened, push, said, times, triple, values
+from tests.stream_ext.opened import BASE, EX, emissions_of, open_service, opened, push, times, triple, values
 
 META = ox.NamedNode("urn:meta")
 RANGES = {"w": 3000, "v": 2000}
@@ -72,7 +72,7 @@ class Expected:
         self.elements: list[Element] = []
         self.after = 0
         self.before: Counter[tuple[str, ...]] = Counter()
-        self.said: list[tuple[int, list[tuple[str, ...]]]] = []
+        self.emissions_of: list[tuple[int, list[tuple[str, ...]]]] = []
 
     def take(self, *element: Any) -> None:
         self.elements.append(element)
@@ -81,16 +81,16 @@ class Expected:
         for time in range(max(self.after + 1000, first), reached + 1, 1000):
             now = answer(self.elements, self.select, self.pattern, time)
             rows = {"RSTREAM": now, "ISTREAM": now - self.before, "DSTREAM": self.before - now}[self.r2s]
-            self.said.append((time, sorted(rows.elements())))
+            self.emissions_of.append((time, sorted(rows.elements())))
             self.after, self.before = time, now
 
 
 def check(service: Service, expected: Expected) -> None:
-    assert [(e["time"], sorted(values(e))) for e in said(service)] == expected.said
+    assert [(e["time"], sorted(values(e))) for e in emissions_of(service)] == expected.emissions_of
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_said_is_the_oracles_also_when_streams_come_and_the_service_is_opened_again(
+def test_what_is_emitted_is_the_oracles_also_when_streams_come_and_the_service_is_opened_again(
     tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -118,10 +118,10 @@ def test_what_is_said_is_the_oracles_also_when_streams_come_and_the_service_is_o
         if number % 10 == 9:
             check(service, expected)
     check(service, expected)
-    assert len(expected.said) > 2
-    again = [json.loads(service.emission_again("q", e["emission"])) for e in said(service)]
+    assert len(expected.emissions_of) > 2
+    again = [json.loads(service.emission_again("q", e["emission"])) for e in emissions_of(service)]
     assert [(e["time"], e["windows"], sorted(values(e))) for e in again] == [
-        (e["time"], e["windows"], sorted(values(e))) for e in said(service)
+        (e["time"], e["windows"], sorted(values(e))) for e in emissions_of(service)
     ]
     service.close()
 
@@ -132,10 +132,10 @@ def test_window_with_a_variable_has_the_name_that_is_written(tmp_path: Path) -> 
         service.register(text_of("?w ?s ?x", "WINDOW ?w { ?x :p ?y }", "RSTREAM"))
         push(service, "a", 500, triple("x", "y"))
         push(service, "a", 1000, triple("z", "y"))
-        assert values(said(service)[0]) == [("v", f"{BASE}streams/a", "x"), ("w", f"{BASE}streams/a", "x")]
+        assert values(emissions_of(service)[0]) == [("v", f"{BASE}streams/a", "x"), ("w", f"{BASE}streams/a", "x")]
 
 
-def test_a_window_on_a_named_stream_beside_one_on_a_variable(tmp_path: Path) -> None:
+def test_a_window_on_a_named_stream_next_to_one_on_a_variable(tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         service.register(
             f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?s ?x FROM NAMED WINDOW :n ON a [RANGE 1s STEP 1s] "
@@ -144,10 +144,10 @@ def test_a_window_on_a_named_stream_beside_one_on_a_variable(tmp_path: Path) -> 
         service.create_stream("b", {})
         push(service, "b", 500, triple("x", "y"))
         push(service, "b", 1500, triple("x", "y"))
-        assert said(service) == []  # a is named, and holds the query back
+        assert emissions_of(service) == []  # a is named, and holds the query back
         push(service, "a", 600, triple("x", "y"))
         push(service, "a", 1000, triple("x", "y"))
-        assert values(said(service)[0]) == [(f"{BASE}streams/{name}", "x") for name in "ab"]
+        assert values(emissions_of(service)[0]) == [(f"{BASE}streams/{name}", "x") for name in "ab"]
 
 
 def test_a_stream_holds_back_from_its_first_element_on(tmp_path: Path) -> None:
@@ -157,13 +157,13 @@ def test_a_stream_holds_back_from_its_first_element_on(tmp_path: Path) -> None:
         service.register(text_of("?s ?x", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
         push(service, "a", 500, triple("x", "y"))
         push(service, "a", 2000, triple("x", "y"))
-        assert times(said(service)) == [1000, 2000]
+        assert times(emissions_of(service)) == [1000, 2000]
         push(service, "b", 2500, triple("x", "y"))
         push(service, "a", 5000, triple("x", "y"))
-        assert times(said(service)) == [1000, 2000]
+        assert times(emissions_of(service)) == [1000, 2000]
         assert service.query_status("q")["waits_for"] == ["b"]
         push(service, "b", 3100, triple("x", "y"))
-        assert times(said(service)) == [1000, 2000, 3000]
+        assert times(emissions_of(service)) == [1000, 2000, 3000]
 
 
 def test_every_stream_is_read(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_a_stream_that_is_new_counts_from_where_the_query_had_come_to(tmp_path: 
         service.create_stream("b", {})
         push(service, "b", 100, triple("x", "y"))
         push(service, "a", 6000, triple("x", "y"))
-        assert times(said(service))[-1] == 5000  # b holds it back
+        assert times(emissions_of(service))[-1] == 5000  # b holds it back
         push(service, "b", 6000, triple("x", "y"))
-        assert times(said(service))[-1] == 6000
-        assert values(said(service)[-1]) == [(f"{BASE}streams/a", "x")]
+        assert times(emissions_of(service))[-1] == 6000
+        assert values(emissions_of(service)[-1]) == [(f"{BASE}streams/a", "x")]
 
 
 @pytest.mark.parametrize("report", ["REPORT CONTENT_CHANGE", "REPORT PERIODIC 700ms", "REPORT NON_EMPTY_CONTENT"])
-def test_a_query_goes_on_as_it_was_when_a_stream_comes_that_stays_silent(tmp_path: Path, report: str) -> None:
+def test_a_query_continues_as_it_was_when_a_stream_comes_that_stays_silent(tmp_path: Path, report: str) -> None:
     """Beside one on the stream by its name, which nothing is rebuilt for."""
     window = f"[RANGE 3s STEP 1s {report}]"
     with opened(tmp_path) as service:
@@ -216,7 +216,7 @@ def test_a_query_goes_on_as_it_was_when_a_stream_comes_that_stays_silent(tmp_pat
             push(service, "a", number * 300, triple(f"x{number % 4}", number))
             if number % 5 == 4:
                 service.create_stream(f"silent{number}", {})
-        both = ([(e["time"], values(e)) for e in said(service, name)] for name in ("q", "fixed"))
+        both = ([(e["time"], values(e)) for e in emissions_of(service, name)] for name in ("q", "fixed"))
         mine, expected = both
         assert len(expected) > 4
         assert mine == expected
@@ -224,7 +224,7 @@ def test_a_query_goes_on_as_it_was_when_a_stream_comes_that_stays_silent(tmp_pat
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_in_a_window_that_was_told_is_late_whenever_its_stream_came(tmp_path: Path, seed: int) -> None:
+def test_what_is_in_a_window_that_was_emitted_is_late_whenever_its_stream_came(tmp_path: Path, seed: int) -> None:
     """An evaluation tells a window on each stream; that one has no element yet, or is not there yet, makes it empty."""
     chance = random.Random(seed)
     expected, late = Expected("?s ?x ?y", "WINDOW :w { ?x :p ?y }", "RSTREAM"), dict.fromkeys("abc", 0)
@@ -240,10 +240,10 @@ def test_what_is_in_a_window_that_was_told_is_late_whenever_its_stream_came(tmp_
             service.close()
             service = open_service(tmp_path)
         stream, time = chance.choice(there), max(0, number * 150 + chance.choice([300, 0, -700, -2500, -6000]))
-        told = [at for at, _ in expected.said]
-        is_late = any(at - ms <= time < at for at in told for ms in RANGES.values())
+        observed = [at for at, _ in expected.emissions_of]
+        is_late = any(at - ms <= time < at for at in observed for ms in RANGES.values())
         x, y = f"n{chance.randint(0, 3)}", f"n{chance.randint(0, 3)}"
-        assert push(service, stream, time, triple(x, y)).late == is_late, f"{stream} at {time}, told {told}"
+        assert push(service, stream, time, triple(x, y)).late == is_late, f"{stream} at {time}, told {observed}"
         late[stream] += is_late
         expected.take(stream, time, x, y)
     check(service, expected)
@@ -271,7 +271,7 @@ def test_an_element_of_a_new_stream_from_before_what_the_query_has_come_to_is_la
         service.register(text_of("?s ?x", "WINDOW :w { ?x :p ?y }", "RSTREAM"))
         push(service, "a", 9500, triple("x", "y"))
         push(service, "a", 10500, triple("x", "y"))
-        assert times(said(service)) == [10000]
+        assert times(emissions_of(service)) == [10000]
         service.create_stream("b", {})
         assert push(service, "b", 500, triple("x", "y")).late == 1
         assert push(service, "b", 10_400, triple("x", "y")).late == 0

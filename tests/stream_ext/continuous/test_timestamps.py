@@ -9,7 +9,7 @@ import pytest
 
 from stream_ext.errors import Unsupported
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push, push_lines, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, push_lines, triple, values
 
 HEAD = f"PREFIX : <{EX}> PREFIX rlt: <urn:rillet:ns#> PREFIX f: <http://larkc.eu/csparql/sparql/jena/ext#> "
 WINDOW = "FROM NAMED WINDOW :w ON s [RANGE 3s STEP 1s]"
@@ -21,8 +21,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def told(service: Service) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service)]
+def observed(service: Service) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service)]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -43,7 +43,7 @@ def test_the_latest_time_of_a_triple_is_its_timestamp_for_as_long_as_it_is_there
             push(service, "s", 2000, triple("other", 1, "q"))
         push(service, "s", 5250, triple("a", 1))
         push(service, "s", 6000, triple("other", 1, "q"))
-        assert told(service) == [
+        assert observed(service) == [
             (1000, [("a", "1970-01-01T00:00:00.5Z")]),
             (2000, [("a", "1970-01-01T00:00:01.5Z"), ("b", "1970-01-01T00:00:01.2Z")]),
             (3000, []),
@@ -61,7 +61,7 @@ def test_the_times_of_two_triples_are_compared_in_c_sparql(service: Service) -> 
     for time, name, predicate in ((100, "a", "in"), (200, "a", "out"), (300, "b", "out"), (400, "b", "in")):
         push(service, "s", time, triple(name, "z", predicate))
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service) == [(1000, [("a",)])]
+    assert observed(service) == [(1000, [("a",)])]
 
 
 def test_a_triple_that_is_not_there_has_no_time(service: Service) -> None:
@@ -71,7 +71,7 @@ def test_a_triple_that_is_not_there_has_no_time(service: Service) -> None:
     )
     push(service, "s", 100, triple("a", 1), triple("a", 1, "q"), triple("b", 1))
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service) == [(1000, [("a", "1970-01-01T00:00:00.1Z"), ("b", "")])]
+    assert observed(service) == [(1000, [("a", "1970-01-01T00:00:00.1Z"), ("b", "")])]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -97,7 +97,7 @@ def test_over_merged_windows_the_latest_time_of_any_is_the_timestamp(restart: bo
             ("b", "1970-01-01T00:00:00.5Z"),
             ("stored", "1970-01-01T00:00:00.7Z"),
         )
-        assert told(service) == [
+        assert observed(service) == [
             (1000, [a, b, stored]),
             (2000, [a, b, stored]),
             (3000, [a, stored]),
@@ -113,7 +113,7 @@ def test_inside_of_graph_the_time_is_that_of_an_element_of_the_graph(service: Se
     push_lines(service, "s", {"timestamp": 100, "graph": f"{EX}g", "data": triple("a", 1)})
     push_lines(service, "s", {"timestamp": 200, "graph": f"{EX}h", "data": triple("a", 1)})
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service) == [(1000, [("g", "1970-01-01T00:00:00.1Z"), ("h", "1970-01-01T00:00:00.2Z")])]
+    assert observed(service) == [(1000, [("g", "1970-01-01T00:00:00.1Z"), ("h", "1970-01-01T00:00:00.2Z")])]
 
 
 def test_a_selected_time_is_one_of_c_sparqls_only_window(service: Service) -> None:
@@ -124,7 +124,7 @@ def test_a_selected_time_is_one_of_c_sparqls_only_window(service: Service) -> No
     push(service, "s", 100, triple("a", 1))
     push(service, "s", 200, triple("b", 1))
     service.heartbeat("s", 1000, wait="evaluated")
-    rows = [row["x"]["value"][-1] for row in said(service)[0]["results"]["bindings"]]
+    rows = [row["x"]["value"][-1] for row in emissions_of(service)[0]["results"]["bindings"]]
     assert rows == ["b", "a"]
 
 
@@ -136,7 +136,7 @@ def test_an_optional_part_may_ask_for_times(service: Service) -> None:
     for time, name, predicate in ((100, "a", "p"), (200, "a", "q"), (300, "b", "q"), (400, "b", "p"), (500, "c", "p")):
         push(service, "s", time, triple(name, "z", predicate))
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service) == [(1000, [("a", "z"), ("b", ""), ("c", "")])]
+    assert observed(service) == [(1000, [("a", "z"), ("b", ""), ("c", "")])]
 
 
 OUTSIDE = "a timestamp outside windows"

@@ -11,7 +11,18 @@ import pytest
 from stream_ext.clock import ManualClock
 from stream_ext.errors import Unsupported
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import BASE, EX, opened, push, push_lines, registration, said, times, triple, values
+from tests.stream_ext.opened import (
+    BASE,
+    EX,
+    emissions_of,
+    opened,
+    push,
+    push_lines,
+    registration,
+    times,
+    triple,
+    values,
+)
 
 
 @pytest.fixture
@@ -20,8 +31,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def told(service: Service, since: int = 0) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, since=since)]
+def observed(service: Service, since: int = 0) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, since=since)]
 
 
 # ---- arrivals
@@ -32,18 +43,25 @@ def test_every_arrival_is_evaluated_at_once_over_the_window_that_is_open(service
     push(service, "s", 500, triple("a", 1))
     push(service, "s", 1000, triple("b", 1))
     push(service, "s", 900, triple("c", 1))
-    assert told(service) == [
+    assert observed(service) == [
         (500, [("a", "1")]),
         (1000, [("a", "1"), ("b", "1")]),
         (1000, [("a", "1"), ("b", "1"), ("c", "1")]),
     ]
-    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [(-1000, 500), (0, 1000), (0, 1000)]
+    assert [(w["from"], w["to"]) for e in emissions_of(service) for w in e["windows"]] == [
+        (-1000, 500),
+        (0, 1000),
+        (0, 1000),
+    ]
     push_lines(service, "s", {"timestamp": 2600, "data": triple("e", 1)}, {"timestamp": 2500, "data": triple("d", 1)})
-    assert told(service, since=3) == [(2500, [("b", "1"), ("d", "1")]), (2600, [("b", "1"), ("d", "1"), ("e", "1")])]
+    assert observed(service, since=3) == [
+        (2500, [("b", "1"), ("d", "1")]),
+        (2600, [("b", "1"), ("d", "1"), ("e", "1")]),
+    ]
     late = push(service, "s", 900, triple("z", 1))
-    assert (late.late, len(said(service))) == (1, 5), "it can be in no window any more, and makes no evaluation"
+    assert (late.late, len(emissions_of(service))) == (1, 5), "it can be in no window any more, and makes no evaluation"
     service.heartbeat("s", 9000, wait="evaluated")
-    assert len(said(service)) == 5
+    assert len(emissions_of(service)) == 5
 
 
 @pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM"])
@@ -55,8 +73,8 @@ def test_timestamps_of_one_push_that_come_to_one_time_are_one_evaluation_that_ca
     push_lines(service, "s", {"timestamp": 1400, "data": triple("c", 1)}, {"timestamp": 1300, "data": triple("b", 1)})
     a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
     whole = [[a], [a, b, c]]
-    assert told(service) == [(1500, rows) for rows in (whole if r2s == "RSTREAM" else [[a], [b, c]])]
-    assert [json.loads(service.emission_again("q", number)) for number in (1, 2)] == said(service)
+    assert observed(service) == [(1500, rows) for rows in (whole if r2s == "RSTREAM" else [[a], [b, c]])]
+    assert [json.loads(service.emission_again("q", number)) for number in (1, 2)] == emissions_of(service)
 
 
 def test_an_arrival_waits_for_no_other_stream(service: Service) -> None:
@@ -67,7 +85,7 @@ def test_an_arrival_waits_for_no_other_stream(service: Service) -> None:
     service.register(text)
     push(service, "s", 5000, triple("a", 1))
     push(service, "t", 100, triple("a", 1))
-    assert told(service) == [(5000, []), (5000, [("a",)])]
+    assert observed(service) == [(5000, []), (5000, [("a",)])]
 
 
 @pytest.mark.parametrize("report", ["CONTENT_CHANGE", "WINDOW_CLOSE, CONTENT_CHANGE", "CONTENT_CHANGE, PERIODIC 7s"])
@@ -95,8 +113,8 @@ def test_a_first_arrival_from_before_registration_finds_what_was_retained(
             service = stack_reopen(tmp_path)
         push(service, "s", 1700, triple("c", 1))
         a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
-        assert told(service) == [(1500, [a, b]), (1700, [a, b, c])]
-        assert told_of(service, "came") == [(1500, [a, b]), (1700, [c])]
+        assert observed(service) == [(1500, [a, b]), (1700, [a, b, c])]
+        assert observed_of(service, "came") == [(1500, [a, b]), (1700, [c])]
         service.close()
 
 
@@ -106,7 +124,7 @@ BOTH = "RANGE 2s STEP 1s LATENESS 500ms REPORT WINDOW_CLOSE, CONTENT_CHANGE"
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_arrivals_are_told_at_once_and_the_closes_come_behind_them(restart: bool, tmp_path: Path) -> None:
+def test_arrivals_are_emitted_at_once_and_the_closes_come_behind_them(restart: bool, tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         service.register(registration(window=BOTH))
         service.register(registration("came", window=BOTH, r2s="ISTREAM"))
@@ -116,13 +134,13 @@ def test_arrivals_are_told_at_once_and_the_closes_come_behind_them(restart: bool
     with opened(tmp_path) as service:
         push(service, "s", 1600, triple("c", 1))
         a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
-        assert told(service) == [
+        assert observed(service) == [
             (900, [a]),
             (1400, [a, b]),
             (1000, [a]),  # the stream's time is 1100 now, so this close falls due
             (1600, [a, b, c]),
         ]
-        assert [(told_["from"], told_["to"]) for e in said(service) for told_ in e["windows"]] == [
+        assert [(told_["from"], told_["to"]) for e in emissions_of(service) for told_ in e["windows"]] == [
             (-1000, 900),
             (0, 1400),
             (-1000, 1000),
@@ -130,46 +148,48 @@ def test_arrivals_are_told_at_once_and_the_closes_come_behind_them(restart: bool
         ]
         push(service, "s", 1700, triple("d", 1))
         last = (1700, [a, b, c, ("d", "1")])
-        assert told(service)[4:] == [last]
+        assert observed(service)[4:] == [last]
         in_turn = [[a], [b], [], [b, c], [("d", "1")]]
-        assert [rows for _, rows in told_of(service, "came")] == in_turn, "compared with what was evaluated before"
-        assert [rows for _, rows in told_of(service, "ranked")] == [[a]] * 5
+        assert [rows for _, rows in observed_of(service, "came")] == in_turn, "compared with what was evaluated before"
+        assert [rows for _, rows in observed_of(service, "ranked")] == [[a]] * 5
         for name in ("q", "came"):
-            for emission in said(service, name):
+            for emission in emissions_of(service, name):
                 assert json.loads(service.emission_again(name, emission["emission"])) == emission
         assert service.latest("q").count == service.latest("came").count == 4
 
 
-def told_of(service: Service, name: str) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, name)]
+def observed_of(service: Service, name: str) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, name)]
 
 
-def test_an_arrival_beside_periods_is_told_over_the_window_that_is_open(service: Service) -> None:
+def test_an_arrival_next_to_periods_is_emitted_over_the_window_that_is_open(service: Service) -> None:
     service.register(registration(window="RANGE 2s STEP 1s REPORT PERIODIC 700ms EMIT ON_UPDATE"))
     push(service, "s", 500, triple("a", 1))
     push_lines(service, "s", {"timestamp": 1400, "data": triple("c", 1)}, {"timestamp": 900, "data": triple("b", 1)})
     a, b, c = ("a", "1"), ("b", "1"), ("c", "1")
-    assert told(service) == [(500, [a]), (700, [a]), (900, [a, b]), (1400, [a, b]), (1400, [a, b, c])]
+    assert observed(service) == [(500, [a]), (700, [a]), (900, [a, b]), (1400, [a, b]), (1400, [a, b, c])]
 
 
 # ---- content
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_nothing_is_said_while_every_window_is_empty_and_the_answer_before_stays(restart: bool, tmp_path: Path) -> None:
+def test_nothing_is_emitted_while_every_window_is_empty_and_the_answer_before_stays(
+    restart: bool, tmp_path: Path
+) -> None:
     with opened(tmp_path) as service:
         service.register(registration(window="RANGE 1s STEP 1s REPORT NON_EMPTY_CONTENT", r2s="ISTREAM"))
         push(service, "s", 100, triple("a", 1))
         push(service, "s", 1100, triple("a", 1, "other"))
         service.heartbeat("s", 2_000_000, wait="evaluated")
-        assert told(service) == [(1000, [("a", "1")]), (2000, [])], "an empty answer over content is reported"
+        assert observed(service) == [(1000, [("a", "1")]), (2000, [])], "an empty answer over content is reported"
         if restart:
             service.close()
             service = stack_reopen(tmp_path)
         push(service, "s", 2_000_100, triple("a", 1))
         push(service, "s", 2_001_000, triple("a", 1))
         push(service, "s", 2_002_000, triple("b", 1))
-        assert told(service)[2:] == [(2_001_000, [("a", "1")]), (2_002_000, [])]
+        assert observed(service)[2:] == [(2_001_000, [("a", "1")]), (2_002_000, [])]
         service.close()
 
 
@@ -191,13 +211,13 @@ def test_a_window_of_the_past_is_replayed_at_registration_and_then_it_ends(resta
         service.register(registration(window="START 1000 END 3000 STEP 1s"))
         service.update(f"INSERT DATA {{ {triple('x', 1)} }}", wait="evaluated")
         expected = [(2000, [("t1500", "1")]), (3000, [("t1500", "1"), ("t2500", "1")])]
-        assert told(service) == expected
-        assert said(service)[1]["windows"] == [{"stream": "s", "from": 1000, "to": 3000, "bounds": "[)"}]
+        assert observed(service) == expected
+        assert emissions_of(service)[1]["windows"] == [{"stream": "s", "from": 1000, "to": 3000, "bounds": "[)"}]
         if not restart:
             assert push(service, "s", 2600, triple("late", 1)).late == 0
     with opened(tmp_path) as service:
         push(service, "s", 9000, triple("new", 1))
-        assert told(service) == expected
+        assert observed(service) == expected
         assert service.query_status("q")["state"] == "ended"
 
 
@@ -226,7 +246,7 @@ def test_what_is_replayed_closes_at_multiples_of_its_step_where_no_t0_is_written
         service.register(texts[dialect])
         service.update(f"INSERT DATA {{ {triple('x', 1)} }}", wait="evaluated")
         inside = [[(f"t{t}", "1") for t in (1500, 2500) if t < close] for close in closes]
-        assert told(service) == list(zip(closes, inside, strict=True))
+        assert observed(service) == list(zip(closes, inside, strict=True))
 
 
 # ---- the store as it changes
@@ -246,7 +266,7 @@ def test_a_query_without_windows_answers_at_registration_and_when_its_answer_cha
         change(service, "INSERT DATA { :a :p :b }")
         registered, _, _ = service.register(NAMED)
         service.update(f"PREFIX : <{EX}> INSERT DATA {{ :z :other :b }}", wait="evaluated")
-        (first,) = said(service)
+        (first,) = emissions_of(service)
         assert (values(first), first["windows"], first["snapshot"]) == ([("a", "b")], [], registered.registered_sn)
         assert first["time"] == 1_000_000, "that of the publication"
         if not restart:
@@ -257,7 +277,7 @@ def test_a_query_without_windows_answers_at_registration_and_when_its_answer_cha
         change(service, "INSERT DATA { :c :p :d }")
         change(service, "DELETE DATA { :a :p :b }")
         change(service, "DELETE DATA { :c :p :d }")
-        assert [values(emission) for emission in said(service)] == [
+        assert [values(emission) for emission in emissions_of(service)] == [
             [("a", "b")],
             [("a", "b"), ("c", "d")],
             [("c", "d")],
@@ -273,11 +293,11 @@ def test_without_windows_an_istream_says_what_came_and_is_silent_else(service: S
     change(service, "DELETE DATA { :a :p :b } ; INSERT DATA { :c :p :d }")
     change(service, "DELETE DATA { :c :p :d }")
     change(service, "INSERT DATA { :a :p :b }")
-    assert [values(emission) for emission in said(service)] == [[("a", "b")], [("c", "d")], [("a", "b")]]
-    assert [emission["boolean"] for emission in said(service, "asked")] == [True, True]
+    assert [values(emission) for emission in emissions_of(service)] == [[("a", "b")], [("c", "d")], [("a", "b")]]
+    assert [emission["boolean"] for emission in emissions_of(service, "asked")] == [True, True]
 
 
-def test_without_windows_neither_now_nor_chance_alone_cause_anything(tmp_path: Path) -> None:
+def test_without_windows_neither_now_nor_chance_cause_anything(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
 
     def tick(service: Service, text: str) -> None:
@@ -299,13 +319,13 @@ def test_without_windows_neither_now_nor_chance_alone_cause_anything(tmp_path: P
         tick(service, "INSERT DATA { :z :other :y }")
         tick(service, "INSERT DATA { :c :p :d . :d :due 1000000 }")
         tick(service, "DELETE DATA { :d :due 1000000 }")
-        assert [(e["time"], [x for x, _ in values(e)]) for e in said(service, "now")] == [
+        assert [(e["time"], [x for x, _ in values(e)]) for e in emissions_of(service, "now")] == [
             (1_000_000, ["a"]),
             (1_000_040, ["a", "c"]),
         ]
-        assert times(said(service, "chance")) == [1_000_000, 1_000_040]
+        assert times(emissions_of(service, "chance")) == [1_000_000, 1_000_040]
         for prefix in ("", "p"):
-            came, went = ([(e["time"], values(e)) for e in said(service, f"{prefix}{r}STREAM")] for r in "ID")
+            came, went = ([(e["time"], values(e)) for e in emissions_of(service, f"{prefix}{r}STREAM")] for r in "ID")
             assert came == [(1_000_040, [("a",), ("c",), ("d",)])], "more than at the evaluation before"
             assert went == [(1_000_050, [("d",)])]
 
@@ -314,7 +334,7 @@ def test_elements_that_the_store_absorbs_change_the_answers_over_it(service: Ser
     service.create_stream("s", {"timeless": True})
     service.register(NAMED)
     push(service, "s", 5, triple("a", "b"))
-    assert [values(emission) for emission in said(service)] == [[], [("a", "b")]]
+    assert [values(emission) for emission in emissions_of(service)] == [[], [("a", "b")]]
 
 
 # ---- pauses
@@ -329,7 +349,7 @@ def test_the_first_emission_after_a_pause_says_so(service: Service) -> None:
     service.resume_query("q")
     for time in (4000, 5000):
         push(service, "s", time, triple("d", 1))
-    assert [(emission["time"], emission.get("gap")) for emission in said(service)] == [
+    assert [(emission["time"], emission.get("gap")) for emission in emissions_of(service)] == [
         (1000, None),
         (4000, True),
         (5000, None),
@@ -352,12 +372,12 @@ def test_a_query_over_the_store_answers_anew_when_it_is_resumed(service: Service
     change(service, "INSERT DATA { :a :p :b }")
     service.resume_query("q")
     change(service, "INSERT DATA { :c :p :d }")
-    assert [(values(emission), emission.get("gap")) for emission in said(service)] == [
+    assert [(values(emission), emission.get("gap")) for emission in emissions_of(service)] == [
         ([], None),
         ([("a", "b")], True),
         ([("a", "b"), ("c", "d")], None),
     ]
-    assert times(said(service)) == [1_000_000] * 3
+    assert times(emissions_of(service)) == [1_000_000] * 3
 
 
 def test_what_does_not_run_together_is_refused_by_name(service: Service) -> None:

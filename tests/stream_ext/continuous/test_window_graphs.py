@@ -11,7 +11,7 @@ import pyoxigraph as ox
 import pytest
 
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push_lines, said
+from tests.stream_ext.opened import EX, emissions_of, opened, push_lines
 
 #: pyoxigraph gives some of these no graph, so each is asked of one graph after the other, as SPARQL says it.
 PATTERNS = [
@@ -56,10 +56,10 @@ def test_a_graph_in_a_window_is_one_of_its_elements(pattern: str, several: bool,
             else:
                 elements.append(_element(chance, time))
                 push_lines(service, "s", elements[-1])
-        told = said(service)
-    assert len(told) == 11
+        observed = emissions_of(service)
+    assert len(observed) == 11
     rows = 0
-    for emission in told:
+    for emission in observed:
         time = emission["time"]
         expected = _asked([e for e in elements if time - 20 <= e["timestamp"] < time], pattern)
         assert _bag(emission) == expected, f"at {time}"

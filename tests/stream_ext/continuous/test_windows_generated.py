@@ -93,12 +93,12 @@ def _data(some: list[Quad]) -> str:
     return " ".join(f"{s} {p} {o} ." if not g else f"GRAPH {g} {{ {s} {p} {o} }}" for s, p, o, g in some)
 
 
-def bag(said: dict[str, Any]) -> object:
-    if "graph" in said:
-        return sorted(said["graph"].splitlines())
-    if "boolean" in said:
-        return said["boolean"]
-    return Counter(json.dumps(row, sort_keys=True) for row in said["results"]["bindings"])
+def bag(emitted: dict[str, Any]) -> object:
+    if "graph" in emitted:
+        return sorted(emitted["graph"].splitlines())
+    if "boolean" in emitted:
+        return emitted["boolean"]
+    return Counter(json.dumps(row, sort_keys=True) for row in emitted["results"]["bindings"])
 
 
 def play(seed: int, folder: Path) -> int:
@@ -118,30 +118,30 @@ def play(seed: int, folder: Path) -> int:
 
 
 def check(service: Service, name: str, scene: Scene, seed: str) -> int:
-    told = 0
+    observed = 0
     for emission in service.emissions(name, 0):
-        said = bag(json.loads(emission.json))
-        if not said and scene.chance.random() < 0.8:
+        emitted = bag(json.loads(emission.json))
+        if not emitted and scene.chance.random() < 0.8:
             continue  # most are empty
         anew = bag(json.loads(service.emission_again(name, emission.number)))
         text = scene.texts[int(name[1:])]
-        assert said == anew, f"{seed}, emission {emission.number} of {text}: said {said}, anew {anew}"
-        told += bool(said)
-    return told
+        assert emitted == anew, f"{seed}, emission {emission.number} of {text}: said {emitted}, anew {anew}"
+        observed += bool(emitted)
+    return observed
 
 
 @pytest.mark.timeout(400)  # half a minute alone, and there may be others
 @pytest.mark.parametrize("low", [False, True])
 @pytest.mark.parametrize("block", range(3))
-def test_what_was_said_is_what_is_found_anew(block: int, low: bool, tmp_path: Path) -> None:
-    told = 0
+def test_what_was_emitted_is_what_is_found_anew(block: int, low: bool, tmp_path: Path) -> None:
+    observed = 0
     for seed in range(block * 4, block * 4 + 4):
         if low:
             with low_capacities():
-                told += play(seed, tmp_path / str(seed))
+                observed += play(seed, tmp_path / str(seed))
         else:
-            told += play(seed, tmp_path / str(seed))
-    assert told > 20, "little was said"
+            observed += play(seed, tmp_path / str(seed))
+    assert observed > 20, "little was said"
 
 
 if __name__ == "__main__":

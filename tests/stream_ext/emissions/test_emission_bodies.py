@@ -19,7 +19,7 @@ def decode(ids: Ids) -> list[bytes]:
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 3000])
 @pytest.mark.parametrize("highest", [1, 40, 1 << 59])
-def test_each_text_stands_once_and_in_order(rows: int, highest: int) -> None:
+def test_each_text_is_there_once_and_in_order(rows: int, highest: int) -> None:
     """Some values are unbound; a few terms, or another one in each row."""
     chance = random.Random(rows + highest)
     table = [[chance.choice([0, chance.randrange(highest + 1)]) for _ in range(3)] for _ in range(rows)]

@@ -116,7 +116,7 @@ def test_any_interleaving_of_two_runners_says_everything_once(seed: int) -> None
     assert merge.position == LAST_SN, "nothing waits for ever"
     merge.flush()
     for query in QUERIES:
-        assert log.said(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
+        assert log.emitted(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
 
 
 def stepped(merge: Merge, moves: Moves, inline: Inline | Beside | None) -> Inline | Beside | None:

@@ -34,7 +34,7 @@ class Log:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], bytes] = {}
-        self.kept: dict[int, bytes] = {}
+        self.retained: dict[int, bytes] = {}
         self.at = 0
         self.commits = 0
         self.dies: str | None = None
@@ -48,9 +48,9 @@ class Log:
             self.rows[row.query, row.number] = row.body
         for query, state in states.items():
             if state is None:
-                self.kept.pop(query, None)
+                self.retained.pop(query, None)
             else:
-                self.kept[query] = state
+                self.retained[query] = state
         assert position >= self.at
         self.at = position
         self.commits += 1
@@ -62,12 +62,12 @@ class Log:
         return max((number for q, number in self.rows if q == query), default=0)
 
     def states(self) -> dict[int, bytes]:
-        return dict(self.kept)
+        return dict(self.retained)
 
     def position(self) -> Sn:
         return Sn(self.at)
 
-    def said(self, query: int) -> list[tuple[int, int]]:
+    def emitted(self, query: int) -> list[tuple[int, int]]:
         """(snapshot, time) of each emission, in the order of the numbers."""
         bodies = [decode_body(self.rows[query, n]) for n in range(1, self.last(query) + 1)]
         return [(body.sn, body.time) for body in bodies]
@@ -193,7 +193,7 @@ def test_any_interleaving_of_runners_and_crashes_says_everything_once(seed: int)
         inline.step()
     merge.flush()
     for query in QUERIES:
-        assert log.said(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
+        assert log.emitted(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
     stored = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
     assert stored == {query: state_at(query, LAST_SN) for query in QUERIES}
 
@@ -222,8 +222,8 @@ def shared_parts(sn: int, queries: Sequence[int], known: set[int]) -> list[Part]
     """One evaluation of these together; who is new to their network brings how it came."""
     if not queries or not is_told(sn):
         return []
-    told = [each for each in range(1, sn) if is_told(each)]
-    before = LastEvaluation(told[-1], 0, 0, told[-1] * 10) if told else None
+    observed = [each for each in range(1, sn) if is_told(each)]
+    before = LastEvaluation(observed[-1], 0, 0, observed[-1] * 10) if observed else None
     whose = [place for place, query in enumerate(queries) for _ in range(rows_of(query, sn))]
     joined = {query: QueryState(query, before) for query in queries if query not in known}
     known.update(queries)
@@ -264,7 +264,7 @@ class Sender:
             self.merge.take(self.runner, self.sn, list(self.sent[self.sn]))
 
 
-def said_of(merge: Merge, log: Log, query: int) -> list[tuple[int, int, int]]:
+def emitted_of(merge: Merge, log: Log, query: int) -> list[tuple[int, int, int]]:
     """(snapshot, time, rows) of each of its emissions, wherever it is kept."""
     found = {}
     for number in range(1, merge.last(query) + 1):
@@ -281,7 +281,7 @@ def said_of(merge: Merge, log: Log, query: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_queries_that_are_told_together_say_everything_once_whoever_steps_them(seed: int) -> None:
+def test_queries_that_are_emitted_together_say_everything_once_whoever_steps_them(seed: int) -> None:
     """Two of them stay inline for a while beside Spark; attempts, losses and crashes come at any time."""
     chance = random.Random(seed)
     log = Log()
@@ -328,8 +328,8 @@ def test_queries_that_are_told_together_say_everything_once_whoever_steps_them(s
     merge.flush()
     for reader in (merge, opened()):
         for query in GROUP:
-            told = [(sn, sn * 10, rows_of(query, sn)) for sn in range(1, LAST_SN + 1) if is_told(sn)]
-            assert said_of(reader, log, query) == told, f"seed {seed}, query {query}"
+            observed = [(sn, sn * 10, rows_of(query, sn)) for sn in range(1, LAST_SN + 1) if is_told(sn)]
+            assert emitted_of(reader, log, query) == observed, f"seed {seed}, query {query}"
 
 
 def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
@@ -353,7 +353,7 @@ def test_spark_becomes_the_owner_only_when_nothing_is_missing() -> None:
 
 
 @pytest.mark.parametrize(("there", "is_handed_over"), [(None, False), (0, True), (1, True), (2, False), (3, False)])
-def test_a_query_that_waits_is_handed_over_to_who_stands_with_it_where_it_stands_or_before(
+def test_a_query_that_waits_is_handed_over_to_who_is_with_it_at_the_same_position_or_before(
     there: int | None, is_handed_over: bool
 ) -> None:
     merge = new_merge(Log())
@@ -377,7 +377,7 @@ def part_of(sn: int, evaluated: int | None, stands: int | None = None) -> Part:
 
 
 @pytest.mark.parametrize("alone", ["inline", "spark"])
-def test_what_one_runner_makes_up_for_and_the_other_has_said_is_said_once(alone: str) -> None:
+def test_what_one_runner_makes_up_for_and_the_other_has_emitted_is_emitted_once(alone: str) -> None:
     """From snapshot 2 on one of them has no answer from elsewhere, up to snapshot 4, and the other has."""
     log = Log()
     merge = new_merge(log)
@@ -395,12 +395,12 @@ def test_what_one_runner_makes_up_for_and_the_other_has_said_is_said_once(alone:
         if sn == 4:
             assert owner_of(merge) == ("spark" if alone == "spark" else "inline")
             merge.flush()
-            stored = msgspec.msgpack.decode(log.kept[1], type=QueryState)
+            stored = msgspec.msgpack.decode(log.retained[1], type=QueryState)
             assert stored.behind_at == (1 if alone == "inline" else 3), (
                 "whoever goes on from here makes up for the rest"
             )
     assert owner_of(merge) == "spark"
-    assert log.said(1) == [(sn, sn * 10) for sn in range(1, 8)]
+    assert log.emitted(1) == [(sn, sn * 10) for sn in range(1, 8)]
 
 
 def test_parts_of_the_inline_runner_do_not_count_after_the_hand_over() -> None:
@@ -452,14 +452,16 @@ def test_silent_snapshots_are_stored_with_the_next_emission_or_when_flushed() ->
     assert log.commits == 1
 
 
-def test_nobody_is_told_before_it_is_stored() -> None:
+def test_nobody_is_notified_before_it_is_stored() -> None:
     log = Log()
-    told: list[tuple[int, ...]] = []
-    merge = new_merge(log, on_emissions=lambda rows: told.append(tuple(sorted({log.last(row.query) for row in rows}))))
+    observed: list[tuple[int, ...]] = []
+    merge = new_merge(
+        log, on_emissions=lambda rows: observed.append(tuple(sorted({log.last(row.query) for row in rows})))
+    )
     sn = next(sn for sn in range(1, LAST_SN) if any(part.query == 1 for part in parts_of(sn)))
     for n in range(1, sn + 1):
         merge.take("inline", n, [part for part in parts_of(n) if part.query == 1])
-    assert told == [(len(expected(1, sn)),)]
+    assert observed == [(len(expected(1, sn)),)]
 
 
 def test_the_parts_of_a_dropped_query_are_ignored_and_its_state_goes() -> None:
@@ -471,25 +473,25 @@ def test_the_parts_of_a_dropped_query_are_ignored_and_its_state_goes() -> None:
         inline.step()
     del queries[2]
     merge.dropped(2)
-    said = log.said(2)
+    emitted = log.emitted(2)
     while inline.sn < LAST_SN:
         inline.step()
     merge.flush()
     assert 2 not in log.states()
-    assert log.said(2) == said
-    assert log.said(1) == expected(1, LAST_SN)
+    assert log.emitted(2) == emitted
+    assert log.emitted(1) == expected(1, LAST_SN)
 
 
-def test_a_store_that_fails_stops_the_merge_and_tells_all_who_wait() -> None:
+def test_a_store_that_fails_stops_the_merge_and_notifies_all_who_wait() -> None:
     log = Log()
     merge = new_merge(log)
-    heard: list[BaseException] = []
+    received: list[BaseException] = []
 
     def wait() -> None:
         try:
             merge.wait(LAST_SN, 10)
         except Died as error:
-            heard.append(error)
+            received.append(error)
 
     waiter = threading.Thread(target=wait)
     waiter.start()
@@ -499,7 +501,7 @@ def test_a_store_that_fails_stops_the_merge_and_tells_all_who_wait() -> None:
         while True:
             inline.step()
     waiter.join(10)
-    assert len(heard) == 1
+    assert len(received) == 1
     with pytest.raises(Died):
         merge.take("inline", merge.position + 1, [])
 
@@ -540,8 +542,8 @@ def test_who_waits_or_looks_is_answered_while_the_store_does_not_answer(where: s
     flushing.join(10)
     assert not flushing.is_alive()
     assert merge.position == log.at == sn
-    told = [each for query in QUERIES for each in log.said(query)]
-    assert sorted(told) == sorted((part.sn, part.time) for part in parts_of(sn) if part.emits)
+    observed = [each for query in QUERIES for each in log.emitted(query)]
+    assert sorted(observed) == sorted((part.sn, part.time) for part in parts_of(sn) if part.emits)
 
 
 def test_a_merge_that_is_to_end_waits_for_no_store() -> None:

@@ -50,7 +50,7 @@ KEPT = Retain(snapshots_ms=1 << 40, emissions_ms=MINUTE)
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_a_query_of_many_is_told_what_it_is_told_alone(block: int, tmp_path: Path) -> None:
+def test_a_query_of_many_emits_what_it_emits_by_itself(block: int, tmp_path: Path) -> None:
     shared = sum(compare(tmp_path / str(seed), seed, deaths=0.0) for seed in range(block * 2, block * 2 + 2))
     assert shared > 100, "these seeds share too little to prove anything"
 
@@ -132,9 +132,9 @@ class Play:
                 self.kv.dies_at(self.fate.randrange(1, 8), self.fate.choice(WAYS))
             self._insist(self._next(number))
         self.kv.lives_on()
-        told = {name: self._told(name) for name in self.texts}
+        observed = {name: self._observed(name) for name in self.texts}
         self.service.close()
-        return told
+        return observed
 
     # ---- what is done
 
@@ -194,24 +194,24 @@ class Play:
         self._open()
         self._settle()
 
-    def _told(self, name: str) -> dict[str, Any]:
+    def _observed(self, name: str) -> dict[str, Any]:
         number = self.service.query_definition(name).number
-        told = [emission.json for emission in self.service.emissions(name)]
-        status, half = self.service.query_status(name), len(told) // 2
+        observed = [emission.json for emission in self.service.emissions(name)]
+        status, half = self.service.query_status(name), len(observed) // 2
         first, last = status["oldest_emission"], status["emissions"]
-        assert [json.loads(each)["emission"] for each in told] == list(range(first, last + 1))
-        assert [e.json for e in self.service.emissions(name, 0, 3)] == told[:3]
-        if told:
-            assert [e.json for e in self.service.emissions(name, first - 1 + half, 3)] == told[half : half + 3]
-            with mock.patch.object(subscriptions, "_TAKE_MAX", 3 if len(told) < 60 else 300):
+        assert [json.loads(each)["emission"] for each in observed] == list(range(first, last + 1))
+        assert [e.json for e in self.service.emissions(name, 0, 3)] == observed[:3]
+        if observed:
+            assert [e.json for e in self.service.emissions(name, first - 1 + half, 3)] == observed[half : half + 3]
+            with mock.patch.object(subscriptions, "_TAKE_MAX", 3 if len(observed) < 60 else 300):
                 assert Reader(self.service, name).read_to(last) == list(range(first, last + 1))
         latest = self.service.latest(name)
         self.shared += sum(m.until - m.first + 1 for m in self.service._engine.merge.memberships(number) if m.until)
         return {
-            "told": told if self.exact else [re.sub(rb'"snapshot":\d+', b"", json) for json in told],
+            "told": observed if self.exact else [re.sub(rb'"snapshot":\d+', b"", json) for json in observed],
             "latest": sorted(self.service.decode(latest), key=str) if latest.boolean is None else latest.boolean,
             "last": last,
-            "again": self._again(name, first + half) if told and self.exact else None,
+            "again": self._again(name, first + half) if observed and self.exact else None,
         }
 
     def _again(self, name: str, number: int) -> bytes | str:
@@ -281,37 +281,37 @@ def test_who_begins_with_the_oldest_of_many_emissions_of_a_group_misses_none(tmp
         clock.advance(2 * MINUTE)
         closes(service, 40, 50)
         service.collect()
-        kept = [emission.number for emission in service.emissions("a")]
-        assert kept == list(range(40, 50)), "else this proves nothing"
-        assert [emission.number for emission in service.emissions("a", 0, 3)] == kept[:3]
+        retained = [emission.number for emission in service.emissions("a")]
+        assert retained == list(range(40, 50)), "else this proves nothing"
+        assert [emission.number for emission in service.emissions("a", 0, 3)] == retained[:3]
         with mock.patch.object(subscriptions, "_TAKE_MAX", 4):
-            assert Reader(service, "a").read_to(49) == kept
+            assert Reader(service, "a").read_to(49) == retained
 
 
-def test_numbers_go_on_when_nothing_of_what_was_said_together_is_kept(tmp_path: Path) -> None:
+def test_numbers_continue_when_nothing_of_what_was_emitted_together_is_retained(tmp_path: Path) -> None:
     clock = ManualClock(HOUR)
     with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
         two(service, "RANGE PT2S STEP PT1S REPORT NON_EMPTY_CONTENT")
         closes(service, 0, 10)
         service.heartbeat("s", MINUTE, wait="evaluated")
-        told = service.query_status("a")["emissions"]
-        assert told > 5
+        observed = service.query_status("a")["emissions"]
+        assert observed > 5
         service.drop_query("b")
         service.heartbeat("s", 2 * MINUTE, wait="evaluated")  # from here on it is told by itself, and silent
         clock.advance(HOUR)
         service.collect()
         service.heartbeat("s", 2 * MINUTE + 1000, wait="evaluated")
         status = service.query_status("a")
-        assert (status["emissions"], status["oldest_emission"]) == (told, told + 1)
+        assert (status["emissions"], status["oldest_emission"]) == (observed, observed + 1)
         with pytest.raises(Gone):
             service.emissions("a", 2)
     with opened(tmp_path, clock) as service:
-        assert service.query_status("a")["emissions"] == told
+        assert service.query_status("a")["emissions"] == observed
         closes(service, 130, 133)
-        assert [emission.number for emission in service.emissions("a")][:2] == [told + 1, told + 2]
+        assert [emission.number for emission in service.emissions("a")][:2] == [observed + 1, observed + 2]
 
 
-def test_nobody_leaves_out_what_is_said_with_others_while_he_reads(tmp_path: Path) -> None:
+def test_nobody_leaves_out_what_is_emitted_with_others_while_he_reads(tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         two(service, "RANGE PT2S STEP PT1S")
         closes(service, 0, 4)

@@ -11,7 +11,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import Reader, opened, push, registration, said, times, triple
+from tests.stream_ext.opened import Reader, emissions_of, opened, push, registration, times, triple
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_many_writers_and_all_emissions_in_order(service: Service) -> None:
     last = service.query_status("q")["emissions"]
     assert last >= 97, "the first push may have been any of the four first"
     assert reader.read_to(last) == list(range(1, last + 1))
-    assert times(said(service))[-1] == 100_000
+    assert times(emissions_of(service))[-1] == 100_000
 
 
 def test_pages_of_emissions_fit_together(service: Service) -> None:
@@ -84,13 +84,13 @@ def test_a_subscriber_whose_notify_raises_is_put_off_and_the_others_are_not(serv
     assert isinstance(bad.fault, RuntimeError)
 
 
-def test_a_closed_subscription_is_told_nothing_more(service: Service) -> None:
-    told: list[int] = []
-    subscription = service.subscribe("q", 0, lambda: told.append(1))
+def test_a_closed_subscription_is_sent_nothing_more(service: Service) -> None:
+    observed: list[int] = []
+    subscription = service.subscribe("q", 0, lambda: observed.append(1))
     subscription.close()
     push_to(service, 0, 3)
     service.heartbeat("s", 5_000, wait="evaluated")
-    assert told == []
+    assert observed == []
     assert subscription.take() == []
 
 

@@ -211,7 +211,7 @@ def test_keywords_know_no_case() -> None:
     assert query("select distinct ?s where { ?s ?p ?o filter(?o > 1) } limit 0").limit == 0
 
 
-def test_base_and_prefix_take_effect_where_they_stand() -> None:
+def test_base_and_prefix_take_effect_where_they_are() -> None:
     found = parse("PREFIX a: <x/> BASE <http://other/> PREFIX b: <y/> ASK { a:s b:p <o> }", BASE)
     assert isinstance(found, Query)
     assert placeless(found.pattern) == bgp((iri("http://base/dir/x/s"), iri("http://other/y/p"), iri("http://other/o")))
@@ -290,7 +290,7 @@ def test_a_stream_is_named_by_iri_or_bare_name(text: str, iri: str | None, name:
     assert (found.iri, found.name) == (iri, name)
 
 
-def test_windows_stand_in_the_pattern_where_they_are_used() -> None:
+def test_windows_are_in_the_pattern_where_they_are_used() -> None:
     found = query("""SELECT * FROM NAMED WINDOW :a ON :s [RANGE 1s] FROM NAMED WINDOW :b ON t RANGE 2s
         { WINDOW :a { ?s ?p ?o } WINDOW <http://ex/b> { ?s :p 1 } ?s :p 1 }""")
     assert [w.name for w in found.windows] == ["http://ex/a", "http://ex/b"]

@@ -93,8 +93,8 @@ def test_the_defaults_of_each_dialect(
     assert (policy.dialect, policy.r2s.value, policy.evaluated.value) == (dialect, r2s, (evaluated,))
     assert (first.bounds.value, first.t0.value) == (Bounds(bounds), t0)
     assert (policy.scope.value, policy.empty.value) == (scope, empty)
-    said = (policy.r2s, policy.evaluated, policy.scope, policy.empty, first.bounds, first.t0, first.reports)
-    assert {each.origin for each in said} == {Origin.DEFAULT}
+    answered = (policy.r2s, policy.evaluated, policy.scope, policy.empty, first.bounds, first.t0, first.reports)
+    assert {each.origin for each in answered} == {Origin.DEFAULT}
 
 
 def test_what_is_written_overrides_the_default_and_says_so() -> None:
@@ -102,8 +102,8 @@ def test_what_is_written_overrides_the_default_and_says_so() -> None:
         [RANGE 3s STEP 1s REPORT NON_EMPTY_CONTENT, PERIODIC 2s BOUNDS [] T0 7 LATENESS 5s] { ?s ?p ?o }"""
     policy = policy_of(query(text))
     (first,) = policy.windows
-    said = (policy.r2s, policy.scope, policy.empty, first.bounds, first.t0, first.lateness_ms, first.reports)
-    assert {each.origin for each in said} == {Origin.WRITTEN}
+    answered = (policy.r2s, policy.scope, policy.empty, first.bounds, first.t0, first.lateness_ms, first.reports)
+    assert {each.origin for each in answered} == {Origin.WRITTEN}
     assert (policy.r2s.value, policy.scope.value) == (R2S.DSTREAM, PatternScope.WINDOWS_AND_GRAPHS)
     assert (first.bounds.value, first.t0.value, first.lateness_ms.value) == (Bounds.CLOSED, 7, 5 * SECOND)
     assert (policy.evaluated.value, policy.every_ms) == ((EvaluationTrigger.PERIODIC,), (2 * SECOND,))
@@ -160,7 +160,7 @@ def test_the_time_of_elements_may_come_from_a_predicate(text: str) -> None:
     assert window(f"[RANGE PT2H {text} STEP PT1H]").time_predicate == "http://ex/time"
 
 
-def test_a_predicate_of_a_named_prefix_may_stand_at_the_sign() -> None:
+def test_a_predicate_of_a_named_prefix_may_be_at_the_sign() -> None:
     (found,) = query("PREFIX ex: <http://x/> ASK { STREAM :s [RANGE 2h @ex:time] { } }").windows
     assert found.time_predicate == "http://x/time"
 
@@ -291,7 +291,7 @@ def test_what_no_one_has_built_is_refused_by_name(text: str, name: str) -> None:
         ("ASK { ?s :p> ?o }", "it closes an IRI, not a prefixed name"),
     ],
 )
-def test_the_notes_of_the_grammar_are_kept(text: str, says: str) -> None:
+def test_the_notes_of_the_grammar_are_retained(text: str, says: str) -> None:
     with pytest.raises(TextError) as caught:
         parse("PREFIX : <http://ex/> " + text, BASE)
     assert says in caught.value.message
@@ -300,7 +300,7 @@ def test_the_notes_of_the_grammar_are_kept(text: str, says: str) -> None:
 # ---- escapes -----------------------------------------------------------------------------------------------------
 
 
-def test_escapes_stand_for_characters_of_the_grammar_outside_of_strings_too() -> None:
+def test_escapes_mean_characters_of_the_grammar_outside_of_strings_too() -> None:
     plain = "SELECT ?x { ?x :naïve 'a\\u0027b' }"
     escaped = "SEL\\u0045CT ?\\u0078 { ?x :na\\U000000EFve 'a\\u0027b' }"
     assert query(plain) == query(escaped)

@@ -74,8 +74,8 @@ def test_a_cyclic_pattern_has_the_solutions_that_all_choices_of_nodes_have(
     with closing(opened(tmp_path, sorted(edges))) as store:
         text = f"{PROLOGUE} SELECT {' '.join(names)} {{ {pattern} }}"
         rows = rows_of(answer_once(store, Question.read(text, EX), store.head(), None))
-    said = Counter(tuple(term.decode().removeprefix(f"<{EX}")[:-1] for term in row if term) for row in rows)
-    assert said == found(pattern, edges)
+    answered = Counter(tuple(term.decode().removeprefix(f"<{EX}")[:-1] for term in row if term) for row in rows)
+    assert answered == found(pattern, edges)
 
 
 @pytest.mark.parametrize("pattern", [TRIANGLE, "?a :k ?b . ?b :k ?c . ?a :k ?c", "?b :k ?a . ?b :k ?c . ?a :k ?c"])
@@ -114,8 +114,8 @@ def test_an_intersection_follows_both_its_rows_and_the_store(seed: int, tmp_path
             assert model.alive(out, time) == expected, f"seed {seed}, step {step}"
             once = Intersection(("a", "b"), patterns)
             whole = zset([(row, count, time) for row, count in alive.items()], 2)
-            said = entries_of(once.step(Moment(time, store.at(sn), None, last=True), whole))
-            assert model.alive(said, time) == expected, f"seed {seed}, step {step}, asked once"
+            answered = entries_of(once.step(Moment(time, store.at(sn), None, last=True), whole))
+            assert model.alive(answered, time) == expected, f"seed {seed}, step {step}, asked once"
 
 
 def test_keys_in_any_order_and_more_than_once_have_their_degrees(tmp_path: Path) -> None:

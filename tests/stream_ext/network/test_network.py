@@ -71,15 +71,15 @@ def elements(seed: int) -> list[list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_counts_that_changed_are_said_without_those_that_they_were(seed: int) -> None:
+def test_counts_that_changed_are_emitted_without_those_that_they_were(seed: int) -> None:
     watched = Watched(f"SELECT ISTREAM ?k (COUNT(*) AS ?n) {_FROM} {_GROUPS}")
     assert not watched.emits_removals()
     batches, before = elements(seed), Counter[int]()
     for time, batch in enumerate(batches):
         now = Counter(k for _, k in {row for some in batches[max(0, time - _SPAN + 1) : time + 1] for row in some})
         columns, weights = watched.step(time, batch)
-        said = Counter(dict(zip(zip(*(c.tolist() for c in columns), strict=True), weights.tolist(), strict=True)))
-        assert said == {(k, integer_id(n)): 1 for k, n in now.items() if before[k] != n}
+        answered = Counter(dict(zip(zip(*(c.tolist() for c in columns), strict=True), weights.tolist(), strict=True)))
+        assert answered == {(k, integer_id(n)): 1 for k, n in now.items() if before[k] != n}
         assert watched.network.answer.is_empty() == (not now)
         before = now
 
@@ -94,5 +94,5 @@ def test_counts_that_changed_are_said_without_those_that_they_were(seed: int) ->
         (f"SELECT DSTREAM ?k (COUNT(*) AS ?n) {_FROM} {_GROUPS}", R2S.DSTREAM),
     ],
 )
-def test_what_goes_is_told_where_it_is_read(text: str, r2s: R2S) -> None:
+def test_what_goes_is_reported_where_it_is_read(text: str, r2s: R2S) -> None:
     assert Watched(text, r2s).emits_removals()

@@ -130,7 +130,7 @@ def test_without_an_answer_silent_leaves_rows_as_they_are_until_there_is_one(the
     assert len(there.asked) == 2, "an answer is an answer"
 
 
-def test_who_does_not_answer_is_left_alone_for_longer_each_time_by_all(there: Elsewhere) -> None:
+def test_who_does_not_answer_is_not_asked_for_longer_each_time_by_all(there: Elsewhere) -> None:
     bench = Going(there, SILENT, 0)
     there.replies["/x"] = Reply(500)
     asked_at = []

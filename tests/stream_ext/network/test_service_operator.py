@@ -146,9 +146,9 @@ def test_a_pattern_that_shares_nothing_is_asked_once(there: Elsewhere) -> None:
 
 def test_a_pattern_without_variables_keeps_rows_or_does_not(there: Elsewhere) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1"))
-    for year, kept in ((1, 1), (2, 0)):
+    for year, retained in ((1, 1), (2, 0)):
         bench = Bench(there, ("n",), f"SERVICE <{there.url}/x> {{ :a :born {year} }}", ())
-        assert bench.step([(("1",), 1)]) == ({("1",): 1} if kept else {})
+        assert bench.step([(("1",), 1)]) == ({("1",): 1} if retained else {})
 
 
 def test_a_blank_node_of_ours_is_none_of_theirs(there: Elsewhere) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.stream_ext.generated import Asked, Maker, Quad, quads, smaller
 from tests.stream_ext.low_capacities import small_plans
-from tests.stream_ext.peers import Ours, Said, TooMuch, compare, pyoxigraph_of
+from tests.stream_ext.peers import Answered, Ours, TooMuch, compare, pyoxigraph_of
 from tests.stream_ext.spec_order import out_of_order
 
 _QUERIES = 6  # over each data
@@ -54,13 +54,13 @@ def made(seed: int) -> tuple[list[Quad], list[Asked]]:
     """Data and queries; of some that were made, the first that answers anything is taken."""
     chance = random.Random(seed)
     data = quads(chance, chance.choice((12, 20, 30, 40)))
-    oxigraphs: dict[object, Callable[..., Said]] = {None: pyoxigraph_of(data)}
+    oxigraphs: dict[object, Callable[..., Answered]] = {None: pyoxigraph_of(data)}
 
     def says_something(asked: Asked) -> bool:
         if asked.graphs not in oxigraphs:
             oxigraphs[asked.graphs] = pyoxigraph_of(asked.seen(data))
-        said = oxigraphs[asked.graphs](asked.whole.over_all)
-        return bool(said.rows or said.boolean)
+        answered = oxigraphs[asked.graphs](asked.whole.over_all)
+        return bool(answered.rows or answered.boolean)
 
     chosen = []
     for _ in range(_QUERIES):

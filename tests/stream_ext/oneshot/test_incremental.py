@@ -51,8 +51,8 @@ def play(seed: int, place: Path) -> int:
     changes = steps(random.Random(seed), data, _SNAPSHOTS)
     wrong = difference(place / "all", queries, changes)
     if wrong is not None:
-        asked, told = wrong
-        raise AssertionError(report(seed, place, asked, changes, told))
+        asked, observed = wrong
+        raise AssertionError(report(seed, place, asked, changes, observed))
     return len(queries) * len(changes)
 
 
@@ -81,7 +81,7 @@ def begun(changing: Changing, asked: Asked) -> Standing | None:
         return None
 
 
-def report(seed: int, place: Path, asked: Asked, changes: Steps, told: str) -> str:
+def report(seed: int, place: Path, asked: Asked, changes: Steps, observed: str) -> str:
     """With the least question and changes that still fail."""
     tries = iter(range(300))
 
@@ -96,7 +96,7 @@ def report(seed: int, place: Path, asked: Asked, changes: Steps, told: str) -> s
     least = difference(place / "least", [asked], changes)
     lines = "\n".join(f"+ {inserted}\n- {deleted}" for inserted, deleted in changes)
     again = f"python -m tests.stream_ext.oneshot.test_incremental {seed}"
-    return f"seed {seed} ({again})\n{asked}\n{lines}\n{least[1] if least else told}"
+    return f"seed {seed} ({again})\n{asked}\n{lines}\n{least[1] if least else observed}"
 
 
 def with_less(changes: Steps) -> list[Steps]:

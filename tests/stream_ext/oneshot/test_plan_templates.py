@@ -21,7 +21,7 @@ from stream_ext.oneshot.plan_templates import PlanTemplate
 from stream_ext.oneshot.question import Question, Questions
 from tests.stream_ext.generated import EX, LITERALS, NODES, PREDICATES, PROLOGUE
 from tests.stream_ext.oneshot.test_differential import made
-from tests.stream_ext.oneshot.test_plans import said
+from tests.stream_ext.oneshot.test_plans import answered
 from tests.stream_ext.peers import TooMuch, load
 
 _NAME = re.compile(r'(?<![\w?$:^"]):[a-z0-9]+|(?<![\w^"])"[a-zA-Z0-9]*"(?!["@^])')
@@ -75,8 +75,8 @@ def play(seed: int, place: Path) -> int:
         questions = Questions()
         for asked in queries:
             for text in others(chance, str(asked.whole)):
-                fresh = said(store, text, store.head(), None)
-                assert said(store, text, store.head(), questions) == fresh, f"seed {seed}: {text}"
+                fresh = answered(store, text, store.head(), None)
+                assert answered(store, text, store.head(), questions) == fresh, f"seed {seed}: {text}"
                 compared += isinstance(fresh, Counter) and bool(fresh)
     return compared
 
@@ -119,8 +119,8 @@ def asked_of(store: Store) -> Ask:
 
     def ask(text: str) -> object:
         text = f"{PROLOGUE} {text}"
-        fresh = said(store, text, store.head(), None)
-        assert said(store, text, store.head(), questions) == fresh
+        fresh = answered(store, text, store.head(), None)
+        assert answered(store, text, store.head(), questions) == fresh
         return fresh
 
     return ask
@@ -143,10 +143,10 @@ def test_a_term_that_is_in_the_store_only_later_is_found_then(tmp_path: Path, us
     with closing(hbase_store.open(f"lmdb:{tmp_path}/later", folding=False)) as store:
         load(store, [(f":s{n}", ":name", '"x"', "") for n in range(5)])
         texts = [f"{PROLOGUE} SELECT ?n {{ :s{n} :name ?n }}" for n in range(7)]
-        found = [said(store, text, store.head(), questions) for text in texts]
+        found = [answered(store, text, store.head(), questions) for text in texts]
         assert [bool(each) for each in found] == [True] * 5 + [False] * 2
         load(store, [(":s6", ":name", '"late"', "")])
-        assert said(store, texts[6], store.head(), questions) == Counter({(b'"late"',): 1})
+        assert answered(store, texts[6], store.head(), questions) == Counter({(b'"late"',): 1})
     assert used
 
 

@@ -43,7 +43,7 @@ _ENDS = (":a", ":b", ":c")
 DATA = [(s, p, o, "") for s in _ENDS for p in (":p", ":q") for o in (*_ENDS, "1")]
 
 
-def said(store: Store, text: str, sn: int, questions: Questions | None) -> Bag | str:
+def answered(store: Store, text: str, sn: int, questions: Questions | None) -> Bag | str:
     try:
         question = Question.read(text, EX) if questions is None else questions.read(text, EX)
         answer = answer_once(store, question, sn, None)
@@ -64,17 +64,17 @@ def store_with_several_of_each(tmp_path: Path) -> Iterator[Store]:
 @pytest.mark.parametrize("text", COUNTED)
 def test_a_question_that_is_asked_again_has_the_same_answer(store: Store, text: str) -> None:
     questions, text = Questions(), f"{PROLOGUE} {text}"
-    fresh = said(store, text, store.head(), None)
+    fresh = answered(store, text, store.head(), None)
     assert isinstance(fresh, Counter) and fresh
-    assert [said(store, text, store.head(), questions) for _ in range(3)] == [fresh] * 3
+    assert [answered(store, text, store.head(), questions) for _ in range(3)] == [fresh] * 3
 
 
 @pytest.mark.parametrize("text", COUNTED)
 def test_threads_may_share_a_plan(store: Store, text: str) -> None:
     questions, text = Questions(), f"{PROLOGUE} {text}"
-    fresh = said(store, text, store.head(), None)
+    fresh = answered(store, text, store.head(), None)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(said, store, text, store.head(), questions) for _ in range(16)]
+        asked = [pool.submit(answered, store, text, store.head(), questions) for _ in range(16)]
         assert [each.result(60) for each in asked] == [fresh] * 16
 
 
@@ -92,9 +92,9 @@ def test_generated_questions_keep_their_answers_while_the_store_changes(block: i
                 sn = changing.change(inserted, deleted)
                 for asked in queries:
                     text = str(asked.whole)
-                    fresh = said(store, text, sn, None)
+                    fresh = answered(store, text, sn, None)
                     for _ in range(2):
-                        assert said(store, text, sn, questions) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
+                        assert answered(store, text, sn, questions) == fresh, f"seed {seed}, snapshot {sn}: {asked}"
                     compared += isinstance(fresh, Counter) and bool(fresh)
     assert compared > 30, "these seeds compare too little to prove anything"
 
@@ -119,7 +119,7 @@ def test_what_a_query_says_twice_is_worked_out_once(store: Store, text: str, say
 
 
 @pytest.mark.parametrize("text", [text for text, _, _ in SAID_TWICE if "RAND" not in text])
-def test_what_is_worked_out_once_is_said_as_often_as_the_query_says_it(text: str, tmp_path: Path) -> None:
+def test_what_is_worked_out_once_is_emitted_as_often_as_the_query_says_it(text: str, tmp_path: Path) -> None:
     with closing(Ours(tmp_path / "s", DATA)) as ours:
         assert agree(ours.ask(Text(text)), pyoxigraph_of(DATA)(Text(text)))  # type: ignore[arg-type]  # as it is written
         assert ours.raw(Text(text))  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ MIB = 1 << 20
 _HERE = Path(__file__).resolve().parents[3]
 
 
-def test_one_that_is_alone_has_all_of_its_budget_and_no_more() -> None:
+def test_one_that_is_by_itself_has_all_of_its_budget_and_no_more() -> None:
     memory = QueryMemory(16 * MIB)
     control = Control(bytes_max=16 * MIB, memory=memory)
     control.room(MIB, 2)

@@ -77,8 +77,8 @@ def test_the_answer_is_pyoxigraphs(service: Service, there: Elsewhere, text: str
     answer = service.query(text)
     assert set(answer.variables) == set(names)
     found = [tuple(row[answer.variables.index(name)] for name in names) for row in service.decode(answer)]
-    told = [tuple(None if row[n] is None else canonical(str(row[n]).encode()) for n in names) for row in expected]
-    assert bag(iter(found)) == bag(iter(told))
+    observed = [tuple(None if row[n] is None else canonical(str(row[n]).encode()) for n in names) for row in expected]
+    assert bag(iter(found)) == bag(iter(observed))
     assert found
 
 
@@ -132,7 +132,7 @@ def test_service_is_off_unless_it_is_allowed(tmp_path: Path, there: Elsewhere) -
     assert there.asked == []
 
 
-def test_an_update_takes_from_elsewhere_what_its_pattern_asks_for(service: Service, there: Elsewhere) -> None:
+def test_an_update_takes_from_another_place_what_its_pattern_asks_for(service: Service, there: Elsewhere) -> None:
     done = service.update(
         written(there, "INSERT { ?p :year ?y } WHERE { ?city :mayor ?p SERVICE <x> { ?p :born ?y } }")
     )

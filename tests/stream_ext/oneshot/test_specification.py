@@ -173,7 +173,7 @@ def test_a_group_sees_what_the_algebra_says(
     sentence: str, data: list[Quad], text: str, rows: list[tuple[bytes | None, ...]], tmp_path: Path
 ) -> None:
     ours = Ours(tmp_path / "store", data)
-    said = ours.ask(Text(text))  # type: ignore[arg-type]  # it is written as it is
+    answered = ours.ask(Text(text))  # type: ignore[arg-type]  # it is written as it is
     ours.close()
-    assert not said.error
-    assert sorted(said.rows, key=repr) == sorted(rows, key=repr), sentence
+    assert not answered.error
+    assert sorted(answered.rows, key=repr) == sorted(rows, key=repr), sentence

@@ -25,7 +25,7 @@ from tests.stream_ext.continuous.test_stream_variables import (
     iri_of,
     text_of,
 )
-from tests.stream_ext.opened import BASE, EX, open_service, opened, push, said, times, triple, values
+from tests.stream_ext.opened import BASE, EX, emissions_of, open_service, opened, push, times, triple, values
 
 
 def rows(service: Service, text: str, **when: int) -> Counter[tuple[str, ...]]:
@@ -125,16 +125,16 @@ def test_what_is_replayed_is_the_oracles(tmp_path: Path, place: int) -> None:
     there = [each for each in pushed(service, chance) if each[1] >= 1000]
     service.register(text)
     evaluated(service)
-    told = [(e["time"], sorted(values(e))) for e in said(service)]
-    assert told == [(at, sorted(whole(there, select, pattern, at).elements())) for at, _ in told]
-    assert [at for at, _ in told] == [2000, 3000, 4000, 5000]
+    observed = [(e["time"], sorted(values(e))) for e in emissions_of(service)]
+    assert observed == [(at, sorted(whole(there, select, pattern, at).elements())) for at, _ in observed]
+    assert [at for at, _ in observed] == [2000, 3000, 4000, 5000]
     assert service.query_status("q")["state"] == "ended"
     service.create_stream("d", {})  # one that comes later changes nothing
     push(service, "d", 1500, triple("n0", "n1"))
     service.close()
     with opened(tmp_path) as service:
-        assert [(e["time"], sorted(values(e))) for e in said(service)] == told
-        assert Counter(rows_of_latest(service)) == plain(Counter(map(tuple, told[-1][1])))
+        assert [(e["time"], sorted(values(e))) for e in emissions_of(service)] == observed
+        assert Counter(rows_of_latest(service)) == plain(Counter(map(tuple, observed[-1][1])))
         assert service.query_status("q")["streams"] == ["a", "b", "c"]
         service.drop_stream("d")
         with pytest.raises(NameInUse, match="'a' is read by 'q'"):
@@ -171,7 +171,7 @@ def test_a_construct_that_replays_all_streams_does_not_read_itself(tmp_path: Pat
             "FROM NAMED WINDOW :w ON ?s [START 0 END 1000] WHERE { WINDOW :w { ?x :p ?y } }"
         )
         evaluated(service)
-        assert [e["graph"] for e in said(service)] == [f"<{BASE}streams/a> <{EX}saw> <{EX}x> .\n"]
+        assert [e["graph"] for e in emissions_of(service)] == [f"<{BASE}streams/a> <{EX}saw> <{EX}x> .\n"]
 
 
 # ---- C-SPARQL: the windows are merged
@@ -255,9 +255,9 @@ def test_what_csparql_says_is_the_oracles_also_when_streams_come_and_the_service
         x, y = f"n{chance.randint(0, 3)}", f"n{chance.randint(0, 3)}"
         push(service, stream, at[stream], triple(x, y))
         expected.take(stream, at[stream], x, y)
-    told = [(e["time"], sorted(values(e))) for e in said(service)]
-    assert told == expected.said
-    assert told
+    observed = [(e["time"], sorted(values(e))) for e in emissions_of(service)]
+    assert observed == expected.emissions_of
+    assert observed
     service.close()
 
 
@@ -272,7 +272,7 @@ def test_csparql_that_is_asked_once_is_the_oracles(tmp_path: Path, select: str, 
             assert asked == plain(merged_answer(there, select, pattern, time)), f"at {time}"
 
 
-def test_csparql_that_names_a_stream_beside_all(tmp_path: Path) -> None:
+def test_csparql_that_names_a_stream_next_to_all(tmp_path: Path) -> None:
     with opened(tmp_path) as service:
         service.create_stream("a", {})
         service.register(
@@ -282,9 +282,9 @@ def test_csparql_that_names_a_stream_beside_all(tmp_path: Path) -> None:
         push(service, "a", 100, triple("x", "z"))
         push(service, "a", 1200, triple("y", "z"))
         push(service, "a", 2000, triple("w", "w"))
-        assert times(said(service)) == [1000, 2000]
+        assert times(emissions_of(service)) == [1000, 2000]
         a = f"{BASE}streams/a"
-        assert values(said(service)[-1]) == [(a, "x", "y"), (a, "y", "y")]
+        assert values(emissions_of(service)[-1]) == [(a, "x", "y"), (a, "y", "y")]
 
 
 def test_explain_says_the_variable(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_lines_that_are_read_in_pieces_are_those_of_the_document(end: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("declared", "said"),
+    ("declared", "answered"),
     [
         (b'<!ENTITY x SYSTEM "file:///etc/passwd">', "the entity x is defined outside the document: SYSTEM"),
         (b'<!ENTITY x PUBLIC "x" "http://e/x">', "the entity x is defined outside the document: PUBLIC"),
@@ -161,15 +161,15 @@ def test_lines_that_are_read_in_pieces_are_those_of_the_document(end: bytes) -> 
     ],
 )
 @pytest.mark.parametrize("content", [b"y", b"y" * 9_000])
-def test_entities_that_lie_elsewhere_are_refused_by_name(declared: bytes, said: str, content: bytes) -> None:
+def test_entities_that_lie_in_another_place_are_refused_by_name(declared: bytes, answered: str, content: bytes) -> None:
     data = b"<?xml version='1.0'?>\n<!-- x -->\n" + entities(declared, content)
     for read in (lambda: parse_rdf(data, XML, BASE), lambda: list(lines_of(io.BytesIO(data), XML, BASE))):
-        with pytest.raises(BadData, match=said) as caught:
+        with pytest.raises(BadData, match=answered) as caught:
             read()
         assert caught.value.line == 3
 
 
-def test_a_document_type_of_elsewhere_is_not_fetched() -> None:
+def test_a_document_type_of_another_place_is_not_fetched() -> None:
     data = entities(b"", b"1").replace(b"rdf:RDF []", b'rdf:RDF SYSTEM "http://127.0.0.1:9/x.dtd"')
     assert len(parse_rdf(data, XML, BASE).s) == 1
 

@@ -136,7 +136,7 @@ def test_blank_nodes_end_with_their_message(media_type: str) -> None:
     assert pushed.blanks_per_element
 
 
-def test_a_prefix_goes_on_and_may_be_given_anew() -> None:
+def test_a_prefix_continues_and_may_be_given_anew() -> None:
     log = VERSION + b"PREFIX e: <a:one/>\ne:s e:p e:o .\nMESSAGE\ne:t e:p e:o .\nPREFIX e: <a:two/>\ne:s e:p e:o .\n"
     assert subjects(log, TTL) == [[b"<a:one/s>"], [b"<a:one/t>", b"<a:two/s>"]]
     based = VERSION + b"BASE <a:/one/> <s> <p> 1 .\nMESSAGE\nBASE <a:/two/> <s> <p> 1 ."

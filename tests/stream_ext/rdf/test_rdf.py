@@ -238,14 +238,14 @@ def test_what_is_wrong_in_other_forms_is_bad_data(data: bytes, media_type: str, 
     assert caught.value.line == line or not line
 
 
-def test_a_context_elsewhere_is_not_fetched() -> None:
+def test_a_context_of_another_place_is_not_fetched() -> None:
     document = b'{"@context": "http://schema.org/", "name": "x"}'
     for read in (lambda: parse_rdf(document, JSON_LD, ""), lambda: parse_push(document, JSON_LD, 1, BASE)):
         with pytest.raises(BadData, match="not fetched: write the context into the document"):
             read()
 
 
-def test_media_types_that_are_not_read_are_told_from_those_that_are() -> None:
+def test_media_types_that_are_not_read_are_distinguished_from_those_that_are() -> None:
     with pytest.raises(UnsupportedMedia, match=r"text/csv is not supported here; send one of .*text/turtle"):
         parse_rdf(b"", "text/csv", BASE)
     with pytest.raises(UnsupportedMedia, match="send UTF-8"):
@@ -415,7 +415,7 @@ def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "line", "column", "said"),
+    ("data", "line", "column", "answered"),
     [
         ("<a:a> <a:b> <a:c>", 1, 18, "at least a '.' is missing"),
         ("<a:a> <a:b> <a:c>\n\n<a:a> <a:b> <a:d> .", 3, 1, "a '.' is missing at the end of the statement before this"),
@@ -425,11 +425,11 @@ def test_a_time_that_no_sum_may_overflow_is_refused(written: str) -> None:
         ('<a:a> <a:b> "c .', 1, 13, "a string or an IRI is not closed"),
     ],
 )
-def test_what_turtle_lacks_is_named(data: str, line: int, column: int, said: str) -> None:
+def test_what_turtle_lacks_is_named(data: str, line: int, column: int, answered: str) -> None:
     for longer in ("", "#" * 5000):  # that is parsed in another process
         with pytest.raises(BadData) as caught:
             parse_rdf((data + ("\n" + longer) * bool(longer)).encode(), TTL, BASE)
-        assert said in caught.value.message
+        assert answered in caught.value.message
         assert caught.value.line == line or longer
         assert caught.value.column == column or longer
 

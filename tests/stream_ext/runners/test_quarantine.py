@@ -18,7 +18,7 @@ from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
-from tests.stream_ext.opened import opened, push, registration, said, triple, values
+from tests.stream_ext.opened import emissions_of, opened, push, registration, triple, values
 from tests.stream_ext.runners.spark.dangerous import FACTORY, FATAL, begin, calls, register, unregister
 from tests.stream_ext.runners.spark.doubles import PATIENCE_S
 from tests.stream_ext.runners.spark.processes import family
@@ -60,11 +60,11 @@ def begin_two(service: Service, function: str) -> None:
     push(service, "s", 100, triple("a", 1))
     assert on_spark(service)
     push(service, "s", 1100, triple("b", 2))
-    assert said(service, "bad") and said(service, "good")
+    assert emissions_of(service, "bad") and emissions_of(service, "good")
 
 
 @pytest.mark.parametrize(("function", "spark"), [("dies", PATIENT), ("crashes", PATIENT), ("hangs", HASTIER)])
-def test_what_ends_its_worker_is_parked_and_the_others_go_on(
+def test_what_ends_its_worker_is_parked_and_the_others_continue(
     function: str, spark: SparkSettings, tmp_path: Path
 ) -> None:
     with opened(tmp_path, SystemClock(), engine="spark", spark=spark) as service:
@@ -74,17 +74,17 @@ def test_what_ends_its_worker_is_parked_and_the_others_go_on(
         status = until_state(service, "bad", "parked")
         assert "its step killed one worker process after another in snapshot" in status["error"]
         push(service, "s", 3100, triple("e", 4))
-        assert [(each["time"], values(each)) for each in said(service, "good")] == [
+        assert [(each["time"], values(each)) for each in emissions_of(service, "good")] == [
             (1000, [("a", "1")]), (2000, [("b", "2"), ("c", str(FATAL))]), (3000, [("d", "3")]),
         ]  # fmt: skip
-        assert [each["time"] for each in said(service, "bad")] == [1000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000]
         made = calls(tmp_path)
         assert "server" not in made and len(made) == 3 and "trial" in made
         assert on_spark(service)
         service.resume_query("bad")
         push(service, "s", 4100, triple("f", 5))
         push(service, "s", 5100, triple("g", 6))
-        (*_, last) = said(service, "bad")
+        (*_, last) = emissions_of(service, "bad")
         assert (last["time"], values(last)) == (5000, [("f", "5")])
     with opened(tmp_path) as service:
         assert service.query_status("bad")["state"] == "running"
@@ -98,8 +98,8 @@ def test_after_its_first_death_nobody_but_a_trial_steps_it_where_the_driver_dies
         push(service, "s", 2100, triple("d", 3), wait="published")
         until_state(service, "bad", "parked")
         push(service, "s", 3100, triple("e", 4))
-        assert [each["time"] for each in said(service, "good")] == [1000, 2000, 3000]
-        assert [each["time"] for each in said(service, "bad")] == [1000]
+        assert [each["time"] for each in emissions_of(service, "good")] == [1000, 2000, 3000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000]
         assert calls(tmp_path)[0] == "worker" and "server" not in calls(tmp_path), calls(tmp_path)
         assert on_spark(service)
 
@@ -111,16 +111,16 @@ def test_who_survives_a_trial_is_made_up_for_and_nothing_is_lost(tmp_path: Path)
         service.register(registration("good", window="RANGE 1s STEP 1s"))
         service.register(dangerous_query("bad", "dies_twice"))
         say(service)
-        expected = {name: said(service, name) for name in ("good", "bad")}
+        expected = {name: emissions_of(service, name) for name in ("good", "bad")}
     with opened(tmp_path, SystemClock(), engine="spark", spark=PATIENT) as service:
         begin_two(service, "dies_twice")
         (tmp_path / "calls").unlink()  # those were the inline engine's
         push(service, "s", 1200, triple("c", FATAL), wait="published")
         push(service, "s", 2100, triple("d", 3))  # waits for the evaluations, those of the trial, too
-        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000, 2000]
         push(service, "s", 3100, triple("e", 4))
         for name, emissions in expected.items():
-            found = said(service, name)
+            found = emissions_of(service, name)
             assert [(each["emission"], each["time"], values(each)) for each in found] == [
                 (each["emission"], each["time"], values(each)) for each in emissions
             ]
@@ -147,10 +147,10 @@ def test_one_that_is_moved_while_it_is_in_quarantine_misses_nothing(
         service.move_query("bad", "inline")
         moved.set()
         push(service, "s", 3100, triple("e", 4))
-        assert [(each["emission"], each["time"], values(each)) for each in said(service, "bad")] == [
+        assert [(each["emission"], each["time"], values(each)) for each in emissions_of(service, "bad")] == [
             (1, 1000, [("a", "1")]), (2, 2000, [("b", "2"), ("c", str(FATAL))]), (3, 3000, [("d", "3")]),
         ]  # fmt: skip
-        assert not any("gap" in each for each in said(service, "bad"))
+        assert not any("gap" in each for each in emissions_of(service, "bad"))
         assert service.query_status("bad")["state"] == "running"
 
 
@@ -159,7 +159,7 @@ def say(service: Service) -> None:
         push(service, "s", time, triple(name, value))
 
 
-def test_a_worker_that_is_stopped_is_told_of_and_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_is_reported_and_replaced(tmp_path: Path) -> None:
     with opened(tmp_path, SystemClock(), engine="spark", spark=HASTY) as service:
         begin_two(service, "dies")
         assert service._engine.spark is not None
@@ -171,24 +171,24 @@ def test_a_worker_that_is_stopped_is_told_of_and_replaced(tmp_path: Path) -> Non
         assert wait.kind == "spark" and "was stepping snapshot" in wait.why
         assert "does not answer" in service.status()["why"]
         push(service, "s", 2100, triple("d", 3))
-        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000, 2000]
         assert service.waits.current() == ()
         assert on_spark(service)
         assert service.status()["why"] == "Spark is up"
 
 
-def test_a_driver_that_is_stopped_is_told_of_and_replaced_while_the_queries_go_on(tmp_path: Path) -> None:
+def test_a_driver_that_is_stopped_is_reported_and_replaced_while_the_queries_continue(tmp_path: Path) -> None:
     with opened(tmp_path, SystemClock(), engine="spark", spark=HASTY) as service:
         begin_two(service, "dies")
         assert service._engine.spark is not None
         driver = service._engine.spark.status()["driver_pid"]
         os.kill(driver, signal.SIGSTOP)
         push(service, "s", 2100, triple("d", 3))
-        assert [each["time"] for each in said(service, "bad")] == [1000, 2000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000, 2000]
         until(service.waits.current, "what is waited for is told")
         assert "driver does not answer" in service.status()["why"]
         spark = service._engine.spark
         until(lambda: spark.status()["driver_pid"] not in (driver, None), "there is another driver")
         assert on_spark(service) and service.waits.current() == ()
         push(service, "s", 3100, triple("e", 3))
-        assert [each["time"] for each in said(service, "bad")] == [1000, 2000, 3000]
+        assert [each["time"] for each in emissions_of(service, "bad")] == [1000, 2000, 3000]

@@ -98,7 +98,7 @@ def test_the_one_that_was_named_is_parked_at_its_third_death(scene: Make, count:
 
 @pytest.mark.parametrize("names", [True, False])
 @pytest.mark.parametrize("deadly", [[33], [1, 64], [10, 11, 12]])
-def test_where_none_was_named_the_culprits_are_found_and_the_others_go_on(
+def test_where_none_was_named_the_culprits_are_found_and_the_others_continue(
     scene: Make, names: bool, deadly: list[int]
 ) -> None:
     at = scene(deadly, names)

@@ -13,7 +13,7 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.errors import QueryTooLarge
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
-from tests.stream_ext.opened import EX, opened, push, said, triple
+from tests.stream_ext.opened import EX, emissions_of, opened, push, triple
 
 PREFIX = f"PREFIX : <{EX}> "
 PRODUCT = PREFIX + "REGISTER QUERY product AS SELECT (COUNT(*) AS ?n) { ?s :p ?x . ?t :q ?y FILTER(?x <= ?y) }"
@@ -43,7 +43,7 @@ def with_product(folder: Path, budget: Budget = SMALL) -> Iterator[Service]:
         yield service
 
 
-def test_a_query_that_would_take_too_much_fails_by_name_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_query_that_would_take_too_much_fails_by_name_and_the_others_continue(tmp_path: Path) -> None:
     with with_product(tmp_path) as service:
         status = service.query_status("product")
         assert "4000000 solutions" in status["error"]
@@ -52,8 +52,8 @@ def test_a_query_that_would_take_too_much_fails_by_name_and_the_others_go_on(tmp
         assert failure is not None
         assert failure.kind == "budget"
         assert state_of(service, "good") == "running"
-        assert said(service, "good")[-1]["results"]["bindings"][0]["n"]["value"] == "2001"
-        assert said(service, "product") == []
+        assert emissions_of(service, "good")[-1]["results"]["bindings"][0]["n"]["value"] == "2001"
+        assert emissions_of(service, "product") == []
 
 
 def test_a_failed_query_stays_failed_after_a_restart_and_holds_nothing(tmp_path: Path) -> None:
@@ -63,21 +63,21 @@ def test_a_failed_query_stays_failed_after_a_restart_and_holds_nothing(tmp_path:
         filled(service, 1, start=6000)
         assert state_of(service, "product") == "failed"
         assert "4000000 solutions" in service.query_status("product")["error"]
-        assert said(service, "product") == []
-        assert said(service, "good")[-1]["results"]["bindings"][0]["n"]["value"] == "2002"
+        assert emissions_of(service, "product") == []
+        assert emissions_of(service, "good")[-1]["results"]["bindings"][0]["n"]["value"] == "2002"
 
 
 def test_a_failed_query_is_evaluated_again_when_it_is_resumed(tmp_path: Path) -> None:
     with with_product(tmp_path) as service:
         service.update(f"DELETE WHERE {{ ?s <{EX}q> ?y }}", wait="evaluated")
         filled(service, 1, start=7000)
-        assert said(service, "product") == []
+        assert emissions_of(service, "product") == []
         service.resume_query("product")
         filled(service, 1, start=7001)
-        until(lambda: said(service, "product"), "product is evaluated again")
-        emission = said(service, "product")[-1]
+        until(lambda: emissions_of(service, "product"), "product is evaluated again")
+        emission = emissions_of(service, "product")[-1]
         assert emission["results"]["bindings"][0]["n"]["value"] == str(2002 + 2003)
-        assert said(service, "product")[0]["gap"] is True
+        assert emissions_of(service, "product")[0]["gap"] is True
 
 
 def test_a_failed_query_is_evaluated_when_another_takes_its_name(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_failed_query_is_evaluated_when_another_takes_its_name(tmp_path: Path)
         service.register(GOOD.replace("QUERY good", "QUERY product"))
         filled(service, 1, start=8000)
         assert state_of(service, "product") == "running"
-        assert said(service, "product")[-1]["results"]["bindings"][0]["n"]["value"] == "2002"
+        assert emissions_of(service, "product")[-1]["results"]["bindings"][0]["n"]["value"] == "2002"
 
 
 def test_an_evaluation_that_takes_too_long_fails_its_query(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_queries_that_share_a_network_fail_only_where_they_are_the_culprit(tmp_p
             name: "failed" if name == "hub" else "running" for name in names
         }
         for name in ("one", "four"):
-            rows = {each["time"]: len(each["results"]["bindings"]) for each in said(service, name)}
+            rows = {each["time"]: len(each["results"]["bindings"]) for each in emissions_of(service, name)}
             assert [rows[time_ms] for time_ms in (2000, 4000, 6000)] == [4, 4, 4], "in the step of the fault, too"
 
 
@@ -171,4 +171,4 @@ def test_rows_that_count_often_are_counted_before_an_emission_repeats_them(tmp_p
         push(service, "s", 1_000, triple("a", 1))
         until(lambda: state_of(service, "wide") == "failed", "wide has failed")
         assert "20000 solutions" in service.query_status("wide")["error"]
-        assert len(said(service, "slim")[-1]["results"]["bindings"]) == 10
+        assert len(emissions_of(service, "slim")[-1]["results"]["bindings"]) == 10

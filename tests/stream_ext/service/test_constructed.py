@@ -10,7 +10,7 @@ import pytest
 
 from stream_ext.errors import BadArgument, NotFound, Unsupported
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push, registration, said, triple
+from tests.stream_ext.opened import EX, emissions_of, opened, push, registration, triple
 
 BUILD = "CONSTRUCT { ?y :of ?x . ?x :has [ :is ?y ] }"
 
@@ -22,7 +22,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def graphs(service: Service) -> list[list[str]]:
-    return [sorted(emission["graph"].splitlines()) for emission in said(service)]
+    return [sorted(emission["graph"].splitlines()) for emission in emissions_of(service)]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -54,7 +54,7 @@ def test_istream_and_dstream_of_a_construct_are_of_its_triples(service: Service)
     service.heartbeat("s", 3000, wait="evaluated")
 
     def there(name: str) -> list[list[str]]:
-        lines = [emission["graph"].splitlines() for emission in said(service, name)]
+        lines = [emission["graph"].splitlines() for emission in emissions_of(service, name)]
         return [sorted(line.split()[0].removeprefix(f"<{EX}").rstrip(">") for line in found) for found in lines]
 
     assert there("ISTREAM") == [["a", "b"], ["c"], []]
@@ -85,13 +85,13 @@ def test_the_solutions_of_a_construct_are_cut_at_each_evaluation(
         push(service, "s", 3000, triple("other", 1, "q"))
 
         def subjects(name: str) -> list[list[str]]:
-            lines = [[x for x in e["graph"].splitlines() if "/at>" in x] for e in said(service, name)]
+            lines = [[x for x in e["graph"].splitlines() if "/at>" in x] for e in emissions_of(service, name)]
             return [sorted(line.split("> ")[0].removeprefix(f"<{EX}") for line in found) for found in lines]
 
         assert subjects("q") == expected
         before = [[], *expected]
         assert subjects("came") == [sorted({*now} - {*was}) for was, now in zip(before, expected, strict=False)]
-        assert [len(e["graph"].splitlines()) for e in said(service)] == [3 * len(names) for names in expected]
+        assert [len(e["graph"].splitlines()) for e in emissions_of(service)] == [3 * len(names) for names in expected]
         latest = service.latest("q")
         assert latest.graph is not None and latest.count == 3 * len(expected[-1])
 
@@ -135,7 +135,7 @@ def test_every_emission_can_be_made_again_at_its_snapshot(service: Service, r2s:
     for turn, time in enumerate(range(100, 6000, 700)):
         service.update(f"INSERT DATA {{ {triple(f'n{turn % 3}', turn, 'k')} }}", wait="evaluated")
         push(service, "s", time, triple(f"x{turn}", f"n{turn % 3}"), triple("x", f"n{turn % 2}"))
-    emissions = said(service)
+    emissions = emissions_of(service)
     assert len(emissions) >= (1 if select == "ASK" else 4) or r2s == "DSTREAM"
     for emission in emissions:
         again = json.loads(service.emission_again("q", emission["emission"]))
@@ -164,6 +164,6 @@ def test_a_query_without_windows_is_made_again_too(service: Service) -> None:
     service.register(f"PREFIX : <{EX}> REGISTER ISTREAM q AS SELECT ?x WHERE {{ ?x :p ?y }}")
     for name in "abc":
         service.update(f"INSERT DATA {{ {triple(name, 1)} }}", wait="evaluated")
-    for emission in said(service):
+    for emission in emissions_of(service):
         assert json.loads(service.emission_again("q", emission["emission"])) == emission
-    assert len(said(service)) == 3
+    assert len(emissions_of(service)) == 3

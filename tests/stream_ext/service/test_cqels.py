@@ -11,7 +11,7 @@ import pytest
 
 from stream_ext.clock import ManualClock
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, open_service, opened, push, push_lines, said, triple, values
+from tests.stream_ext.opened import EX, emissions_of, open_service, opened, push, push_lines, triple, values
 
 PREFIX = f"PREFIX : <{EX}>"
 
@@ -26,8 +26,8 @@ def cqels(select: str, pattern: str, kind: str = "QUERY q", more: str = "") -> s
     return f"{PREFIX} REGISTER {kind} AS {select} WHERE {{ {pattern} }}{more}"
 
 
-def told(service: Service, name: str = "q", since: int = 0) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, name, since)]
+def observed(service: Service, name: str = "q", since: int = 0) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, name, since)]
 
 
 def bag(emission: dict[str, Any]) -> object:
@@ -38,7 +38,7 @@ def bag(emission: dict[str, Any]) -> object:
 
 def all_again(service: Service, name: str = "q") -> None:
     """Each emission, made again from its snapshot."""
-    for emission in said(service, name):
+    for emission in emissions_of(service, name):
         assert bag(json.loads(service.emission_again(name, emission["emission"]))) == bag(emission)
 
 
@@ -62,7 +62,7 @@ def test_table_1_of_the_paper_of_2011(service: Service) -> None:
     )
     for time, room in enumerate(["r1", "r2", "r1", "r2"]):
         push(service, "http://ex/s", time, triple(f"m{time}", room, "detectedAt"))
-    assert [(emission["time"], emission["graph"].split()[:3:2]) for emission in said(service)] == [
+    assert [(emission["time"], emission["graph"].split()[:3:2]) for emission in emissions_of(service)] == [
         (1, [f"<{EX}m0>", f"<{EX}m1>"]),
         (2, [f"<{EX}m1>", f"<{EX}m2>"]),
         (3, [f"<{EX}m2>", f"<{EX}m3>"]),
@@ -81,8 +81,8 @@ def test_a_triple_that_is_sent_again_is_a_new_arrival_and_joins_again(service: S
     push(service, "s", 1300, triple("a", "b"))
     push(service, "s", 2300, triple("a", "b"))
     c, d = ("a", "c"), ("a", "d")
-    assert told(service) == [(1000, [c]), (1200, [c, d]), (1300, [c, d]), (2300, [c, d])]
-    assert [[w["from"] for w in e["windows"]] for e in said(service)] == [
+    assert observed(service) == [(1000, [c]), (1200, [c, d]), (1300, [c, d]), (2300, [c, d])]
+    assert [[w["from"] for w in e["windows"]] for e in emissions_of(service)] == [
         [0, 900],
         [200, 1200],
         [300, 1200],
@@ -99,8 +99,8 @@ def test_now_holds_what_has_arrived_of_one_timestamp(order: str, service: Servic
     push_lines(
         service, "s", *({"timestamp": t, "data": triple(x, 1)} for t, x in [(5, "a"), (5, "b"), (3, "c"), (6, "d")])
     )
-    assert told(service) == [(5, [("a",)]), (5, [("a",), ("b",)]), (6, [("d",)])]
-    extents = [(w["from"], w["to"], w["bounds"]) for e in said(service) for w in e["windows"]]
+    assert observed(service) == [(5, [("a",)]), (5, [("a",), ("b",)]), (6, [("d",)])]
+    extents = [(w["from"], w["to"], w["bounds"]) for e in emissions_of(service) for w in e["windows"]]
     assert extents == [(5, 5, "[]"), (5, 5, "[]"), (6, 6, "[]")]
     all_again(service)
 
@@ -118,10 +118,10 @@ def test_timestamps_of_elements_and_their_order_in_windows_that_count(service: S
     push(service, "s", 7, triple("b", 1), triple("a", 1))
     push(service, "s", 9, triple("b", 1))
     push(service, "s", 8, triple("c", 1))
-    assert [rows for _, rows in told(service, "bag")] == [[("b a",)], [("b a b",)], [("a c b",)]]
-    assert [rows for _, rows in told(service, "set")] == [[("b a",)], [("a b",)], [("a c b",)]]
+    assert [rows for _, rows in observed(service, "bag")] == [[("b a",)], [("b a b",)], [("a c b",)]]
+    assert [rows for _, rows in observed(service, "set")] == [[("b a",)], [("a b",)], [("a c b",)]]
     seven, eight, nine = (f"1970-01-01T00:00:00.00{n}Z" for n in (7, 8, 9))
-    assert [rows for _, rows in told(service, "times")] == [
+    assert [rows for _, rows in observed(service, "times")] == [
         [("a", seven), ("b", seven)],
         [("a", seven), ("b", nine), ("b", nine)],
         [("b", nine), ("c", eight)],
@@ -134,7 +134,7 @@ def test_lengths_in_nanoseconds_and_closed_bounds(service: Service) -> None:
     service.register(cqels("SELECT RSTREAM ?x", "STREAM s [RANGE 2000000ns BOUNDS []] { ?x :p ?y }"))
     for time in (1, 2, 3, 4):
         push(service, "s", time, triple(f"x{time}", 1))
-    assert told(service)[2:] == [(3, [("x1",), ("x2",), ("x3",)]), (4, [("x2",), ("x3",), ("x4",)])]
+    assert observed(service)[2:] == [(3, [("x1",), ("x2",), ("x3",)]), (4, [("x2",), ("x3",), ("x4",)])]
 
 
 # ---- what is emitted
@@ -144,22 +144,22 @@ def test_what_only_the_store_or_time_brings_is_not_new(service: Service) -> None
     service.register(cqels("SELECT ?x ?k", "STREAM s [RANGE 1s] { ?x :p ?y } ?y :k ?k"))
     push(service, "s", 100, triple("a", "b"))
     service.update(f"{PREFIX} INSERT DATA {{ :b :k 1 }}", wait="evaluated")
-    assert told(service) == []
+    assert observed(service) == []
     push(service, "s", 200, triple("c", "d"))
-    assert told(service) == [], "(a, 1) is in the answer, and contains no new arrival"
+    assert observed(service) == [], "(a, 1) is in the answer, and contains no new arrival"
     push(service, "s", 300, triple("e", "b"))
-    assert told(service) == [(300, [("e", "1")])]
+    assert observed(service) == [(300, [("e", "1")])]
     assert service.latest("q").count == 2
     all_again(service)
 
 
-def test_a_group_is_said_with_its_new_value_and_what_expires_says_nothing(service: Service) -> None:
+def test_a_group_is_emitted_with_its_new_value_and_what_expires_says_nothing(service: Service) -> None:
     service.register(cqels("SELECT ?y (COUNT(*) AS ?n)", "STREAM s [RANGE 100ms] { ?x :p ?y }", more=" GROUP BY ?y"))
     push(service, "s", 100, triple("a", 1))
     push(service, "s", 150, triple("a", 1), triple("b", 2))
     push(service, "s", 210, triple("c", 3))
     service.heartbeat("s", 10_000, wait="evaluated")
-    assert told(service) == [(100, [("1", "1")]), (150, [("1", "2"), ("2", "1")]), (210, [("3", "1")])]
+    assert observed(service) == [(100, [("1", "1")]), (150, [("1", "2"), ("2", "1")]), (210, [("3", "1")])]
     all_again(service)
 
 
@@ -172,8 +172,8 @@ def test_ask_says_true_when_what_arrived_makes_it_so(service: Service) -> None:
     push(service, "s", 150, triple("a", 2))
     push(service, "s", 260, triple("b", 1))
     push(service, "s", 270, triple("a", 1))
-    assert [(e["time"], e["boolean"]) for e in said(service)] == [(100, True), (270, True)]
-    assert [(e["time"], e["boolean"]) for e in said(service, "gone")] == [(260, True)]
+    assert [(e["time"], e["boolean"]) for e in emissions_of(service)] == [(100, True), (270, True)]
+    assert [(e["time"], e["boolean"]) for e in emissions_of(service, "gone")] == [(260, True)]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -188,7 +188,7 @@ def test_limit_ranks_by_first_appearance_and_says_what_is_new_in_it(restart: boo
         push(service, "s", 205, triple("d", 1))
         push(service, "s", 215, triple("e", 1))
         # At 205 c has gone; without d the answer would be b, a, too. At 215 b has gone: a, d with or without e.
-        assert told(service) == [(100, [("c",)]), (110, [("b",)])]
+        assert observed(service) == [(100, [("c",)]), (110, [("b",)])]
         assert service.latest("q").count == 2
         service.close()
 
@@ -198,7 +198,7 @@ def test_what_was_there_at_registration_is_held_and_is_not_new(service: Service)
     push(service, "s", 1000, triple("a", 1))
     service.register(cqels("SELECT ?x ?z", "STREAM s [RANGE 1s] { ?x :p ?y } STREAM s [NOW] { ?z :p ?y }"))
     push(service, "s", 1500, triple("b", 1))
-    assert told(service) == [(1500, [("a", "b"), ("b", "b")])], "not a alone: it came before the registration"
+    assert observed(service) == [(1500, [("a", "b"), ("b", "b")])], "not a alone: it came before the registration"
     all_again(service)
 
 
@@ -224,20 +224,20 @@ def test_a_step_counts_from_the_registration_through_pauses_and_restarts(restart
     push(service, "s", 3, triple("b", 1))
     again()
     push(service, "s", 4, triple("c", 1), triple("d", 1))
-    assert told(service) == [(4, [("c",), ("d",)])], "the third since the registration, in the middle of an element"
+    assert observed(service) == [(4, [("c",), ("d",)])], "the third since the registration, in the middle of an element"
     again()
     service.pause_query("q")
     push(service, "s", 5, triple("e", 1))
     service.resume_query("q")
     again()
     push(service, "s", 6, triple("f", 1))
-    assert told(service, since=1) == [(6, [("e",), ("f",)])], "the sixth: those of the pause count"
+    assert observed(service, since=1) == [(6, [("e",), ("f",)])], "the sixth: those of the pause count"
     again()
     late = push(service, "s", 1, *(triple(f"l{n}", 1) for n in range(3)))
-    assert (late.late, len(said(service))) == (1, 2), "it completes a multiple, and makes no evaluation"
+    assert (late.late, len(emissions_of(service))) == (1, 2), "it completes a multiple, and makes no evaluation"
     again()
     push(service, "s", 7, triple("g", 1))
-    assert told(service, since=2) == [(7, [("f",), ("g",)])], "so that comes with the next arrival"
+    assert observed(service, since=2) == [(7, [("f",), ("g",)])], "so that comes with the next arrival"
     service.close()
 
 
@@ -255,7 +255,7 @@ def test_what_a_window_holds_is_retained_however_old_it_is(window: str, tmp_path
         service = open_service(tmp_path, clock)
     push(service, "s", 3, triple("y", 1))
     there = {"ALL": ["x1", "x2", "x3", "x4", "x5", "y"]}.get(window, ["x4", "x5", "y"])
-    assert told(service)[-1] == (5, [(name,) for name in there])
+    assert observed(service)[-1] == (5, [(name,) for name in there])
     late = push(service, "s", 2, triple("w", 1)).late
     assert late == (window != "ALL"), "three are later"
     service.close()
@@ -266,7 +266,7 @@ def test_late_is_what_can_be_in_no_window_any_more(service: Service) -> None:
     push(service, "s", 5000, triple("a", 1))
     assert push(service, "s", 4500, triple("b", 1)).late == 0
     assert push(service, "s", 4000, triple("c", 1)).late == 1
-    assert told(service) == [(5000, [("a",)]), (5000, [("b",)])]
+    assert observed(service) == [(5000, [("a",)]), (5000, [("b",)])]
     assert service.query_status("q")["late"] == 1
     assert service.query_status("q")["waits_for"] == []
 
@@ -300,9 +300,9 @@ def test_the_same_question_in_three_dialects(service: Service) -> None:
     push(service, f"{stream}1", 3000, triple("b", 1))
     service.heartbeat(f"{stream}2", 3000, wait="evaluated")
     one, two = ("a", "1", "2"), ("a", "1", "3")
-    assert told(service) == [(1600, [one]), (2100, [two])]
+    assert observed(service) == [(1600, [one]), (2100, [two])]
     for name in ("rooms", f"{EX}out"):
-        assert told(service, name) == [(2000, [one]), (3000, [one, two])]
+        assert observed(service, name) == [(2000, [one]), (3000, [one, two])]
 
 
 def test_queries_of_different_dialects_are_chained(service: Service) -> None:
@@ -318,8 +318,8 @@ def test_queries_of_different_dialects_are_chained(service: Service) -> None:
     for time, x in [(100, "a"), (200, "c"), (300, "d")]:
         push(service, "s", time, triple(x, "b"))
     push(service, "s", 1000, triple("e", "none"))
-    assert told(service, "last") == [(100, [("a",)]), (200, [("a",), ("c",)]), (300, [("c",), ("d",)])]
-    assert told(service, "counted") == [(1000, [("1", "3")])]
+    assert observed(service, "last") == [(100, [("a",)]), (200, [("a",), ("c",)]), (300, [("c",), ("d",)])]
+    assert observed(service, "counted") == [(1000, [("1", "3")])]
 
 
 def test_a_variable_ranges_over_all_streams(service: Service) -> None:
@@ -329,7 +329,7 @@ def test_a_variable_ranges_over_all_streams(service: Service) -> None:
     service.create_stream("t", {"iri": f"{EX}t"})
     push(service, "t", 50, triple("b", 1))
     push(service, "s", 120, triple("c", 1))
-    assert told(service) == [(100, [("s", "a")]), (100, [("t", "b")]), (120, [("s", "c")])]
+    assert observed(service) == [(100, [("s", "a")]), (100, [("t", "b")]), (120, [("s", "c")])]
 
 
 def test_explain_says_the_policy_and_where_it_is_from(service: Service) -> None:

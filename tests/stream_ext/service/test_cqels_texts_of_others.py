@@ -159,13 +159,13 @@ def test_a_text_gives_the_rows_of_its_data(name: str, tmp_path: Path) -> None:
     all_that_came = came(shared(), name, query)
     with opened(tmp_path, ManualClock(NOW)) as service:
         emissions = play(name, text, all_that_came, service)
-    said: dict[int, list[Bag]] = defaultdict(list)
+    emitted: dict[int, list[Bag]] = defaultdict(list)
     for emission in emissions:
-        said[emission["time"]].append(bag_of(emission))
+        emitted[emission["time"]].append(bag_of(emission))
     chance = random.Random(name)
     times = sorted({each.time for each in all_that_came})
-    silent = [time for time in times if time not in said]
-    looked_at = {*list(said)[:2], *chance.sample(list(said), min(TIMES_MAX, len(said)))}
+    silent = [time for time in times if time not in emitted]
+    looked_at = {*list(emitted)[:2], *chance.sample(list(emitted), min(TIMES_MAX, len(emitted)))}
     looked_at |= {*chance.sample(silent, min(TIMES_MAX, len(silent)))}
     rows, peer = 0, stored(name)
     for time in sorted(looked_at):
@@ -178,7 +178,7 @@ def test_a_text_gives_the_rows_of_its_data(name: str, tmp_path: Path) -> None:
                     for some in known
                 )
                 expected.append(with_it - without)
-        assert said[time] == [bag for bag in expected if bag], f"at {time}"
+        assert emitted[time] == [bag for bag in expected if bag], f"at {time}"
         rows += sum(map(Counter.total, expected))
     for window in query.windows:
         peer.clear_graph(ox.NamedNode(window.name))
@@ -234,9 +234,9 @@ def test_the_conference_scenario(name: str, tmp_path: Path) -> None:
             line = f"<{EX}{person}> <http://deri.org/floorplan/detectedAt> <http://deri.org/floorplan/{room}> ."
             service.push(stream, line.encode(), NT, timestamp=1000 * second, wait="evaluated")
         emissions = [json.loads(emission.json) for emission in service.emissions("text")]
-    said = []
+    emitted = []
     for emission in emissions:
         names = emission["head"]["vars"]
         rows = [tuple(row[v]["value"].removeprefix(EX) for v in names) for row in emission["results"]["bindings"]]
-        said.append((emission["time"], sorted(rows)))
-    assert said == CONFERENCE[Path(name).stem]
+        emitted.append((emission["time"], sorted(rows)))
+    assert emitted == CONFERENCE[Path(name).stem]

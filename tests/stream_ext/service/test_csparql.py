@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push, push_lines, said, times, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, push_lines, times, triple, values
 
 P = f"PREFIX : <{EX}> "
 
@@ -23,8 +23,8 @@ def register(service: Service, text: str) -> list[str]:
     return service.register(P + text)[2]
 
 
-def told(service: Service, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, name)]
+def observed(service: Service, name: str = "q") -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, name)]
 
 
 def test_windows_and_graphs_are_merged_and_a_triple_counts_once(service: Service) -> None:
@@ -38,7 +38,7 @@ def test_windows_and_graphs_are_merged_and_a_triple_counts_once(service: Service
     push(service, "t", 300, triple("a", "b"))
     push(service, "s", 1000, triple("z", 1))
     push(service, "t", 1000, triple("z", 1))
-    assert told(service) == [(1000, [("a", "room"), ("c", "room")])]
+    assert observed(service) == [(1000, [("a", "room"), ("c", "room")])]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_of_the_store_is_read(
     assert any("reads only its windows and nothing from the store" in warning for warning in warnings) == warned
     push(service, "s", 100, triple("a", "b"))
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service) == [(1000, expected)]
+    assert observed(service) == [(1000, expected)]
 
 
 @pytest.mark.parametrize("streams", ["FROM STREAM s [RANGE 1s]", "FROM STREAM s [RANGE 1s] FROM STREAM t [RANGE 1s]"])
@@ -81,9 +81,9 @@ def test_graph_reads_the_graphs_of_from_named_however_many_streams_are_merged(
     for name in ("s", "t"):
         push_lines(service, name, {"timestamp": 100, "graph": EX + "left", "data": triple("a", "b")})
         service.heartbeat(name, 1000, wait="evaluated")
-    assert told(service) == [(1000, [("a", "in_left", "left"), ("a", "in_right", "right")])]
-    assert told(service, "one") == [(1000, [("a", "in_left")])]
-    assert told(service, "none") == [(1000, [])], "it is no graph of this dataset"
+    assert observed(service) == [(1000, [("a", "in_left", "left"), ("a", "in_right", "right")])]
+    assert observed(service, "one") == [(1000, [("a", "in_left")])]
+    assert observed(service, "none") == [(1000, [])], "it is no graph of this dataset"
     assert not any("reads only its windows and nothing from the store" in warning for warning in warnings)
 
 
@@ -106,7 +106,7 @@ def test_graph_with_a_streams_name_is_its_window(service: Service) -> None:
     push(service, "likes", 100, triple("l", "b"), triple("m", "d"))
     for stream in ("posts", "likes"):
         service.heartbeat(stream, 1000, wait="evaluated")
-    assert told(service) == [(1000, [("a", "l")])]
+    assert observed(service) == [(1000, [("a", "l")])]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -123,8 +123,8 @@ def test_the_first_push_after_registration_is_the_origin_for_good(restart: bool,
         if restart:
             push(service, "s", 4999, triple("b", 1))
         push(service, "s", 9100, triple("c", 1))
-        assert told(service) == [(5000, [("a",), ("b",)]), (7000, [("b",)]), (9000, [])]
-        assert said(service)[0]["windows"] == [{"stream": "s", "from": 2000, "to": 5000, "bounds": "[)"}]
+        assert observed(service) == [(5000, [("a",), ("b",)]), (7000, [("b",)]), (9000, [])]
+        assert emissions_of(service)[0]["windows"] == [{"stream": "s", "from": 2000, "to": 5000, "bounds": "[)"}]
 
 
 def test_a_windowed_text_is_answered_at_a_time_without_being_registered(service: Service) -> None:
@@ -145,8 +145,8 @@ def test_period_and_arrival_hold_for_c_sparql_too(service: Service) -> None:
     )
     for time, name in ((2300, "a"), (2400, "b"), (3000, "c")):
         push(service, "s", time, triple(name, 1))
-    assert told(service) == [(2500, [("a",), ("b",)]), (3000, [("a",), ("b",)])]
-    assert told(service, "r") == [(2300, [("a",)]), (2400, [("b",)]), (3000, [("c",)])]
+    assert observed(service) == [(2500, [("a",), ("b",)]), (3000, [("a",), ("b",)])]
+    assert observed(service, "r") == [(2300, [("a",)]), (2400, [("b",)]), (3000, [("c",)])]
 
 
 # ---- graphs and variables in windows (RSP-QL)
@@ -165,9 +165,9 @@ def test_graph_inside_a_window_is_the_graph_of_the_elements(service: Service) ->
         {"timestamp": 300, "data": triple("b", 1)},
     )
     service.heartbeat("s", 1000, wait="evaluated")
-    assert told(service, "each") == [(1000, [("g1", "a"), ("g2", "a")])]
-    assert told(service, "one") == [(1000, [("a",)])]
-    assert told(service, "whatever") == [(1000, [("a",), ("b",)])]
+    assert observed(service, "each") == [(1000, [("g1", "a"), ("g2", "a")])]
+    assert observed(service, "one") == [(1000, [("a",)])]
+    assert observed(service, "whatever") == [(1000, [("a",), ("b",)])]
 
 
 def test_a_variable_ranges_over_the_named_windows(service: Service) -> None:
@@ -180,5 +180,5 @@ def test_a_variable_ranges_over_the_named_windows(service: Service) -> None:
     push(service, "t", 100, triple("a", 1), triple("b", 1))
     for stream in ("s", "t"):
         service.heartbeat(stream, 1000, wait="evaluated")
-    assert told(service) == [(1000, [("u", "a"), ("u", "b"), ("v", "a")])]
-    assert times(said(service)) == [1000]
+    assert observed(service) == [(1000, [("u", "a"), ("u", "b"), ("v", "a")])]
+    assert times(emissions_of(service)) == [1000]

@@ -10,11 +10,11 @@ from typing import Any
 import pyoxigraph as ox
 import pytest
 
-from tests.stream_ext.opened import EX, open_service, push_lines, said
-from tests.stream_ext.timing_model import Element, Model, Said, Window
+from tests.stream_ext.opened import EX, emissions_of, open_service, push_lines
+from tests.stream_ext.timing_model import Element, EmittedAt, Model, Window
 
 Triple = tuple[str, str, str]
-Told = list[tuple[int, Counter[tuple[str, ...]]]]
+Observed = list[tuple[int, Counter[tuple[str, ...]]]]
 
 
 def extent(window: Window) -> str:
@@ -34,9 +34,9 @@ class Stage:
         self.model, self.text, self.r2s = Model([window]), text, r2s
         self.contents: list[set[Triple]] = []
         self.before: Counter[tuple[str, ...]] = Counter()
-        self.told: Told = []
+        self.observed: Observed = []
 
-    def push(self, elements: list[tuple[int, set[Triple]]], heartbeat: int | None = None) -> Told:
+    def push(self, elements: list[tuple[int, set[Triple]]], heartbeat: int | None = None) -> Observed:
         found = []
         if elements:
             made = [Element(1, time, len(self.contents) + i) for i, (time, _) in enumerate(elements)]
@@ -44,11 +44,11 @@ class Stage:
             found += self.model.push(1, made)[1]
         if heartbeat is not None:
             found += self.model.heartbeat(1, heartbeat)
-        told = [(each.time, self._said(each)) for each in found]
-        self.told += told
-        return told
+        observed = [(each.time, self._emitted(each)) for each in found]
+        self.observed += observed
+        return observed
 
-    def _said(self, each: Said) -> Counter[tuple[str, ...]]:
+    def _emitted(self, each: EmittedAt) -> Counter[tuple[str, ...]]:
         triples = {triple for number in each.contents[0] for triple in self.contents[number]}
         store = ox.Store()
         store.load("\n".join(" ".join(triple) + " ." for triple in triples).encode(), format=ox.RdfFormat.N_TRIPLES)
@@ -97,18 +97,18 @@ def play(seed: int, folder: Path) -> int:
             )
         lines = [{"timestamp": t, "data": "\n".join(" ".join(x) + " ." for x in sorted(ts))} for t, ts in elements]
         push_lines(service, "s", *lines)
-        for time, told in first.push(elements):
-            made = {(s, p, o) for s, p, o in told}
+        for time, observed in first.push(elements):
+            made = {(s, p, o) for s, p, o in observed}
             second.push([(time, made)] if made else [], time)
         if chance.random() < 0.2:
             service.close()
             service = open_service(folder)
-    found = [(emission["time"], _bag(emission)) for emission in said(service, "two")]
-    assert found == second.told, f"seed {seed}: {construct} {pattern} / {select} {read}"
-    graphs = [(e["time"], Counter(map(_split, e["graph"].splitlines()))) for e in said(service, "one")]
-    assert graphs == first.told, f"seed {seed}"
+    found = [(emission["time"], _bag(emission)) for emission in emissions_of(service, "two")]
+    assert found == second.observed, f"seed {seed}: {construct} {pattern} / {select} {read}"
+    graphs = [(e["time"], Counter(map(_split, e["graph"].splitlines()))) for e in emissions_of(service, "one")]
+    assert graphs == first.observed, f"seed {seed}"
     service.close()
-    return len(first.told) + len(second.told)
+    return len(first.observed) + len(second.observed)
 
 
 def _text(name: str, stream: str, r2s: str, form: str, window: Window, pattern: str) -> str:

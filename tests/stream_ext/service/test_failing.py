@@ -14,7 +14,7 @@ from stream_ext.errors import QueryTooLarge
 from stream_ext.service.engine import Engine
 from tests.parts.waiting import until
 from tests.stream_ext.continuous.broken import after_evaluations
-from tests.stream_ext.opened import opened, push, registration, said, times, triple
+from tests.stream_ext.opened import emissions_of, opened, push, registration, times, triple
 
 
 @pytest.mark.parametrize(("kind", "state"), [("budget", "failed"), ("worker", "parked"), ("behind", "parked")])
@@ -39,12 +39,12 @@ def test_a_failed_query_says_nothing_until_it_is_resumed_and_tells_the_gap(
         if restart:
             assert service.query_status("q")["state"] == state
             push(service, "s", 3600, triple("d", 1))
-            assert times(said(service)) == [1000]
+            assert times(emissions_of(service)) == [1000]
             service.resume_query("q")
         assert service.query_status("q")["state"] == "running"
         push(service, "s", 4100, triple("e", 1))
         push(service, "s", 5100, triple("f", 1))
-        emissions = said(service)
+        emissions = emissions_of(service)
         assert [emission["emission"] for emission in emissions] == list(range(1, len(emissions) + 1))
         assert emissions[1].get("gap") is True
 
@@ -92,7 +92,7 @@ def test_a_failure_that_waits_fails_no_query_that_was_resumed_meanwhile(
         assert service.query_status("q")["state"] == "running"
         push(service, "s", 2100, triple("c", 1))
         push(service, "s", 3100, triple("d", 1))
-        assert times(said(service)) == [2000, 3000]
+        assert times(emissions_of(service)) == [2000, 3000]
 
 
 def test_one_that_fails_again_as_soon_as_it_is_resumed_has_failed(

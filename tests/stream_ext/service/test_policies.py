@@ -10,7 +10,18 @@ import pytest
 from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, Reader, opened, push, push_lines, registration, said, times, triple, values
+from tests.stream_ext.opened import (
+    EX,
+    Reader,
+    emissions_of,
+    opened,
+    push,
+    push_lines,
+    registration,
+    times,
+    triple,
+    values,
+)
 
 TWO = (
     f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x FROM NAMED WINDOW :w ON s [RANGE 1s] "
@@ -24,24 +35,24 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def told(service: Service) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service)]
+def observed(service: Service) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service)]
 
 
 def extents(service: Service) -> list[tuple[int, int]]:
-    return [(window["from"], window["to"]) for emission in said(service) for window in emission["windows"]]
+    return [(window["from"], window["to"]) for emission in emissions_of(service) for window in emission["windows"]]
 
 
 def test_a_window_that_holds_its_end_closes_when_time_has_passed_it(service: Service) -> None:
     service.register(registration(window="RANGE 1s STEP 1s BOUNDS (]"))
     push(service, "s", 1000, triple("a", 1))
     push(service, "s", 1000, triple("b", 1))
-    assert said(service) == []
+    assert emissions_of(service) == []
     push(service, "s", 1001, triple("c", 1))
-    assert told(service) == [(1000, [("a", "1"), ("b", "1")])]
-    assert said(service)[0]["windows"] == [{"stream": "s", "from": 0, "to": 1000, "bounds": "(]"}]
+    assert observed(service) == [(1000, [("a", "1"), ("b", "1")])]
+    assert emissions_of(service)[0]["windows"] == [{"stream": "s", "from": 0, "to": 1000, "bounds": "(]"}]
     service.heartbeat("s", 2000, wait="evaluated")
-    assert told(service)[1:] == [(2000, [("c", "1")])]
+    assert observed(service)[1:] == [(2000, [("c", "1")])]
 
 
 def test_a_window_of_the_past_tells_from_where_to_where_it_reached(service: Service) -> None:
@@ -49,12 +60,12 @@ def test_a_window_of_the_past_tells_from_where_to_where_it_reached(service: Serv
     push(service, "s", 500, triple("a", 1))
     push(service, "s", 1500, triple("b", 1))
     push(service, "s", 4000, triple("c", 1))
-    assert told(service) == [
+    assert observed(service) == [
         (2000, [("a", "1")]),
         (3000, [("a", "1"), ("b", "1")]),
         (4000, [("b", "1")]),
     ]
-    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [
+    assert [(w["from"], w["to"]) for e in emissions_of(service) for w in e["windows"]] == [
         (-1000, 1000),
         (0, 2000),
         (1000, 3000),
@@ -67,10 +78,12 @@ def test_a_window_of_the_past_without_a_step_holds_each_element_once(service: Se
     for time in range(500, 8_000, 1_000):
         push(service, "s", time, triple(f"e{time}", 1))
     service.heartbeat("s", 10_000, wait="evaluated")
-    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [
+    assert [(w["from"], w["to"]) for e in emissions_of(service) for w in e["windows"]] == [
         (start, start + 2000) for start in range(-1000, 8_000, 2000)
     ]
-    assert [name for _, rows in told(service) for name, _ in rows] == [f"e{time}" for time in range(500, 8_000, 1_000)]
+    assert [name for _, rows in observed(service) for name, _ in rows] == [
+        f"e{time}" for time in range(500, 8_000, 1_000)
+    ]
 
 
 def test_the_lateness_of_a_window_goes_before_that_of_its_stream(service: Service) -> None:
@@ -80,14 +93,14 @@ def test_the_lateness_of_a_window_goes_before_that_of_its_stream(service: Servic
     service.register(registration("slower", window="RANGE 1s STEP 1s MAXDELAY 7s"))
     push(service, "s", 500, triple("a", 1))
     push(service, "s", 1000, triple("b", 1))
-    assert [len(said(service, name)) for name in ("q", "slow", "slower")] == [1, 0, 0]
+    assert [len(emissions_of(service, name)) for name in ("q", "slow", "slower")] == [1, 0, 0]
     receipt = push(service, "s", 600, triple("c", 1))
     assert receipt.late == 1
     assert [service.query_status(name)["late"] for name in ("q", "slow", "slower")] == [1, 0, 0]
     push(service, "s", 7000, triple("d", 1))
-    assert [times(said(service, name)) for name in ("slow", "slower")] == [[1000, 2000], []]
+    assert [times(emissions_of(service, name)) for name in ("slow", "slower")] == [[1000, 2000], []]
     push(service, "s", 8000, triple("d", 1))
-    assert times(said(service, "slower")) == [1000]
+    assert times(emissions_of(service, "slower")) == [1000]
 
 
 @pytest.mark.parametrize("head", ["REGISTER RSTREAM q AS", "REGISTER QUERY q COMPUTED EVERY 500ms AS"])
@@ -97,8 +110,8 @@ def test_periods_are_the_multiples_of_their_length(service: Service, head: str) 
     service.register(text)
     push(service, "s", 600, triple("a", 1))
     push(service, "s", 2000, triple("b", 1))
-    assert told(service) == [(1000, [("a", "1")]), (1500, []), (2000, [])]
-    assert [(w["from"], w["to"]) for e in said(service) for w in e["windows"]] == [
+    assert observed(service) == [(1000, [("a", "1")]), (1500, []), (2000, [])]
+    assert [(w["from"], w["to"]) for e in emissions_of(service) for w in e["windows"]] == [
         (100, 1000),
         (1100, 1500),
         (1100, 2000),
@@ -113,26 +126,26 @@ def test_an_idle_stream_lets_time_pass_without_it_until_it_comes_again(tmp_path:
         push(service, "t", 100, triple("z", 1))
         push(service, "s", 100, triple("a", 1))
         push(service, "s", 2100, triple("b", 1))
-        assert (said(service), service.query_status("q")["waits_for"]) == ([], ["t"])
+        assert (emissions_of(service), service.query_status("q")["waits_for"]) == ([], ["t"])
         reader = Reader(service, "q")
         clock.advance(4_999)
-        assert said(service) == []
+        assert emissions_of(service) == []
         clock.advance(1)
         assert reader.read_to(2) == [1, 2]
-        assert (times(said(service)), service.query_status("q")["waits_for"]) == ([1000, 2000], [])
+        assert (times(emissions_of(service)), service.query_status("q")["waits_for"]) == ([1000, 2000], [])
         push(service, "s", 3000, triple("c", 1))
-        assert times(said(service))[2:] == [3000]
+        assert times(emissions_of(service))[2:] == [3000]
         receipt = push_lines(
             service, "t", {"timestamp": 700, "data": triple("z", 1)}, {"timestamp": 3300, "data": triple("z", 1)}
         )
         assert receipt.late == 1, "700 was in the window that was reported without it"
         push(service, "s", 5000, triple("d", 1))
-        assert (times(said(service))[3:], service.query_status("q")["waits_for"]) == ([], ["t"])
+        assert (times(emissions_of(service))[3:], service.query_status("q")["waits_for"]) == ([], ["t"])
     with opened(tmp_path, clock) as service:
         reader = Reader(service, "q", since=3)
         clock.advance(5_000)
         assert reader.read_to(5) == [4, 5]
-        assert times(said(service)) == [1000, 2000, 3000, 4000, 5000]
+        assert times(emissions_of(service)) == [1000, 2000, 3000, 4000, 5000]
 
 
 def test_a_stream_that_never_had_an_element_falls_idle_too(tmp_path: Path) -> None:
@@ -144,7 +157,7 @@ def test_a_stream_that_never_had_an_element_falls_idle_too(tmp_path: Path) -> No
         reader = Reader(service, "q")
         clock.advance(300)
         push(service, "s", 1100, triple("b", 1))
-        assert (reader.read_to(1), times(said(service))) == ([1], [1000])
+        assert (reader.read_to(1), times(emissions_of(service))) == ([1], [1000])
         head = service.head()
         clock.advance(10_000)
         assert service.head() == head, "it is idle already: nothing more is written"
@@ -155,7 +168,7 @@ def test_a_stream_has_one_time_and_a_query_may_only_name_that(service: Service) 
     service.register(registration(window="RANGE 1s ON :at STEP 1s"))
     push(service, "s", None, triple("a", 100, "at"), triple("a", 1))
     push(service, "s", None, triple("b", 1100, "at"), triple("b", 1))
-    assert told(service) == [(1000, [("a", "1")])]
+    assert observed(service) == [(1000, [("a", "1")])]
     with pytest.raises(BadArgument, match="times from <http://ex/at>, and a stream has only one source of time"):
         service.register(registration("other", window="RANGE 1s ON :when STEP 1s"))
     service.create_stream("plain", {})
@@ -166,7 +179,7 @@ def test_a_stream_has_one_time_and_a_query_may_only_name_that(service: Service) 
     assert service.stream("fresh").options.time == EX + "when"
 
 
-def test_the_clocks_closes_are_told_by_the_lateness_of_each_window(tmp_path: Path) -> None:
+def test_the_clocks_closes_are_given_by_the_lateness_of_each_window(tmp_path: Path) -> None:
     clock = ManualClock(10_200)
     with opened(tmp_path, clock) as service:
         service.create_stream("s", {"lateness": 500})
@@ -175,13 +188,13 @@ def test_the_clocks_closes_are_told_by_the_lateness_of_each_window(tmp_path: Pat
         push(service, "s", None, triple("a", 1))
         first, second = Reader(service, "q"), Reader(service, "shut")
         clock.advance(899)
-        assert said(service) == []
+        assert emissions_of(service) == []
         clock.advance(1)
         assert first.read_to(1) == [1]
-        assert said(service, "shut") == []
+        assert emissions_of(service, "shut") == []
         clock.advance(401)
         assert second.read_to(1) == [1]
-        assert times(said(service)) == times(said(service, "shut")) == [11_000]
+        assert times(emissions_of(service)) == times(emissions_of(service, "shut")) == [11_000]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +207,7 @@ def test_the_clocks_closes_are_told_by_the_lateness_of_each_window(tmp_path: Pat
     ],
 )
 @pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM"])
-def test_what_has_fallen_silent_is_told_when_the_windows_have_become_empty(
+def test_what_has_fallen_silent_is_emitted_when_the_windows_have_become_empty(
     service: Service, lacking: str, r2s: str
 ) -> None:
     service.update(f"PREFIX : <{EX}> INSERT DATA {{ :ann :owns :cat }}")
@@ -206,10 +219,10 @@ def test_what_has_fallen_silent_is_told_when_the_windows_have_become_empty(
     service.heartbeat("s", 6000, wait="evaluated")
     missed: list[tuple[str, ...]] = [("ann", "cat")]
     later = missed if r2s == "RSTREAM" else []
-    assert told(service) == [(1000, []), (2000, []), (3000, missed), *((c * 1000, later) for c in (4, 5, 6))]
+    assert observed(service) == [(1000, []), (2000, []), (3000, missed), *((c * 1000, later) for c in (4, 5, 6))]
 
 
-def test_what_time_alone_brings_about_is_told_while_the_windows_are_empty(service: Service) -> None:
+def test_what_time_by_itself_brings_about_is_emitted_while_the_windows_are_empty(service: Service) -> None:
     due = '"1970-01-01T00:00:05Z"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
     service.update(f"PREFIX : <{EX}> INSERT DATA {{ :bill :due {due} }}")
     service.register(
@@ -218,4 +231,4 @@ def test_what_time_alone_brings_about_is_told_while_the_windows_are_empty(servic
     )
     push(service, "s", 500, triple("rent", 1, "paid"))
     service.heartbeat("s", 7000, wait="evaluated")
-    assert told(service) == [*((c * 1000, []) for c in (1, 2, 3, 4)), *((c * 1000, [("bill",)]) for c in (5, 6, 7))]
+    assert observed(service) == [*((c * 1000, []) for c in (1, 2, 3, 4)), *((c * 1000, [("bill",)]) for c in (5, 6, 7))]

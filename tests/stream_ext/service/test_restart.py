@@ -14,7 +14,7 @@ from hbase_store.errors import WriterElsewhere
 from stream_ext.errors import RilletError
 from stream_ext.service.service import Service
 from tests.parts.processes import started
-from tests.stream_ext.opened import open_service, opened, push, registration, said, times, triple, values
+from tests.stream_ext.opened import emissions_of, open_service, opened, push, registration, times, triple, values
 
 QUERIES = {
     "all": registration("all", window="RANGE PT3S STEP PT1S"),
@@ -33,11 +33,11 @@ def register_all(service: Service) -> None:
         service.register(text)
 
 
-def told(service: Service) -> dict[str, list[tuple[Any, ...]]]:
+def observed(service: Service) -> dict[str, list[tuple[Any, ...]]]:
     return {
         name: [
             (e["emission"], e["time"], e.get("boolean"), values(e) if "results" in e else None)
-            for e in said(service, name)
+            for e in emissions_of(service, name)
         ]
         for name in QUERIES
     }
@@ -49,22 +49,22 @@ def uninterrupted(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
         for number in range(PUSHES):
             push_number(service, number, wait="published")
         push_number(service, PUSHES)
-        return told(service)
+        return observed(service)
 
 
-def test_a_service_that_is_opened_again_goes_on_with_the_next_emission(tmp_path: Path) -> None:
+def test_a_service_that_is_opened_again_continues_with_the_next_emission(tmp_path: Path) -> None:
     with opened(tmp_path / "whole") as service:
         register_all(service)
         for number in range(30):
             push_number(service, number)
-        expected = told(service)
+        expected = observed(service)
     for first in range(0, 30, 7):
         with opened(tmp_path) as service:
             register_all(service)
             for number in range(first, min(30, first + 7)):
                 push_number(service, number)
     with opened(tmp_path) as service:
-        assert told(service) == expected
+        assert observed(service) == expected
 
 
 def test_lateness_is_decided_as_if_nothing_had_happened(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_dropped_query_stays_away_and_its_name_starts_anew(tmp_path: Path) -> 
         assert service.queries() == []
         service.register(registration())
         push(service, "s", 3500, triple("a", 2))
-        assert [(e["emission"], e["time"]) for e in said(service)] == [(1, 3000)]
+        assert [(e["emission"], e["time"]) for e in emissions_of(service)] == [(1, 3000)]
 
 
 def test_silent_snapshots_are_stored_at_the_close(tmp_path: Path) -> None:
@@ -104,11 +104,11 @@ def test_what_was_published_but_not_evaluated_is_evaluated_later(tmp_path: Path)
     service._engine.inline.close()  # a runner that is slow, or dead
     push(service, "s", 100, triple("a", 1), wait="published")
     push(service, "s", 2100, triple("b", 2), wait="published")
-    assert said(service) == []
+    assert emissions_of(service) == []
     service.close()
     with opened(tmp_path) as service:
         service._engine.merge.wait(service.head(), 10)
-        assert times(said(service)) == [1000, 2000]
+        assert times(emissions_of(service)) == [1000, 2000]
 
 
 def test_one_writer_at_a_time_and_the_next_one_when_it_has_closed(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_service_that_is_killed_loses_nothing_and_repeats_nothing(tmp_path: Pa
         for number in range(first, PUSHES):
             push_number(service, number, wait="published")
         push_number(service, PUSHES)
-        assert told(service) == expected
+        assert observed(service) == expected
 
 
 def main(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push, push_lines, registration, said, times, triple, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, push_lines, registration, times, triple, values
 
 P = f"PREFIX : <{EX}>"
 
@@ -47,7 +47,7 @@ def test_a_static_pattern_filters(service: Service, where: str) -> None:
     service.update(f"DELETE DATA {{ {inside.format('kitchen')} }} ; INSERT DATA {{ {inside.format('lake')} }}")
     push(service, "s", 2100, triple("tree", 1))
     push(service, "s", 3000, triple("tree", 1))
-    assert [values(emission) for emission in said(service)] == [[("kitchen",)], [("lake",)], []]
+    assert [values(emission) for emission in emissions_of(service)] == [[("kitchen",)], [("lake",)], []]
 
 
 def test_the_empty_prefix_loses_no_binding(service: Service) -> None:
@@ -61,7 +61,7 @@ def test_the_empty_prefix_loses_no_binding(service: Service) -> None:
     push(service, "s", 100, triple("a", "b"), triple("c", 4), triple("d", "e", "q"))
     push(service, "s", 1000, triple("z", "z"))
     for name in ("empty", "other", "after"):
-        assert [values(emission) for emission in said(service, name)] == [[("a", "b"), ("c", "4")]], name
+        assert [values(emission) for emission in emissions_of(service, name)] == [[("a", "b"), ("c", "4")]], name
 
 
 JOIN = (
@@ -93,7 +93,7 @@ def test_a_join_of_two_windows_answers_at_full_speed(service: Service) -> None:
         thread.join()
     for stream in ("left", "right"):
         service.heartbeat(stream, 7_000, wait="evaluated")
-    found = {emission["time"]: len(emission["results"]["bindings"]) for emission in said(service, "joined")}
+    found = {emission["time"]: len(emission["results"]["bindings"]) for emission in emissions_of(service, "joined")}
     assert found == {close: joined_rows(close, last, a_push) for close in range(1_000, 7_001, 1_000)}
 
 
@@ -102,10 +102,10 @@ def test_a_join_loses_nothing_where_one_stream_is_far_ahead(service: Service) ->
     service.register(JOIN)
     feed(service, "left", "p", 5_000, 3)
     service.heartbeat("left", 3_600_000)
-    assert said(service, "joined") == []
+    assert emissions_of(service, "joined") == []
     feed(service, "right", "q", 5_000, 3)
     service.heartbeat("right", 6_000, wait="evaluated")
-    found = {emission["time"]: len(emission["results"]["bindings"]) for emission in said(service, "joined")}
+    found = {emission["time"]: len(emission["results"]["bindings"]) for emission in emissions_of(service, "joined")}
     assert found == {close: joined_rows(close, 5_000, 3) for close in range(1_000, 6_001, 1_000)}
 
 
@@ -119,7 +119,7 @@ def test_a_join_loses_nothing_of_what_comes_out_of_order(service: Service) -> No
             push(service, stream, time, triple("n", time, predicate))
     service.heartbeat("left", 4_000)
     service.heartbeat("right", 4_000, wait="evaluated")
-    for emission in said(service, "joined"):
+    for emission in emissions_of(service, "joined"):
         close = emission["time"]
         expected = sorted(
             ("n", str(left), str(right))
@@ -128,7 +128,7 @@ def test_a_join_loses_nothing_of_what_comes_out_of_order(service: Service) -> No
             if close - 2000 <= left < close and close - 1000 <= right < close
         )
         assert values(emission) == expected, close
-    assert times(said(service, "joined")) == [1_000, 2_000, 3_000, 4_000]
+    assert times(emissions_of(service, "joined")) == [1_000, 2_000, 3_000, 4_000]
 
 
 def test_an_answer_of_many_rows_is_not_cut(service: Service) -> None:
@@ -137,7 +137,7 @@ def test_an_answer_of_many_rows_is_not_cut(service: Service) -> None:
     body = "\n".join(triple("a", number) for number in range(count))
     push(service, "s", 100, body)
     push(service, "s", 1_000, triple("z", 0))
-    (emission,) = said(service)
+    (emission,) = emissions_of(service)
     assert {row["y"]["value"] for row in emission["results"]["bindings"]} == {str(n) for n in range(count)}
     assert len(service.decode(service.latest("q"))) == count
 
@@ -159,14 +159,14 @@ def test_no_word_of_a_query_is_ignored(service: Service, word: str) -> None:
     push(service, "s", 100, triple("a", 1), triple("b", 1), triple("b", 0, "off"))
     push(service, "s", 200, triple("c", 2))
     push(service, "s", 1_000, triple("z", 9))
-    assert [values(emission) for emission in said(service)] == [rows]
+    assert [values(emission) for emission in emissions_of(service)] == [rows]
 
 
 def test_istream_says_what_is_new_only(service: Service) -> None:
     service.register(registration(window="RANGE PT3S STEP PT1S", r2s="ISTREAM", select="SELECT ?y"))
     for time, value in ((100, 1), (1_100, 1), (2_100, 2), (3_000, 2)):
         push(service, "s", time, triple(f"a{value}", value))
-    assert [values(emission) for emission in said(service)] == [[("1",)], [], [("2",)]]
+    assert [values(emission) for emission in emissions_of(service)] == [[("1",)], [], [("2",)]]
 
 
 def test_what_goes_in_one_part_of_a_union_and_comes_in_the_other_is_not_new(service: Service) -> None:
@@ -179,7 +179,7 @@ def test_what_goes_in_one_part_of_a_union_and_comes_in_the_other_is_not_new(serv
     push(service, "t", 1500, triple("a", 1), triple("b", 1))
     for stream in ("s", "t"):
         service.heartbeat(stream, 2000, wait="evaluated")
-    assert [values(emission) for emission in said(service)] == [[("a",)], [("b",)]]
+    assert [values(emission) for emission in emissions_of(service)] == [[("a",)], [("b",)]]
 
 
 def test_a_second_window_over_the_same_stream_is_another_window(service: Service) -> None:
@@ -189,7 +189,7 @@ def test_a_second_window_over_the_same_stream_is_another_window(service: Service
         "WHERE { WINDOW :short { ?a :p ?x } WINDOW :long { ?a :p ?y } }"
     )
     push_lines(service, "s", *({"timestamp": t, "data": triple("a", t)} for t in (500, 1_500, 2_500, 3_000)))
-    assert [values(emission) for emission in said(service)] == [
+    assert [values(emission) for emission in emissions_of(service)] == [
         [("500", "500")],
         [("1500", "1500"), ("1500", "500")],
         [("2500", "1500"), ("2500", "2500"), ("2500", "500")],
@@ -199,7 +199,9 @@ def test_a_second_window_over_the_same_stream_is_another_window(service: Service
 @pytest.mark.parametrize(
     "without", ["MINUS { WINDOW :short { ?x :q ?z } }", "FILTER NOT EXISTS { WINDOW :short { ?x :q ?z } }"]
 )
-def test_what_is_taken_back_for_a_time_is_not_said_meanwhile_however_much_it_is(service: Service, without: str) -> None:
+def test_what_is_taken_back_for_a_time_is_not_emitted_meanwhile_however_much_it_is(
+    service: Service, without: str
+) -> None:
     """Above a thousand entries the answer is laid out anew: what is taken back must stay taken back."""
     count, covered = 1_500, 1_200
     service.register(
@@ -210,7 +212,7 @@ def test_what_is_taken_back_for_a_time_is_not_said_meanwhile_however_much_it_is(
     push(service, "s", 100, "\n".join(triples))
     for time in (1_000, 2_000, 3_000):
         push(service, "s", time, triple("n0", 0, "other"))
-    first, second, third = ({row["x"]["value"] for row in e["results"]["bindings"]} for e in said(service))
+    first, second, third = ({row["x"]["value"] for row in e["results"]["bindings"]} for e in emissions_of(service))
     assert first == {f"{EX}n{n}" for n in range(covered, count)}
     assert second == third == {f"{EX}n{n}" for n in range(count)}
-    assert [len(e["results"]["bindings"]) for e in said(service)] == [count - covered, count, count]
+    assert [len(e["results"]["bindings"]) for e in emissions_of(service)] == [count - covered, count, count]

@@ -25,7 +25,7 @@ from stream_ext.writer.write_queue import PublishingPace
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Leased
 from tests.parts.hbase.server import HBase
-from tests.stream_ext.opened import BASE, Reader, push, registration, said, times, triple
+from tests.stream_ext.opened import BASE, Reader, emissions_of, push, registration, times, triple
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -90,13 +90,13 @@ def one(service: Service, seq: int, **named: Any) -> tuple[int, bool]:
     return receipt.batch, receipt.repeated
 
 
-def test_a_server_that_slept_while_another_wrote_goes_on_from_what_that_one_wrote(world: World) -> None:
-    check_that_a_sleeper_goes_on(world.service)
+def test_a_server_that_slept_while_another_wrote_continues_from_what_that_one_wrote(world: World) -> None:
+    check_that_a_sleeper_continues(world.service)
 
 
 @pytest.mark.hbase
 @pytest.mark.xdist_group("hbase")
-def test_a_server_that_slept_goes_on_over_a_real_hbase(hbase_server: HBase) -> None:
+def test_a_server_that_slept_continues_over_a_real_hbase(hbase_server: HBase) -> None:
     namespace = f"standby_{uuid.uuid4().hex[:8]}"
     services: list[Service] = []
 
@@ -105,13 +105,13 @@ def test_a_server_that_slept_goes_on_over_a_real_hbase(hbase_server: HBase) -> N
         return services[-1]
 
     try:
-        check_that_a_sleeper_goes_on(service)
+        check_that_a_sleeper_continues(service)
     finally:
         for opened in services:
             opened.close()
 
 
-def check_that_a_sleeper_goes_on(service: Callable[[ManualClock, str], Service]) -> None:
+def check_that_a_sleeper_continues(service: Callable[[ManualClock, str], Service]) -> None:
     asleep, awake = ManualClock(1_000_000), ManualClock(1_000_000)
     a = service(asleep, "http://a")
     a.register(registration())
@@ -120,16 +120,18 @@ def check_that_a_sleeper_goes_on(service: Callable[[ManualClock, str], Service])
     awake.advance(LEASE_MS)
     b = service(awake, "http://b")
     assert [one(b, 3), one(b, 4)] == [(3, False), (4, False)]
-    before = said(b)
+    before = emissions_of(b)
     b.close()
     asleep.advance(2 * LEASE_MS)
     assert answered(lambda: one(a, 4), asleep) == (4, True), "an acknowledged push counts once"
     assert answered(lambda: one(a, 5), asleep) == (5, False)
     status = a.stream_status("s")
     assert (status["time"], status["batches"]) == (5_000, 5)
-    assert said(a)[: len(before)] == before
-    assert times(said(a)) == sorted(set(times(said(a))))
-    assert reader.read_to(len(said(a))) == list(range(1, len(said(a)) + 1)), "who listens goes on after the last number"
+    assert emissions_of(a)[: len(before)] == before
+    assert times(emissions_of(a)) == sorted(set(times(emissions_of(a))))
+    assert reader.read_to(len(emissions_of(a))) == list(range(1, len(emissions_of(a)) + 1)), (
+        "who listens goes on after the last number"
+    )
     assert a.status()["waits_for"] == []
     assert a.status()["writer"]["fault"] is None
 
@@ -156,7 +158,7 @@ def test_a_server_that_is_not_the_writer_reads_what_the_writer_publishes(world: 
     assert {query.name for query in a.queries()} == {"q", "r"}
     b.close()
     assert answered(lambda: one(a, 2), asleep) == (2, False)
-    assert (times(said(a, "q")), times(said(a, "r"))) == ([2_000], [2_000])
+    assert (times(emissions_of(a, "q")), times(emissions_of(a, "r"))) == ([2_000], [2_000])
 
 
 def test_an_outage_longer_than_anybody_waits_ends_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +179,7 @@ def test_an_outage_longer_than_anybody_waits_ends_by_itself(world: World, monkey
     assert answered(lambda: one(service, 2), clock) == (2, True), "it did count"
     assert answered(lambda: one(service, 3), clock) == (3, False)
     assert service.status()["waits_for"] == []
-    assert reader.read_to(len(said(service))) == list(range(1, len(said(service)) + 1))
+    assert reader.read_to(len(emissions_of(service))) == list(range(1, len(emissions_of(service)) + 1))
 
 
 def test_an_idle_server_says_that_its_store_is_away(world: World) -> None:
@@ -242,7 +244,7 @@ def test_a_beginning_that_fails_is_made_again_and_who_listens_stays(
     assert service.status()["waits_for"] == []
 
 
-def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
+def test_queries_whose_emissions_cannot_be_stored_continue_when_they_can_be(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream_ext.retry._GIVE_UP_MS", 0)
@@ -266,4 +268,4 @@ def test_queries_whose_emissions_cannot_be_stored_go_on_when_they_can_be(
     world.kv.repair()
     assert answered(lambda: one(service, 2), clock) == (2, True)
     assert answered(lambda: one(service, 3), clock) == (3, False)
-    assert times(said(service)) == [2_000, 3_000]
+    assert times(emissions_of(service)) == [2_000, 3_000]

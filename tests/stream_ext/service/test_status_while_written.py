@@ -52,7 +52,7 @@ def threads_that_take_turns() -> Iterator[threading.Event]:
 def test_counters_are_summed_while_they_grow(tmp_path: Path, what: str) -> None:
     with opened(tmp_path) as service, threads_that_take_turns() as over:
         service.register(registration())
-        lateness, kept = service._engine.lateness, service._engine.retention._histories
+        lateness, retained = service._engine.lateness, service._engine.retention._histories
 
         def grow() -> None:
             for number in count():
@@ -61,10 +61,10 @@ def test_counters_are_summed_while_they_grow(tmp_path: Path, what: str) -> None:
                 if what == "late":
                     lateness.counted[number % 1_000, number] += 1
                 else:
-                    kept[number + 100] = StreamHistory()
+                    retained[number + 100] = StreamHistory()
                 if number % 1_000 == 999:
                     lateness.counted.clear()
-                    kept.clear()
+                    retained.clear()
 
         growing = threading.Thread(target=grow)
         growing.start()

@@ -223,21 +223,21 @@ def test_a_mended_twin_of_an_empty_text_finds_something(name: str, tmp_path: Pat
 
 
 def rows_compared(played: Played) -> int:
-    said = [e for e in played.emissions if bag_of(e)]
+    emitted = [e for e in played.emissions if bag_of(e)]
     silent = [e for e in played.emissions if not bag_of(e) and "repeated" not in e]
     peer = ox.Store()
     for graph, triples in played.stored.items():
         where = ox.DefaultGraph() if graph is None else ox.NamedNode(graph)
         peer.extend(ox.Quad(t.subject, t.predicate, t.object, where) for t in triples)
     question, rows = to_sparql(played.query), 0
-    for emission in [*said[:EMISSIONS_MAX], *silent[:EMISSIONS_MAX]]:
-        for window, told in zip(played.query.windows, emission["windows"], strict=True):
+    for emission in [*emitted[:EMISSIONS_MAX], *silent[:EMISSIONS_MAX]]:
+        for window, observed in zip(played.query.windows, emission["windows"], strict=True):
             graph = ox.NamedNode(window.name)
             peer.clear_graph(graph)
             held = [
                 triple
-                for time, triples in played.streams[told["stream"]].items()
-                if told["from"] <= time < told["to"]
+                for time, triples in played.streams[observed["stream"]].items()
+                if observed["from"] <= time < observed["to"]
                 for triple in triples
             ]
             peer.load("\n".join(held).encode(), format=ox.RdfFormat.N_TRIPLES, to_graph=graph)

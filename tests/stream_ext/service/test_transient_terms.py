@@ -14,7 +14,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.updates import solving
-from tests.stream_ext.opened import EX, opened, push, said, triple
+from tests.stream_ext.opened import EX, emissions_of, opened, push, triple
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 ERAS = 8  # of three minutes: a name comes again when the longest window has just let go of it
@@ -55,8 +55,8 @@ def live(service: Service, clock: ManualClock, minutes: range) -> None:
                 push(service, "long", time, triple(f"long{minute}", f"y{rng.randrange(ERAS)}{rng.randrange(4)}"))
             else:
                 push(service, "long", time, triple("nothing", "nothing", "else"))
-            kept = triple(f"y{rng.randrange(4)}1", f"z{minute}", "kept")
-            push(service, "mixed", time, triple(f"x{rng.randrange(9)}", f"y{era}{rng.randrange(3)}"), kept)
+            retained = triple(f"y{rng.randrange(4)}1", f"z{minute}", "kept")
+            push(service, "mixed", time, triple(f"x{rng.randrange(9)}", f"y{era}{rng.randrange(3)}"), retained)
             clock.advance(10 * SECOND)
         liked = [triple(f"y{rng.randrange(ERAS)}{rng.randrange(4)}", "z", "likes") for _ in range(2)]
         service.update(f"DELETE DATA {{ {liked[0]} }} ; INSERT DATA {{ {liked[1]} }}")
@@ -75,7 +75,7 @@ def forget_terms(service: Service, clock: ManualClock) -> None:
         service.collect()
 
 
-def test_a_plan_that_is_kept_finds_a_term_that_came_again(tmp_path: Path) -> None:
+def test_a_plan_that_is_retained_finds_a_term_that_came_again(tmp_path: Path) -> None:
     clock = ManualClock(HOUR)
     with opened(tmp_path, clock) as service:
         service.create_stream("s", {"retention": "20s", "timeless": [], "time": None})
@@ -112,7 +112,7 @@ def test_an_update_that_makes_a_term_which_timing_data_has_keeps_it(
 def check_last(service: Service, query: str) -> None:
     """Whoever asks anew, over the windows as they stand in the store, hears the same."""
     last = service._engine.merge.last(service.query_definition(query).number)
-    for emission in said(service, query, last - 1) if last else ():
+    for emission in emissions_of(service, query, last - 1) if last else ():
         again = json.loads(service.emission_again(query, emission["emission"]))
         assert as_bags([again]) == as_bags([emission])
 
@@ -138,11 +138,15 @@ def life(folder: Path) -> tuple[dict[str, list[dict[str, Any]]], list[bool], lis
         service.store.fold()
         ids = service.store.ids([f"<{EX}v{minute}>".encode() for minute in range(75)])
         permanent = (ids != 0) & ~service.store.are_transient(ids)
-        return {query: as_bags(said(service, query)) for query in QUERIES}, (ids != 0).tolist(), permanent.tolist()
+        return (
+            {query: as_bags(emissions_of(service, query)) for query in QUERIES},
+            (ids != 0).tolist(),
+            permanent.tolist(),
+        )
 
 
-def test_that_terms_go_changes_nothing_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, known, permanent = life(tmp_path / "transient")
+def test_that_terms_go_changes_nothing_that_is_emitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    observed, known, permanent = life(tmp_path / "transient")
     assert not any(permanent)
     assert not any(known[:45]), "the longest window holds twenty minutes"
     assert all(known[65:])
@@ -150,5 +154,5 @@ def test_that_terms_go_changes_nothing_that_is_said(tmp_path: Path, monkeypatch:
     expected, _, permanent = life(tmp_path / "permanent")
     assert all(permanent)
     for query in QUERIES:
-        assert len(told[query]) > 20, query
-        assert told[query] == expected[query], query
+        assert len(observed[query]) > 20, query
+        assert observed[query] == expected[query], query

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import EX, opened, push, said, values
+from tests.stream_ext.opened import EX, emissions_of, opened, push, values
 
 STORED = (
     "Logan ty X-Men, Erik ty X-Men, Logan fo Erik, Erik fo Logan, Logan po T-12, Logan po T-13, Erik po T-14, "
@@ -76,7 +76,7 @@ def test_the_one_shot_query_sees_what_the_streams_have_left_in_the_store(service
     ],
     ids=["[) from 0", "(] from 0", "from the next push"],
 )
-def test_the_continuous_query_answers_first_as_the_paper_tells(
+def test_the_continuous_query_answers_first_as_in_the_paper(
     service: Service, policy: str, first: int, rows: list[tuple[str, ...]]
 ) -> None:
     feed(service, 801, 809)
@@ -84,5 +84,5 @@ def test_the_continuous_query_answers_first_as_the_paper_tells(
     service.register(QC.format(ex=EX, policy=policy))
     feed(service, 810, 810)
     beat(service, first)
-    emission = said(service, "qc")[0]
+    emission = emissions_of(service, "qc")[0]
     assert (emission["time"], values(emission)) == (first * 1000, rows)

@@ -16,7 +16,7 @@ from stream_ext.service.service import Limits, Service
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.parts.waiting import until
-from tests.stream_ext.opened import open_service, opened, push, registration, said, times, triple
+from tests.stream_ext.opened import emissions_of, open_service, opened, push, registration, times, triple
 
 NOW = 1_000_000_000_000
 #: Of windows that hold something at each of a billion closes.
@@ -33,14 +33,14 @@ def test_a_wrong_timestamp_makes_a_billion_closes_of_a_count_one_emission(tmp_pa
         service.register(registration("count", window="RANGE PT1S STEP PT1S", select="SELECT (COUNT(*) AS ?n)"))
         push(service, "s", 0, triple("a", 1))
         push(service, "s", NOW, triple("b", 1))
-        assert [(e["time"], e.get("repeated")) for e in said(service, "count")] == [
+        assert [(e["time"], e.get("repeated")) for e in emissions_of(service, "count")] == [
             (1000, None),
             (NOW, NOW // 1000 - 1),
         ]
 
 
 @pytest.mark.timeout(120)
-def test_the_others_go_on_while_a_query_is_endlessly_behind_and_a_drop_ends_it(tmp_path: Path) -> None:
+def test_the_others_continue_while_a_query_is_endlessly_behind_and_a_drop_ends_it(tmp_path: Path) -> None:
     with opened(tmp_path, ManualClock(NOW)) as service:
         service.register(ENDLESS)
         service.register(registration("other", "t", window="RANGE PT1S STEP PT1S"))
@@ -51,18 +51,18 @@ def test_the_others_go_on_while_a_query_is_endlessly_behind_and_a_drop_ends_it(t
             push(service, "t", second * 1000, triple("a", second), wait="published")
             until(lambda: emissions(service, "other") >= second - 1, f"emission {second - 1}")  # noqa: B023  waited for here
         until(lambda: emissions(service, "same") == 2, "what the stream's other query says")
-        told = emissions(service, "endless")
-        until(lambda: emissions(service, "endless") > told, "more of what is due")
+        observed = emissions(service, "endless")
+        until(lambda: emissions(service, "endless") > observed, "more of what is due")
         status = service.query_status("endless")
         assert status["state"] == "running" and status["behind"]["snapshot"] < service.head()
         assert service.status()["lag"] == 0, "who waits for it is not behind"
         service.pause_query("endless")
-        told = emissions(service, "endless")
+        observed = emissions(service, "endless")
         push(service, "t", 6000, triple("a", 6))
-        assert emissions(service, "endless") == told
+        assert emissions(service, "endless") == observed
         service.drop_query("endless")
         push(service, "s", NOW + 2000, triple("c", 1))
-        assert times(said(service, "same"))[-1] == NOW + 1000 // 1000 * 2000
+        assert times(emissions_of(service, "same"))[-1] == NOW + 1000 // 1000 * 2000
 
 
 @pytest.mark.timeout(120)
@@ -78,12 +78,12 @@ def test_a_past_that_is_replayed_at_every_millisecond_ends_nowhere_and_holds_nob
         until(lambda: emissions(service, "other") == 1, "the other's emission")
         service.drop_query("past")
         push(service, "t", 2000, triple("a", 2))
-        assert times(said(service, "other")) == [1000, 2000]
+        assert times(emissions_of(service, "other")) == [1000, 2000]
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("text", [ENDLESS, registration("endless", window=f"START 0 END {NOW} STEP PT0.001S")])
-def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_up_for(
+def test_it_continues_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_up_for(
     tmp_path: Path, text: str
 ) -> None:
     service = open_service(tmp_path, ManualClock(NOW))
@@ -95,12 +95,12 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
     if "START" in text:
         service.register(text)
     for opens in range(2):
-        told = emissions(service, "endless")
-        until(lambda: emissions(service, "endless") > told + 100, "more of what is due")  # noqa: B023  waited for here
+        observed = emissions(service, "endless")
+        until(lambda: emissions(service, "endless") > observed + 100, "more of what is due")  # noqa: B023  waited for here
         service.close()
         service = open_service(tmp_path, ManualClock(NOW))
-        assert emissions(service, "endless") >= told + 100, opens
-    found = said(service, "endless", since=emissions(service, "endless") - 200)
+        assert emissions(service, "endless") >= observed + 100, opens
+    found = emissions_of(service, "endless", since=emissions(service, "endless") - 200)
     assert times(found) == list(range(found[0]["time"], found[-1]["time"] + 1))
     assert found[0]["time"] == found[0]["emission"] + ("START" in text) * 0
     service.drop_query("endless")
@@ -112,7 +112,7 @@ def test_it_goes_on_where_it_was_after_a_stop_and_what_was_dropped_is_not_made_u
 
 
 @pytest.mark.timeout(120)
-def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
+def test_who_waits_for_an_evaluation_learns_when_it_is_still_to_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
@@ -126,7 +126,7 @@ def test_who_waits_for_an_evaluation_is_told_when_it_is_still_to_come(
 
 
 @pytest.mark.timeout(120)
-def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_head(tmp_path: Path) -> None:
+def test_a_query_that_stays_behind_for_too_long_is_parked_and_continues_from_the_head(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
     with opened(tmp_path, clock, limits=Limits(catch_up_ms=60_000)) as service:
         service.register(ENDLESS)
@@ -143,10 +143,10 @@ def test_a_query_that_stays_behind_for_too_long_is_parked_and_goes_on_from_the_h
         until(is_parked, "giving up")
         assert "longer than 60 s (--max-catch-up)" in service.query_status("endless")["error"]
         push(service, "s", NOW + 10, triple("c", 1))
-        told = emissions(service, "endless")
+        observed = emissions(service, "endless")
         service.resume_query("endless")
         push(service, "s", NOW + 12, triple("d", 1))
-        assert [(e["time"], e.get("gap")) for e in said(service, "endless", told)] == [
+        assert [(e["time"], e.get("gap")) for e in emissions_of(service, "endless", observed)] == [
             (NOW + 11, True),
             (NOW + 12, None),
         ]
@@ -166,7 +166,7 @@ def test_what_a_construct_says_of_much_at_once_waits_for_the_writer(
         service.register(registration("reader", "out", window="RANGE PT0.001S STEP PT0.001S", pattern="?x :q ?y"))
         push(service, "s", 0, triple("a", 1))
         push(service, "s", 1_500, triple("b", 1), triple("a", 1))
-        found = said(service, "reader")
+        found = emissions_of(service, "reader")
         assert times(found) == list(range(2, 1_501)), "it came in order, each once"
         assert all(len(e["results"]["bindings"]) == 1 for e in found)
 

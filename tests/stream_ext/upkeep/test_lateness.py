@@ -101,7 +101,7 @@ def test_late_elements_are_those_of_schedules_that_follow_every_push(seed: int) 
             assert lateness.waits_for(number) == schedule.waits_for()
 
 
-def test_a_query_that_goes_on_from_its_last_evaluation_finds_the_same_late() -> None:
+def test_a_query_that_continues_from_its_last_evaluation_finds_the_same_late() -> None:
     catalog = Catalog(STREAMS)
     positions = {1: StreamPosition(1, 1, time=2500, first=100, latest=2500)}
     query = "SELECT ?x FROM NAMED WINDOW <urn:w> ON s1 [RANGE 1s] WHERE { WINDOW <urn:w> { ?x <urn:p> ?y } }"

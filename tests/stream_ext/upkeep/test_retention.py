@@ -16,7 +16,7 @@ from stream_ext.emissions import subscriptions
 from stream_ext.errors import Gone, Overload
 from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
-from tests.stream_ext.opened import Reader, open_service, opened, push, registration, said, triple
+from tests.stream_ext.opened import Reader, emissions_of, open_service, opened, push, registration, triple
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 FOREVER = Retain(snapshots_ms=1 << 40, emissions_ms=1 << 40)
@@ -81,12 +81,12 @@ def test_a_query_without_windows_holds_nothing_back(tmp_path: Path, clock: Manua
         service.register("PREFIX : <http://ex/> REGISTER RSTREAM likes AS SELECT ?x { ?x :likes ?y }")
         live(service, clock, range(10))
         assert service.store.oldest() > 50
-        assert len(said(service, "likes")) > 10
+        assert len(emissions_of(service, "likes")) > 10
         assert service.status()["retention"]["fault"] is None
 
 
 def test_a_restart_after_collection_says_the_same_as_a_life_without_any(tmp_path: Path) -> None:
-    told: list[dict[str, list[dict[str, Any]]]] = []
+    observed: list[dict[str, list[dict[str, Any]]]] = []
     for name, retain, ends in (("whole", FOREVER, [40]), ("cut", Retain(MINUTE, 1 << 40), [7, 8, 19, 30, 40])):
         clock, start = ManualClock(HOUR), 0
         for end in ends:
@@ -98,11 +98,11 @@ def test_a_restart_after_collection_says_the_same_as_a_life_without_any(tmp_path
                 service.collect()
                 start = end
         with opened(tmp_path / name, clock, retain=retain) as service:
-            told.append({query: said(service, query) for query in ("counted", "joined")})
+            observed.append({query: emissions_of(service, query) for query in ("counted", "joined")})
             if retain is not FOREVER:
                 assert service.store.oldest() > 100
-    assert len(told[0]["joined"]) > 50
-    assert told[0] == told[1]
+    assert len(observed[0]["joined"]) > 50
+    assert observed[0] == observed[1]
 
 
 def test_a_snapshot_that_was_collected_is_gone_and_the_oldest_is_named(tmp_path: Path, clock: ManualClock) -> None:
@@ -143,7 +143,7 @@ def test_what_nobody_reads_may_go_before_the_queries_have_come_that_far(tmp_path
         push(service, "s", 1_000, triple("b", 1), wait="published")
         assert service.status()["retention"]["collected"]["batches"] > 10
         let_go(service)
-        assert [emission["time"] for emission in said(service)] == [1_000]
+        assert [emission["time"] for emission in emissions_of(service)] == [1_000]
 
 
 def test_a_heartbeat_is_known_however_old_it_is(tmp_path: Path, clock: ManualClock) -> None:
@@ -157,7 +157,7 @@ def test_a_heartbeat_is_known_however_old_it_is(tmp_path: Path, clock: ManualClo
         service.collect()
         let_go(service)
         push(service, "s", 1_000, triple("b", 1))
-        assert [emission["time"] for emission in said(service)] == [1_000]
+        assert [emission["time"] for emission in emissions_of(service)] == [1_000]
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -185,7 +185,7 @@ def test_what_a_query_read_stays_until_the_others_have_come_to_where_it_was_drop
         let_go(service)
         service.collect()
         assert service.store.horizon(1) > read, "now it may go"
-        assert [emission["time"] for emission in said(service, "other")] == [1_000]
+        assert [emission["time"] for emission in emissions_of(service, "other")] == [1_000]
         service.close()
 
 
@@ -199,10 +199,10 @@ def test_what_came_too_late_stays_until_the_queries_have_come_that_far(tmp_path:
         )
         push(service, "right", 100, triple("a", 2))
         push(service, "left", MINUTE, triple("a", 1))
-        heard = Reader(service, "q")
+        received = Reader(service, "q")
         clock.advance(2 * SECOND)  # it falls idle
-        heard.read_to(60)
-        assert said(service)[-1]["time"] == MINUTE
+        received.read_to(60)
+        assert emissions_of(service)[-1]["time"] == MINUTE
         hold(service)
         late = push(service, "right", 200, triple("a", 2), wait="published")
         assert late.late == 1
@@ -211,7 +211,7 @@ def test_what_came_too_late_stays_until_the_queries_have_come_that_far(tmp_path:
         let_go(service)
         push(service, "left", MINUTE + SECOND, triple("a", 1))
         push(service, "right", MINUTE + SECOND, triple("a", 2))
-        assert said(service)[-1]["time"] == MINUTE + SECOND
+        assert emissions_of(service)[-1]["time"] == MINUTE + SECOND
 
 
 def test_elements_go_when_neither_a_window_nor_the_retention_needs_them(tmp_path: Path, clock: ManualClock) -> None:
@@ -251,7 +251,7 @@ def test_a_window_that_reaches_back_to_what_is_gone_is_not_answered_from_the_res
             service.query(text, at=4 * SECOND)
 
 
-def test_what_retention_alone_holds_goes_first_when_the_budget_is_full(tmp_path: Path, clock: ManualClock) -> None:
+def test_what_retention_by_itself_holds_goes_first_when_the_budget_is_full(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path, clock, retain=Retain(0, timing_bytes=8_000)) as service:
         service.create_stream("unread", {"retention": "1h"})
         service.create_stream("s", {"retention": "1h"})
@@ -264,10 +264,10 @@ def test_what_retention_alone_holds_goes_first_when_the_budget_is_full(tmp_path:
         status = service.status()["retention"]
         assert 2_000 < status["timing_bytes"] <= 8_000
         assert not status["full"]
-        assert len(said(service)[-1]["results"]["bindings"]) == 100, "windows lose nothing"
+        assert len(emissions_of(service)[-1]["results"]["bindings"]) == 100, "windows lose nothing"
 
 
-def test_when_windows_alone_fill_the_budget_pushes_wait_until_they_have_moved(
+def test_when_windows_by_themselves_fill_the_budget_pushes_wait_until_they_have_moved(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     with opened(tmp_path, clock, retain=Retain(0, timing_bytes=4_000)) as service:
@@ -288,7 +288,7 @@ def test_when_windows_alone_fill_the_budget_pushes_wait_until_they_have_moved(
         assert push(service, "s", 201 * SECOND, triple("b", 1)).accepted == 1
 
 
-def test_emissions_are_kept_for_their_time_and_then_said_to_be_gone(tmp_path: Path, clock: ManualClock) -> None:
+def test_emissions_are_retained_for_their_time_and_then_reported_to_be_gone(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path, clock, retain=Retain(emissions_ms=MINUTE)) as service:
         service.register(registration(window="RANGE PT1S STEP PT1S"))
         expected: list[Any] = []
@@ -296,7 +296,7 @@ def test_emissions_are_kept_for_their_time_and_then_said_to_be_gone(tmp_path: Pa
             push(service, "s", number * SECOND, triple("a", number))
             clock.advance(SECOND)
             if number % 30 == 29:
-                expected += said(service, since=len(expected))
+                expected += emissions_of(service, since=len(expected))
         service.collect()
         status = service.query_status("q")
         oldest, last = status["oldest_emission"], status["emissions"]
@@ -305,8 +305,8 @@ def test_emissions_are_kept_for_their_time_and_then_said_to_be_gone(tmp_path: Pa
         assert [number for _, number in remembered] == [*range(oldest, last + 1)]
         assert service._engine.emissions._recent_bytes == sum(map(subscriptions._size, remembered.values()))
         service._engine.emissions._recent.clear()  # what is remembered is not what is stored
-        assert said(service) == expected[oldest - 1 :], "after 0: from the oldest that there is"
-        assert said(service, since=oldest) == expected[oldest:]
+        assert emissions_of(service) == expected[oldest - 1 :], "after 0: from the oldest that there is"
+        assert emissions_of(service, since=oldest) == expected[oldest:]
         with pytest.raises(Gone, match=f"the oldest is {oldest}"):
             service.emissions("q", since=oldest - 2)
         assert rows(service, "emission") == last - oldest + 1
@@ -332,7 +332,7 @@ def test_with_no_retention_what_no_window_wants_is_counted_and_not_stored(tmp_pa
         push(service, "s", 3 * SECOND, triple("a", 3))
         push(service, "s", 4 * SECOND, triple("b", 4))
         assert rows(service, "slice") == 2
-        assert said(service)[-1]["time"] == 4 * SECOND
+        assert emissions_of(service)[-1]["time"] == 4 * SECOND
 
 
 def test_alarms_let_go_by_themselves(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,10 +368,12 @@ def test_what_comes_before_a_windows_first_instance_is_held_for_no_query(tmp_pat
         clock.advance(HOUR)
         push(service, "s", late + 500, triple("a", 2))
         service.collect()
-        assert [len(each["results"]["bindings"]) for each in said(service, "a")] == [1, 2]
+        assert [len(each["results"]["bindings"]) for each in emissions_of(service, "a")] == [1, 2]
         push(service, "silent", late + SECOND, triple("a", 2))
         push(service, "s", late + SECOND, triple("a", 3))
-        assert [(each["time"], len(each["results"]["bindings"])) for each in said(service, "b")] == [(late + SECOND, 2)]
+        assert [(each["time"], len(each["results"]["bindings"])) for each in emissions_of(service, "b")] == [
+            (late + SECOND, 2)
+        ]
 
 
 def test_the_status_says_which_query_holds_the_elements_of_a_stream(tmp_path: Path, clock: ManualClock) -> None:
@@ -434,7 +436,7 @@ def test_an_emission_is_not_made_again_from_what_is_left_of_its_window(tmp_path:
         service.register(registration("a", window="RANGE PT10S STEP PT1S"))
         for second in range(4):
             push(service, "s", second * SECOND, triple("x", second))
-        assert json.loads(service.emission_again("a", 3)) == said(service, "a")[2]
+        assert json.loads(service.emission_again("a", 3)) == emissions_of(service, "a")[2]
         service.pause_query("a")
         clock.advance(MINUTE)
         push(service, "s", MINUTE, triple("x", 5))

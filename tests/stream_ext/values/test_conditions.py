@@ -23,7 +23,7 @@ XSD = "http://www.w3.org/2001/XMLSchema#"
 VARIABLES = ("a", "b", "c")
 
 
-def kept(text: str, rows: Sequence[Sequence[str]]) -> list[int]:
+def retained(text: str, rows: Sequence[Sequence[str]]) -> list[int]:
     """The rows (terms as N-Triples, "" for unbound) that our filter keeps."""
     query = parse(f"PREFIX xsd: <{XSD}> ASK {{ FILTER({text}) }}", "http://base/")
     assert isinstance(query, Query) and isinstance(query.pattern, Filter)
@@ -122,14 +122,14 @@ ROWS = st.lists(st.tuples(*[st.sampled_from(ARITHMETICAL)] * 3), min_size=1, max
 @settings(max_examples=600, deadline=None, database=None)
 @given(conditions(), ROWS)
 def test_a_filter_keeps_the_rows_that_pyoxigraph_keeps(condition: str, rows: list[tuple[str, str, str]]) -> None:
-    assert kept(condition, rows) == oracle(condition, rows)
+    assert retained(condition, rows) == oracle(condition, rows)
 
 
 @seed(20240131)
 @settings(max_examples=200, deadline=None, database=None)
 @given(conditions(), st.lists(st.tuples(*[st.sampled_from(INTEGERS[:-2])] * 3), min_size=1, max_size=12))
 def test_columns_of_integers_are_filtered_as_terms_are(condition: str, rows: list[tuple[str, str, str]]) -> None:
-    assert kept(condition, rows) == oracle(condition, rows)
+    assert retained(condition, rows) == oracle(condition, rows)
 
 
 @pytest.mark.parametrize("op", ["=", "!=", "<", "<=", ">", ">="])
@@ -137,7 +137,7 @@ def test_every_pair_of_terms_compares_as_in_pyoxigraph(op: str) -> None:
     pool = [*PLAIN, *RESOURCES, *TAGGED] if op in ("=", "!=") else PLAIN
     rows = [(left, right, "") for left in pool for right in pool]
     for condition in (f"?a {op} ?b", f"!(?a {op} ?b)"):
-        assert kept(condition, rows) == oracle(condition, rows)
+        assert retained(condition, rows) == oracle(condition, rows)
 
 
 # ---- where the oracle is no help -------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ MIDNIGHT = typed("2023-12-31T24:00:00Z", "dateTime")
 )
 def test_the_truth_of(condition: str, a: str, b: str, expected: bool | None) -> None:
     row = [(a, b, "")]
-    assert (kept(condition, row), kept(f"!({condition})", row)) == (
+    assert (retained(condition, row), retained(f"!({condition})", row)) == (
         [0] if expected is True else [],
         [0] if expected is False else [],
     )

@@ -43,7 +43,7 @@ ROWS = st.lists(st.tuples(*[st.sampled_from(CORPUS)] * 3), min_size=1, max_size=
 @seed(7)
 @settings(max_examples=400, deadline=None, database=None)
 @given(EXPRESSIONS, ROWS)
-def test_rows_together_have_the_values_that_each_has_alone(text: str, rows: list[tuple[str, ...]]) -> None:
+def test_rows_together_have_the_values_that_each_has_by_itself(text: str, rows: list[tuple[str, ...]]) -> None:
     assert computed(text, NAMES, rows) == [computed(text, NAMES, [row])[0] for row in rows]
 
 
@@ -135,7 +135,7 @@ def test_numbers_of_all_types_in_one_column_are_negated_and_compared() -> None:
 
 
 @pytest.mark.parametrize("text", ["!(?a = 'x')", "?a != 'x'", "?a NOT IN ('x', :a)", "!(?a IN ('x', 'y'))"])
-def test_what_is_not_known_to_differ_from_a_string_is_not_kept(text: str) -> None:
+def test_what_is_not_known_to_differ_from_a_string_is_not_retained(text: str) -> None:
     rows = ['"z"', '"x"', '"x"^^<http://ex/t>', t("y", "integer"), '"x"@en', "<http://ex/b>", ""]
     dictionary = Dictionary()
     condition = compile_condition(expression(text), ("a",))
@@ -150,7 +150,7 @@ def test_an_unbound_variable_is_neither_in_a_list_nor_not_in_it() -> None:
     assert computed("?a NOT IN (:a, :b)", ("a",), rows) == [false, None, true]
 
 
-def test_times_finer_than_what_arrays_hold_are_told_apart() -> None:
+def test_times_finer_than_what_arrays_hold_are_distinguished() -> None:
     clocks = ("05Z", "05.0000001Z", "05.000001Z", "05.0000010Z")
     rows = [
         (t(f"2024-01-31T10:30:{a}", "dateTime"), t(f"2024-01-31T10:30:{b}", "dateTime")) for a in clocks for b in clocks
@@ -197,7 +197,7 @@ class Watched:
         self.decoded += len(ids)
         return self.dictionary.decode(ids)
 
-    def kept(self, text: str) -> int:
+    def retained(self, text: str) -> int:
         return int(
             compile_condition(expression(text), ("a",)).mask([self.column], ExpressionContext(self.vocabulary)).sum()
         )
@@ -208,14 +208,14 @@ MANY = [f'"{n}"' for n in range(500)]
 
 def test_a_warm_query_decodes_nothing() -> None:
     watched = Watched(MANY * 3)
-    assert watched.kept("STRLEN(?a) = 1") == 30
+    assert watched.retained("STRLEN(?a) = 1") == 30
     assert watched.decoded == 500
-    assert watched.kept("CONTAINS(?a, '77') || STR(?a) = '5'") == 18
+    assert watched.retained("CONTAINS(?a, '77') || STR(?a) = '5'") == 18
     assert watched.decoded == 500
 
 
 @pytest.mark.parametrize(
-    ("text", "kept"),
+    ("text", "retained"),
     [
         ("BOUND(?a)", 1),
         ("?a = <http://ex/a>", 1),
@@ -226,9 +226,9 @@ def test_a_warm_query_decodes_nothing() -> None:
         ("?a IN (<http://ex/a>, <http://ex/b>, 'text')", 1),
     ],
 )
-def test_what_ids_decide_is_not_decoded(text: str, kept: int) -> None:
+def test_what_ids_decide_is_not_decoded(text: str, retained: int) -> None:
     watched = Watched(["<http://ex/a>", ""])
-    assert watched.kept(text) == kept
+    assert watched.retained(text) == retained
     assert watched.decoded == 0
 
 

@@ -145,7 +145,7 @@ def test_what_belongs_only_to_windows_that_closed_before_registration_is_late() 
     assert schedule.push(1, times(3, 22, 27, 31), 31).tolist() == [True, True, True, False]
 
 
-def test_a_schedule_goes_on_from_the_last_evaluation() -> None:
+def test_a_schedule_continues_from_the_last_evaluation() -> None:
     state = QueryState(evaluated=LastEvaluation(sn=7, push=0, k=0, time=15), after=15)
     schedule = Steps([window()], state, {1: At(18, 2)})
     schedule.push(1, times(21), 21)

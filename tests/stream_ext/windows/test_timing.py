@@ -15,7 +15,7 @@ from stream_ext.windows.query_state import LastEvaluation, QueryState
 from stream_ext.windows.schedule import Schedule, initial_state
 from stream_ext.windows.scheduled_window import Count, ScheduledWindow
 from stream_ext.windows.timing import Timing
-from tests.stream_ext.timing_model import Element, Model, Said, Window
+from tests.stream_ext.timing_model import Element, EmittedAt, Model, Window
 
 TRIGGERS: list[dict[str, Any]] = [
     {"closes": True},
@@ -115,24 +115,24 @@ class Engine:
         """As a process that knows no more than what is stored."""
         self.schedule = Schedule(self.timing, self.state, self.positions)
 
-    def take(self, event: Event, elements: list[Element]) -> tuple[list[bool], list[Said]]:
+    def take(self, event: Event, elements: list[Element]) -> tuple[list[bool], list[EmittedAt]]:
         late = self.schedule.take(event).tolist()
         self.positions[event.stream] = self.positions.get(event.stream, Position()).after(event)
-        told = []
+        observed = []
         before = list(self.elements)
         for due in self.schedule.due(event):
             known = before + [e for e in elements if due.arrived is None or e.time <= due.arrived]
-            told.append(self.said(due.time, due.arrived is not None, known))
+            observed.append(self.emitted(due.time, due.arrived is not None, known))
             if due.arrived is None:
                 self.schedule.done(due.time)
             else:
                 self.schedule.seen(due.time)
         self.elements += elements
-        evaluated = LastEvaluation(1, 0, 0, told[-1].time) if told else self.state.evaluated
+        evaluated = LastEvaluation(1, 0, 0, observed[-1].time) if observed else self.state.evaluated
         self.state = self.schedule.state(evaluated)
-        return late, told
+        return late, observed
 
-    def said(self, time: int, by_arrival: bool, known: list[Element]) -> Said:
+    def emitted(self, time: int, by_arrival: bool, known: list[Element]) -> EmittedAt:
         contents = []
         for window in self.schedule.windows:
             seen = replace(window, by_arrival=by_arrival)
@@ -142,7 +142,7 @@ class Engine:
             found = sorted((e.time, e.number) for e, holds in zip(mine, held, strict=True) if holds)
             most = 0 if window.count is None else window.count.most  # here each element is a triple
             contents.append(frozenset(number for _, number in found[-most:]))
-        return Said(time, by_arrival, tuple(contents))
+        return EmittedAt(time, by_arrival, tuple(contents))
 
 
 def _some(value: int | None) -> list[int]:
@@ -288,7 +288,7 @@ def test_a_window_of_the_past_is_replayed_at_its_closes_from_start_to_end() -> N
     assert window.extent_at(15) == (5, 15)
 
 
-def test_the_extent_that_is_told_is_that_of_the_instance_cut_at_the_evaluation() -> None:
+def test_the_extent_that_is_emitted_is_that_of_the_instance_cut_at_the_evaluation() -> None:
     stepped = ScheduledWindow("w", 1, 10, 5)
     assert [stepped.extent_at(t) for t in (10, 12)] == [(0, 10), (5, 12)]
     span = ScheduledWindow("w", 1, 10, 5, until_ms=3)

@@ -9,7 +9,7 @@ import pytest
 from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, NameInUse
 from stream_ext.service.service import Service
-from tests.stream_ext.opened import opened, push, push_lines, registration, said, times, triple
+from tests.stream_ext.opened import emissions_of, opened, push, push_lines, registration, times, triple
 
 NOW = 1_795_000_000_000  # 2026-11-18T11:06:40Z
 DAY, HOUR = 86_400_000, 3_600_000
@@ -99,7 +99,7 @@ def test_an_element_an_hour_old_is_late_and_one_in_a_gap_is_not(service: Service
     assert push(service, "s", NOW - HOUR - 1000, A).late == 1, "its windows closed before the registration"
     assert push(service, "s", NOW - HOUR - 4000, A).late == 0, "it is in no window"
     push(service, "s", NOW + 6000, A)
-    assert times(said(service)) == [NOW + 5000]
+    assert times(emissions_of(service)) == [NOW + 5000]
     assert push(service, "s", NOW + 5500, A).late == 0
     assert push(service, "s", NOW + 4500, A).late == 1
 
@@ -110,7 +110,7 @@ def test_an_old_element_does_not_move_the_first_close_back(service: Service) -> 
     receipt = push_lines(service, "s", {"timestamp": NOW - HOUR, "data": A}, {"timestamp": NOW + 500, "data": A})
     assert receipt.late == 1
     push(service, "s", NOW + 2000, A)
-    assert times(said(service)) == [NOW + 1000, NOW + 2000]
+    assert times(emissions_of(service)) == [NOW + 1000, NOW + 2000]
 
 
 def test_an_older_element_that_the_lateness_allows_moves_it_back_whoever_allows_it(tmp_path: Path) -> None:
@@ -123,5 +123,5 @@ def test_an_older_element_that_the_lateness_allows_moves_it_back_whoever_allows_
         assert push(service, "s", NOW - 3000, A).late == 1
     with opened(tmp_path, clock) as service:  # and after a restart it is so, too
         push(service, "s", NOW + 7000, A)
-        assert times(said(service, "none"))[0] == NOW + 1000
-        assert times(said(service, "some"))[:3] == [NOW - 2000, NOW - 1000, NOW]
+        assert times(emissions_of(service, "none"))[0] == NOW + 1000
+        assert times(emissions_of(service, "some"))[:3] == [NOW - 2000, NOW - 1000, NOW]

@@ -14,7 +14,7 @@ from stream_ext.emissions.emission import Silence
 from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
-from tests.stream_ext.opened import EX, Reader, open_service, opened, push, registration, said, triple, values
+from tests.stream_ext.opened import EX, Reader, emissions_of, open_service, opened, push, registration, triple, values
 
 BUSY = registration("busy", window="RANGE 2s STEP 1s", select="CONSTRUCT { ?y :of ?x . ?x :in [ :is ?y ] }")
 OVER = registration("over", stream="busy", window="RANGE 3s STEP 1s", pattern="?x :of ?y", select="SELECT ?x ?y")
@@ -26,8 +26,8 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
-def told(service: Service, name: str) -> list[tuple[int, list[tuple[str, ...]]]]:
-    return [(emission["time"], values(emission)) for emission in said(service, name)]
+def observed(service: Service, name: str) -> list[tuple[int, list[tuple[str, ...]]]]:
+    return [(emission["time"], values(emission)) for emission in emissions_of(service, name)]
 
 
 def rows(service: Service, pattern: str, **named: int) -> list[tuple[str, ...]]:
@@ -55,7 +55,7 @@ def test_each_emission_is_an_element_of_its_time_and_counts_once(restarts: tuple
             service = open_service(tmp_path)
     a, b = ("here", "a"), ("here", "b")
     # busy says {a} at 1000, {a, b} at 2000, {b} at 3000, {} at 4000 and at 5000
-    assert [(e["time"], e["graph"].count("/of>")) for e in said(service, "busy")] == [
+    assert [(e["time"], e["graph"].count("/of>")) for e in emissions_of(service, "busy")] == [
         (1000, 1),
         (2000, 2),
         (3000, 1),
@@ -63,7 +63,7 @@ def test_each_emission_is_an_element_of_its_time_and_counts_once(restarts: tuple
         (5000, 0),
     ]
     # and its elements are in [c-3000, c): the close at 2000 falls due when its time has come there
-    assert told(service, "over") == [(2000, [a]), (3000, [a, b]), (4000, [a, b]), (5000, [a, b])]
+    assert observed(service, "over") == [(2000, [a]), (3000, [a, b]), (4000, [a, b]), (5000, [a, b])]
     status = service.stream_status("busy")
     assert (status["query"], status["time"], status["runs_by"]) == ("busy", 5000, "elements")
     assert service.query_status("busy")["stream"] == "busy"
@@ -79,18 +79,18 @@ def test_what_was_stored_and_not_pushed_when_the_server_died_is_pushed_at_the_ne
         push(service, "s", 1100, triple("b", "here"), wait="published")
         push(service, "s", 2100, triple("c", "here"), wait="published")
         service._engine.merge.wait(service.head(), 10)
-        assert (len(said(service, "busy")), service.stream_status("busy")["time"]) == (2, None)
+        assert (len(emissions_of(service, "busy")), service.stream_status("busy")["time"]) == (2, None)
     with opened(tmp_path) as service:
         push(service, "s", 3000, triple("d", "here"))
         assert service.stream_status("busy")["time"] == 3000
-        assert [time for time, _ in told(service, "over")] == [2000, 3000]
-        again = said(service, "over")
+        assert [time for time, _ in observed(service, "over")] == [2000, 3000]
+        again = emissions_of(service, "over")
     with opened(tmp_path) as service:
         push(service, "s", 3500, triple("d", "here"))
-        assert said(service, "over") == again
+        assert emissions_of(service, "over") == again
 
 
-def test_what_was_said_comes_to_its_stream_though_the_store_does_not_answer_then(
+def test_what_was_emitted_comes_to_its_stream_though_the_store_does_not_answer_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream_ext.retry._PAUSE_MS", 0)
@@ -110,23 +110,23 @@ def test_what_was_said_comes_to_its_stream_though_the_store_does_not_answer_then
         push(service, "s", 1100, triple("b", "here"))
         push(service, "s", 2100, triple("c", "here"))
         assert len(begun) > 2
-        assert told(service, "over") == [(2000, [("here", "a")])]
+        assert observed(service, "over") == [(2000, [("here", "a")])]
 
 
-def test_a_silence_is_told_after_what_was_said_before_it_whoever_is_quicker(service: Service) -> None:
+def test_a_silence_is_emitted_after_what_was_emitted_before_it_whoever_is_quicker(service: Service) -> None:
     service.register(BUSY)
     service.register(OVER)
     derived, held = service._engine.derived, []
-    said, derived.emitted = derived.emitted, held.extend  # type: ignore[method-assign]  # by a thread that is slow
+    emissions_of, derived.emitted = derived.emitted, held.extend  # type: ignore[method-assign]  # by a thread that is slow
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 1100, triple("b", "here"), wait="published")
     service._engine.merge.wait(service.head(), 10)
     derived.silent({service.query_definition("busy").number: Silence(2000, after=1)})
     assert service.stream_status("busy")["time"] is None
-    said(held)
+    emissions_of(held)
     service._engine.await_evaluated(service.head(), 10)
     assert (service.stream_status("busy")["time"], service.stream_status("busy")["late"]) == (2000, 0)
-    assert told(service, "over") == [(2000, [("here", "a")])]
+    assert observed(service, "over") == [(2000, [("here", "a")])]
 
 
 def test_a_silent_evaluation_whose_time_did_not_come_to_the_stream_brings_it_there_at_the_next_start(
@@ -140,12 +140,12 @@ def test_a_silent_evaluation_whose_time_did_not_come_to_the_stream_brings_it_the
         clock.advance(2_000)
         service._engine.derived.silent = lambda times: None  # type: ignore[method-assign]  # as if it died here
         service.update(f"DELETE DATA {{ {triple('a', 'b', 'k')} }}", wait="evaluated")
-        assert told(service, "over") == []
+        assert observed(service, "over") == []
     heads = []
     for _ in range(2):
         with opened(tmp_path, clock) as service:
             Reader(service, "over").read_to(2)
-            assert told(service, "over") == [(1_001_000, [("a", "b")]), (1_002_000, [("a", "b")])]
+            assert observed(service, "over") == [(1_001_000, [("a", "b")]), (1_002_000, [("a", "b")])]
             heads.append(service.head())
     assert heads[0] == heads[1], "it is told once"
 
@@ -162,11 +162,11 @@ def test_chains_of_three_are_evaluated_by_one_push_that_waits(service: Service) 
     )
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 3000, triple("b", "here"))
-    assert told_graphs(service, "twice") == [(2000, ["a was here"]), (3000, ["a was here"])]
-    assert told(service, "end") == [(3000, [("a", "here")])]
+    assert observed_graphs(service, "twice") == [(2000, ["a was here"]), (3000, ["a was here"])]
+    assert observed(service, "end") == [(3000, [("a", "here")])]
 
 
-def told_graphs(service: Service, name: str) -> list[tuple[int, list[str]]]:
+def observed_graphs(service: Service, name: str) -> list[tuple[int, list[str]]]:
     return [
         (
             e["time"],
@@ -175,7 +175,7 @@ def told_graphs(service: Service, name: str) -> list[tuple[int, list[str]]]:
                 for line in e["graph"].splitlines()
             ),
         )
-        for e in said(service, name)
+        for e in emissions_of(service, name)
     ]
 
 
@@ -187,7 +187,7 @@ def test_the_same_solution_has_the_same_blank_node_in_the_stream(service: Servic
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 1100, triple("b", "here"))
     push(service, "s", 11_000, triple("x", "y", "other"))
-    (emission,) = said(service, "nodes")
+    (emission,) = emissions_of(service, "nodes")
     assert [row["x"]["value"].removeprefix(EX) for row in emission["results"]["bindings"]] in (["a", "b"], ["b", "a"])
 
 
@@ -205,7 +205,7 @@ def test_a_query_over_the_store_is_a_stream_with_the_times_of_its_changes(servic
     )
     for change in ("INSERT DATA { :a :p :b }", "DELETE DATA { :a :p :b }", "INSERT DATA { :c :p :b }"):
         service.update(f"PREFIX : <{EX}> {change}", wait="evaluated")
-    assert told(service, "new") == [(1_000_000, [("a",)]), (1_000_000, [("a",), ("c",)])]
+    assert observed(service, "new") == [(1_000_000, [("a",)]), (1_000_000, [("a",), ("c",)])]
     assert rows(service, f"GRAPH <{service.query_definition('rooms').iri}> {{ ?x a :Room }}") == [("c",)]
 
 
@@ -215,7 +215,7 @@ def test_a_stream_that_waits_under_the_name_becomes_the_querys(service: Service)
     assert service.stream("busy").of_query == registered.number
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 3000, triple("b", "here"))
-    assert told(service, "over") == [(2000, [("here", "a")]), (3000, [("here", "a")])]
+    assert observed(service, "over") == [(2000, [("here", "a")]), (3000, [("here", "a")])]
 
 
 def test_a_stream_with_elements_of_its_own_is_not_taken_over(service: Service) -> None:
@@ -331,7 +331,7 @@ def test_before_its_first_emission_the_graph_is_not_there(service: Service) -> N
     assert rows(service, "GRAPH ?g { }") == []
 
 
-def test_emissions_that_somebody_still_needs_are_kept_however_old(tmp_path: Path) -> None:
+def test_emissions_that_somebody_still_needs_are_retained_however_old(tmp_path: Path) -> None:
     clock = ManualClock(1_000_000)
     with opened(tmp_path, clock, retain=Retain(emissions_ms=1000)) as service:
         service.register(BUSY)
@@ -343,7 +343,7 @@ def test_emissions_that_somebody_still_needs_are_kept_however_old(tmp_path: Path
         assert len(rows(service, f"GRAPH {graph(service)} {{ ?x :of ?y }}")) == 2
 
 
-def test_who_waits_is_told_when_what_was_said_does_not_come_to_its_stream(tmp_path: Path) -> None:
+def test_who_waits_learns_when_what_was_emitted_does_not_come_to_its_stream(tmp_path: Path) -> None:
     with opened(tmp_path, limits=Limits(evaluated_s=0.1)) as service:
         service.register(registration("one", window="RANGE 1s STEP 1s", select="CONSTRUCT { ?y :p ?x }"))
         push(service, "s", 100, triple("a", "b"))

@@ -18,7 +18,7 @@ from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.graph_store import Document
 from stream_ext.writer.load_records import UnusualLineReader
-from tests.stream_ext.opened import BASE, EX, NT, opened, push, registration, said, triple
+from tests.stream_ext.opened import BASE, EX, NT, emissions_of, opened, push, registration, triple
 
 Q = f"{BASE}queries/busy"
 BUSY = registration("busy", window="RANGE 2s STEP 1s", select="CONSTRUCT { ?y :of ?x }")
@@ -155,7 +155,7 @@ def test_it_is_read_as_a_whole_and_with_all_others(service: Service) -> None:
     assert len(everything.columns[0]) == len(stored(service)) + len(ANSWER)
     then = service.stream_status("busy")["batches"]
     assert then
-    assert len(service.read_graph(Q, said(service, "busy")[-1]["snapshot"] + 1).columns[0]) == len(ANSWER)
+    assert len(service.read_graph(Q, emissions_of(service, "busy")[-1]["snapshot"] + 1).columns[0]) == len(ANSWER)
 
 
 def test_before_the_first_answer_there_is_no_such_graph(tmp_path: Path) -> None:

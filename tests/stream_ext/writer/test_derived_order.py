@@ -82,7 +82,7 @@ def test_of_silences_that_wait_for_an_emission_the_last_counts(writer: Writer) -
         (StreamPosition(STREAM, 1, 40, 40), []),
     ],
 )
-def test_at_the_start_a_streams_time_comes_to_the_last_evaluation_that_said_nothing(
+def test_at_the_start_a_streams_time_comes_to_the_last_evaluation_that_emitted_nothing(
     position: StreamPosition | None, came: list[tuple[str, int]]
 ) -> None:
     writer = Writer(position)

@@ -220,7 +220,7 @@ def test_a_change_that_says_nothing_makes_no_snapshot_if_it_wants_none(bench: Be
     assert bench.write().result(5) == head + 1
 
 
-def test_a_change_that_no_row_can_hold_fails_alone(bench: Bench) -> None:
+def test_a_change_that_no_row_can_hold_fails_by_itself(bench: Bench) -> None:
     def too_large(batch: Batch) -> None:
         batch.catalog("note", 1, bytes(5 << 20))
 
@@ -231,7 +231,7 @@ def test_a_change_that_no_row_can_hold_fails_alone(bench: Bench) -> None:
     assert bench.listener.fault is None
 
 
-def test_a_push_that_no_row_can_hold_fails_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_that_no_row_can_hold_fails_by_itself(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     encode = Batch.encode_transient
 
     def refused(batch: Batch, texts: Sequence[bytes]) -> Ids:
@@ -250,7 +250,7 @@ def test_a_push_that_no_row_can_hold_fails_alone(bench: Bench, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("the region moves"), StoreError("a fold failed")])
-def test_a_store_that_takes_no_batch_for_a_while_is_told_to_those_who_write_then(
+def test_a_store_that_takes_no_batch_for_a_while_is_reported_to_those_who_write_then(
     bench: Bench, error: StoreError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fails_once(bench, monkeypatch, error)
@@ -266,8 +266,8 @@ def test_what_nobody_would_send_again_waits_until_the_store_answers(
     monkeypatch.setattr("stream_ext.retry._PAUSE_MS", 0)
     fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
     element = read_push(STREAMS[1], b"<http://ex/s> <http://ex/p> 1 .", "text/turtle", 1, "http://ex/")
-    said = bench.injector.derived(Push(1, element, 0, "query/1", 1))
-    assert said.result(5).snapshot == 2
+    emitted = bench.injector.derived(Push(1, element, 0, "query/1", 1))
+    assert emitted.result(5).snapshot == 2
     fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
     assert bench.injector.derived(Heartbeat(1, 50)).result(5).snapshot == 3
     assert bench.listener.fault is None

@@ -146,9 +146,7 @@ def test_without_a_list_of_allowed_urls_nothing_is_fetched(tmp_path: Path, there
         "urn:x",
     ],
 )
-def test_a_url_beside_those_allowed_is_not_fetched(
-    service: Service, there: Elsewhere, tmp_path: Path, url: str
-) -> None:
+def test_a_url_that_is_not_allowed_is_not_fetched(service: Service, there: Elsewhere, tmp_path: Path, url: str) -> None:
     (tmp_path / "secret.ttl").write_text(DATA)
     (tmp_path / "files" / "out.ttl").symlink_to(tmp_path / "secret.ttl")
     there.replies["/other"] = there.replies["/database"] = Reply(body=DATA.encode(), headers=TURTLE)
@@ -222,7 +220,7 @@ def test_a_zipped_file_may_not_be_larger_than_allowed_when_unpacked(service: Ser
             service.update(f"LOAD <{tmp_path.as_uri()}/files/{name}>")
 
 
-def test_a_server_that_does_not_go_on_is_given_up(tmp_path: Path, there: Elsewhere) -> None:
+def test_a_server_that_does_not_continue_is_given_up(tmp_path: Path, there: Elsewhere) -> None:
     never = threading.Event()
     there.replies["/data/x"] = Reply(body=b" " * 2_000, headers=TURTLE, wait=never)
     with opened(tmp_path, allowed_urls=AllowedUrls(load=places(there.url), timeout_s=0.2)) as service:

@@ -16,11 +16,11 @@ from tests.stream_ext.opened import (
     BASE,
     EX,
     NDJSON,
+    emissions_of,
     opened,
     push,
     push_lines,
     registration,
-    said,
     times,
     triple,
     values,
@@ -94,7 +94,7 @@ def test_of_a_message_only_what_is_timeless_is_absorbed_each_triple_into_its_own
         service.register(GRAPHS)
         push(service, "s", 1000, triple("z", 1))
         # The option `graph` is the graph of what names none.
-        rows = [row for row in values(said(service)[0]) if "_:" not in "".join(row) and row[1] == "b"]
+        rows = [row for row in values(emissions_of(service)[0]) if "_:" not in "".join(row) and row[1] == "b"]
         assert [row for row in rows if row[0] in ("g", "f", "all")] == [
             ("all", "b", "2"),
             ("f", "b", "2"),
@@ -120,9 +120,9 @@ def test_windows_know_the_graph_of_each_triple_before_a_restart_and_after(tmp_pa
     with opened(tmp_path) as service:
         push_log(service, ":f { :c :p 3 } :g { :c :p 3 } MESSAGE", 1500)
         push(service, "s", 2000, triple("d", 4))
-        told = said(service)
-        assert [values(each) for each in told] == [expected, sorted([*expected, ("f", "c", "3"), ("g", "c", "3")])]
-        assert [values(each) for each in said(service, "all")] == [
+        observed = emissions_of(service)
+        assert [values(each) for each in observed] == [expected, sorted([*expected, ("f", "c", "3"), ("g", "c", "3")])]
+        assert [values(each) for each in emissions_of(service, "all")] == [
             [("a", "1"), ("b", "2")],
             [("a", "1"), ("b", "2"), ("c", "3")],
         ]
@@ -131,24 +131,24 @@ def test_windows_know_the_graph_of_each_triple_before_a_restart_and_after(tmp_pa
         # A query that is registered later reads what is retained.
         service.register(GRAPHS.replace("RSTREAM q", "RSTREAM later"))
         service.heartbeat("s", 3000, wait="evaluated")
-        assert values(said(service, "later")[0]) == sorted([*expected, ("f", "c", "3"), ("g", "c", "3")])
+        assert values(emissions_of(service, "later")[0]) == sorted([*expected, ("f", "c", "3"), ("g", "c", "3")])
 
 
 def test_an_empty_message_is_an_element_at_its_time(service: Service) -> None:
     service.register(registration(window="RANGE PT1S STEP PT1S"))
     push_log(service, ":a :p 1 . MESSAGE", 100)
-    assert said(service) == []
+    assert emissions_of(service) == []
     assert push_log(service, "MESSAGE MESSAGE MESSAGE", 1000).accepted == 3
-    assert [values(each) for each in said(service)] == [[("a", "1")]]
+    assert [values(each) for each in emissions_of(service)] == [[("a", "1")]]
     nothing = push_log(service, "# no message at all", 5000)
-    assert (nothing.accepted, times(said(service))) == (0, [1000])
+    assert (nothing.accepted, times(emissions_of(service))) == (0, [1000])
 
 
 def test_a_message_gets_its_time_from_the_predicate_in_whichever_graph_it_is(service: Service) -> None:
     service.create_stream("s", {"time": EX + "at"})
     service.register(registration(window="RANGE PT1S STEP PT1S"))
     push_log(service, ":a :p 1 . :meta { :m :at 700 } MESSAGE :b :p 2 . :n :at 1200 .")
-    assert [(each["time"], values(each)) for each in said(service)] == [(1000, [("a", "1")])]
+    assert [(each["time"], values(each)) for each in emissions_of(service)] == [(1000, [("a", "1")])]
     with pytest.raises(BadArgument, match="element 2 has no <http://ex/at>"):
         push_log(service, ":a :at 1300 . MESSAGE MESSAGE", 1400)
 
@@ -193,7 +193,7 @@ def test_a_query_may_construct_from_the_graphs_of_a_message_and_another_reads_th
     )
     push_log(service, ":a :p 1 . :g { :b :p 2 } :f { :c :p 3 . :b :p 2 }", 100)
     service.heartbeat("s", 3000, wait="evaluated")
-    found = [row for each in said(service, "r") for row in values(each)]
+    found = [row for each in emissions_of(service, "r") for row in values(each)]
     assert sorted(found) == [("f", "b"), ("f", "c"), ("g", "b")]
 
 

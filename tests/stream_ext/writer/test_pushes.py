@@ -21,12 +21,12 @@ from tests.stream_ext.opened import (
     NDJSON,
     NT,
     Reader,
+    emissions_of,
     open_service,
     opened,
     push,
     push_lines,
     registration,
-    said,
     times,
     triple,
     values,
@@ -60,7 +60,7 @@ def test_a_windows_content_follows_the_times_of_the_elements(service: Service) -
         {"timestamp": 1500, "data": triple("b", 2)},
         {"timestamp": "1970-01-01T00:00:03Z", "data": triple("c", 3)},
     )
-    emissions = said(service)
+    emissions = emissions_of(service)
     assert times(emissions) == [1000, 2000, 3000]
     assert [values(emission) for emission in emissions] == [[("a", "1")], [("a", "1"), ("b", "2")], [("b", "2")]]
     assert emissions[0]["windows"] == [{"stream": "s", "from": -1000, "to": 1000, "bounds": "[)"}]
@@ -92,7 +92,7 @@ def test_an_element_without_the_time_predicate_is_refused(service: Service) -> N
         ('"99999999999999999999"', "out of range"),
     ],
 )
-def test_a_time_that_is_none_is_told_with_its_element(service: Service, time: str, says: str) -> None:
+def test_a_time_that_is_none_is_reported_with_its_element(service: Service, time: str, says: str) -> None:
     service.create_stream("s", {"time": EX + "at"})
     with pytest.raises(BadArgument, match=f"^element 2, by <http://ex/at>: .*{says}"):
         push_lines(service, "s", {"data": triple("a", 1, "at")}, {"data": f"<{EX}a> <{EX}at> {time} ."})
@@ -107,10 +107,10 @@ def test_an_element_with_two_different_times_is_refused(service: Service) -> Non
 def test_heartbeats_let_time_pass_and_close_windows(service: Service) -> None:
     service.register(registration(window="RANGE PT1S STEP PT1S"))
     push(service, "s", 100, triple("a", 1))
-    assert said(service) == []
+    assert emissions_of(service) == []
     receipt = service.heartbeat("s", 1000, wait="evaluated")
     assert (receipt.accepted, receipt.batch) == (0, 1)
-    assert times(said(service)) == [1000]
+    assert times(emissions_of(service)) == [1000]
     service.heartbeat("s", 500, wait="evaluated")
     assert service.store.vts(service.head())[1].time == 1000, "time never goes back"
 
@@ -120,10 +120,12 @@ def test_lateness_holds_the_streams_time_back(service: Service) -> None:
     service.register(registration(window="RANGE PT1S STEP PT1S"))
     push(service, "s", 500, triple("a", 1))
     push(service, "s", 2900, triple("b", 2))
-    assert said(service) == []
+    assert emissions_of(service) == []
     assert push(service, "s", 600, triple("c", 3)).late == 0
     push(service, "s", 3000, triple("d", 4))
-    assert [(emission["time"], values(emission)) for emission in said(service)] == [(1000, [("a", "1"), ("c", "3")])]
+    assert [(emission["time"], values(emission)) for emission in emissions_of(service)] == [
+        (1000, [("a", "1"), ("c", "3")])
+    ]
 
 
 def test_late_counts_elements_whose_window_was_reported(service: Service) -> None:
@@ -167,7 +169,7 @@ def test_late_elements_can_be_read_back_with_who_missed_them(service: Service) -
     assert [each["timestamp"] for each in service.late_elements("s", limit=1)["elements"]] == [1900]
 
 
-def test_only_so_many_late_elements_are_kept_and_all_are_counted() -> None:
+def test_only_so_many_late_elements_are_retained_and_all_are_counted() -> None:
     elements = LateElements(retained_max=2)
     for sn in range(1, 6):
         elements.add(1, [Late(sn, 0, 0, sn, (7,))])
@@ -182,7 +184,7 @@ def test_elements_of_one_push_are_never_late_for_one_another(service: Service) -
         service, "s", {"timestamp": 5000, "data": triple("a", 1)}, {"timestamp": 1, "data": triple("b", 2)}
     )
     assert receipt.late == 0
-    assert values(said(service)[0]) == [("b", "2")]
+    assert values(emissions_of(service)[0]) == [("b", "2")]
 
 
 def test_the_first_push_decides_whose_time_the_stream_has(tmp_path: Path) -> None:
@@ -211,20 +213,23 @@ def test_a_stream_that_runs_by_the_clock_closes_its_windows_when_they_fall_due(t
         service.create_stream("s", {"lateness": 100})
         service.register(registration(window="RANGE PT2S STEP PT1S"))
         push(service, "s", None, triple("a", 1))
-        told: list[int] = []
+        observed: list[int] = []
         reader = Reader(service, "q")
         clock.advance(800)
         assert service.emissions("q") == [], "lateness is 100"
         for number in (1, 2):
             clock.advance(1_000 if number > 1 else 100)
-            told = reader.read_to(number)
-        assert told == [1, 2]
-        assert [(e["time"], values(e)) for e in said(service)] == [(11_000, [("a", "1")]), (12_000, [("a", "1")])]
+            observed = reader.read_to(number)
+        assert observed == [1, 2]
+        assert [(e["time"], values(e)) for e in emissions_of(service)] == [
+            (11_000, [("a", "1")]),
+            (12_000, [("a", "1")]),
+        ]
         receipt = push(service, "s", None, triple("b", 2))
         assert receipt.late == 0
         clock.advance(1_000)
         reader.read_to(3)
-        assert values(said(service)[2]) == [("b", "2")]
+        assert values(emissions_of(service)[2]) == [("b", "2")]
 
 
 def test_a_stream_by_its_elements_times_never_looks_at_the_clock(tmp_path: Path) -> None:
@@ -234,7 +239,7 @@ def test_a_stream_by_its_elements_times_never_looks_at_the_clock(tmp_path: Path)
         push(service, "s", 100, triple("a", 1))
         head = service.head()
         clock.advance(100_000)
-        assert (service.head(), said(service)) == (head, [])
+        assert (service.head(), emissions_of(service)) == (head, [])
 
 
 def test_a_repeated_push_adds_nothing_after_a_restart_either(tmp_path: Path) -> None:
@@ -436,4 +441,4 @@ def test_a_store_that_does_not_answer_for_a_while_costs_no_evaluation(
         service.heartbeat("s", 2100, "evaluated")
         assert sorted(failed) == ["changes", "row"]
         assert service.query_status("q")["state"] == "running"
-        assert [values(emission) for emission in said(service)] == [[("a", "one")], []]
+        assert [values(emission) for emission in emissions_of(service)] == [[("a", "one")], []]

@@ -11,7 +11,7 @@ import pytest
 from stream_ext.catalog.catalog import generated_name
 from stream_ext.errors import BadArgument, NameInUse, NotFound, QuerySyntaxError, TooLarge, Unsupported
 from stream_ext.service.service import Limits, Service
-from tests.stream_ext.opened import BASE, EX, Reader, opened, push, registration, said, times, triple, values
+from tests.stream_ext.opened import BASE, EX, Reader, emissions_of, opened, push, registration, times, triple, values
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_no_more_queries_than_the_limit(tmp_path: Path) -> None:
 
 def test_many_that_come_at_once_are_few_snapshots_and_say_what_they_say_one_by_one(tmp_path: Path) -> None:
     texts = [registration(f"q{n}", pattern=f"?x :p :n{n % 7} . ?x :p ?y") for n in range(300)]
-    told = []
+    observed = []
     for at_once in (True, False):
         with opened(tmp_path / str(at_once)) as service:
             head = service.head()
@@ -290,10 +290,11 @@ def test_many_that_come_at_once_are_few_snapshots_and_say_what_they_say_one_by_o
             push(service, "s", 500, triple("a", "n1"), triple("b", "n2"), triple("a", "n5"))
             push(service, "s", 2500, triple("b", "n3"))
             said_by = {
-                name: [(e["time"], e["emission"], values(e)) for e in said(service, name)] for name, *_ in registered
+                name: [(e["time"], e["emission"], values(e)) for e in emissions_of(service, name)]
+                for name, *_ in registered
             }
-            told.append((registered, said_by, [query.name for query in service.queries()]))
-    assert told[0] == told[1]
+            observed.append((registered, said_by, [query.name for query in service.queries()]))
+    assert observed[0] == observed[1]
 
 
 def test_one_that_is_refused_among_many_leaves_the_others(service: Service) -> None:
@@ -310,7 +311,7 @@ def test_a_dropped_query_ends_and_a_new_one_of_that_name_starts_at_one(service: 
     service.register(registration())
     push(service, "s", 1500, triple("a", 1))
     push(service, "s", 4500, triple("a", 2))
-    assert [e["emission"] for e in said(service)] == [1, 2, 3]
+    assert [e["emission"] for e in emissions_of(service)] == [1, 2, 3]
     reader = Reader(service, "q", since=3)
     service.drop_query("q")
     assert reader.read_to(4) == []
@@ -319,7 +320,7 @@ def test_a_dropped_query_ends_and_a_new_one_of_that_name_starts_at_one(service: 
         service.emissions("q")
     service.register(registration())
     push(service, "s", 5500, triple("a", 3))
-    emissions = said(service)
+    emissions = emissions_of(service)
     assert [e["emission"] for e in emissions] == [1]
     assert times(emissions) == [5000], "4000 was reached at registration"
     assert values(emissions[0]) == [("a", "2")], "its windows hold what came before, too"
@@ -336,7 +337,7 @@ def test_the_latest_answer_is_the_whole_answer_whatever_is_emitted(service: Serv
     for name in ("rstream", "istream"):
         rows = service.decode(service.latest(name))
         assert sorted(str(row[0]) for row in rows) == ["b'<http://ex/a>'", "b'<http://ex/b>'"], name
-    assert [values(e) for e in said(service, "istream")] == [[("a", "one")], [("b", "two")]]
+    assert [values(e) for e in emissions_of(service, "istream")] == [[("a", "one")], [("b", "two")]]
 
 
 def test_the_latest_answer_is_cut_as_the_emissions_were(service: Service) -> None:
@@ -346,7 +347,7 @@ def test_the_latest_answer_is_cut_as_the_emissions_were(service: Service) -> Non
     push(service, "s", 100, triple("second", "b"))
     push(service, "s", 1100, triple("first", "b"))
     service.heartbeat("s", 2100, "evaluated")
-    assert [values(emission) for emission in said(service)] == [[("second",)], []]
+    assert [values(emission) for emission in emissions_of(service)] == [[("second",)], []]
     assert service.decode(service.latest("q")) == [(f"<{EX}second>".encode(),)]
 
 
@@ -355,8 +356,8 @@ def test_an_ask_says_true_or_false(service: Service) -> None:
     assert service.latest("q").boolean is False
     push(service, "s", 100, triple("a", 1))
     push(service, "s", 2100, triple("a", 1, "other"))
-    assert [e["boolean"] for e in said(service)] == [True, False]
-    assert "results" not in said(service)[0]
+    assert [e["boolean"] for e in emissions_of(service)] == [True, False]
+    assert "results" not in emissions_of(service)[0]
     assert service.latest("q").boolean is False
 
 
@@ -370,7 +371,7 @@ def test_a_query_joins_the_store_as_it_is_when_its_window_closes(service: Servic
         wait="evaluated",
     )
     push(service, "s", 2100, triple("b", 1))
-    assert [values(e) for e in said(service)] == [[("a", "old")], [("a", "new")]]
+    assert [values(e) for e in emissions_of(service)] == [[("a", "old")], [("a", "new")]]
 
 
 def test_status_says_what_a_query_waits_for(service: Service) -> None:

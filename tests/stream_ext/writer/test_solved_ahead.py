@@ -88,12 +88,12 @@ def test_what_has_changed_meanwhile_is_solved_again(
     service: Service, at_its_turn: list[str], text: str, between: str, again: bool
 ) -> None:
     other = pyoxigraph.Store()
-    for said in ("INSERT DATA { :a :p 1 }", "INSERT DATA { GRAPH :h { :x :p 5 } }"):
-        update(service, said)
-        other.update(HEAD + said)
+    for emitted in ("INSERT DATA { :a :p 1 }", "INSERT DATA { GRAPH :h { :x :p 5 } }"):
+        update(service, emitted)
+        other.update(HEAD + emitted)
     change = prepared(service, text)
-    for said in (between, text):
-        other.update(HEAD + said)
+    for emitted in (between, text):
+        other.update(HEAD + emitted)
     update(service, between)
     at_its_turn.clear()
     service.change(change)

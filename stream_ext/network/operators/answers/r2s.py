@@ -61,7 +61,7 @@ class ResultState:
             self._ranking.step(moment.vocabulary, *sum_equal_rows(change.columns, change.weight_array()))
             columns, weights = self._ranking.shown()
             change = ZSet(columns, len(weights))
-        elif moment.settled and self._cut.order:
+        elif moment.ranks_ties and self._cut.order:
             columns, weights = sum_equal_rows(change.columns, change.weight_array())
             change = ZSet(columns, len(weights), weights)
         return self._cut.of(moment, change)

@@ -26,7 +26,7 @@ from stream_ext.values.vocabulary import Vocabulary
 #: The number of rows, the number of bytes of each step number, and these numbers, packed.
 Saved = tuple[int, int, bytes]
 Steps = npt.NDArray[np.int64]
-Stand = tuple[npt.NDArray[np.uint64], Steps, int]
+RankingState = tuple[npt.NDArray[np.uint64], Steps, int]
 
 #: The place of the query's own order among those of its sub-SELECTs.
 OWN = ""
@@ -109,12 +109,12 @@ class Ranking:
         """The rows of the next step, which are all that were there when this was saved, take this order."""
         self._resumed = saved
 
-    def stand(self) -> Stand:
+    def state(self) -> RankingState:
         return self._ranked, self._arrived_at, self._next
 
-    def return_to(self, stand: Stand) -> None:
+    def return_to(self, state: RankingState) -> None:
         """Returns to an earlier state; the next step must be given all present rows."""
-        self._ranked, self._arrived_at, self._next = stand
+        self._ranked, self._arrived_at, self._next = state
         self._saved = None
 
     def save(self, vocabulary: Vocabulary) -> Saved:
@@ -144,13 +144,13 @@ class Orders:
     def are_resumed(self) -> bool:
         return any(ranking.is_resumed for ranking in self._rankings.values())
 
-    def stand(self) -> dict[str, Stand]:
+    def state(self) -> dict[str, RankingState]:
         """For `return_to`, where not each step is an evaluation."""
-        return {place: ranking.stand() for place, ranking in self._rankings.items()}
+        return {place: ranking.state() for place, ranking in self._rankings.items()}
 
-    def return_to(self, saved: Mapping[str, Stand]) -> None:
-        for place, stand in saved.items():
-            self._rankings[place].return_to(stand)
+    def return_to(self, saved: Mapping[str, RankingState]) -> None:
+        for place, state in saved.items():
+            self._rankings[place].return_to(state)
 
     def save(self, vocabulary: Vocabulary) -> bytes | None:
         """The orders as bytes; None: there are none."""

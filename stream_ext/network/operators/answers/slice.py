@@ -31,7 +31,7 @@ class Slice:
         return ZSet(columns, len(net), net)
 
     def _is_ordered(self, moment: Moment) -> bool:
-        return moment.settled if self._ranking is None else self._ranking.is_resumed
+        return moment.ranks_ties if self._ranking is None else self._ranking.is_resumed
 
     def _ranked(self, moment: Moment, rows_in: ZSet) -> ZSet:
         """All rows; where ORDER BY takes some for equal, these are in an order that depends on nothing before."""

@@ -56,7 +56,7 @@ class Moment:
     snapshot: Snapshot
     changes: StoreChanges | None
     last: bool = False  # this step is the last (a one-shot query): operators need no state
-    settled: bool = False  # rows that are equal for ORDER BY have the order of a registered query
+    ranks_ties: bool = False  # rows that are equal for ORDER BY have the order of a registered query
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE

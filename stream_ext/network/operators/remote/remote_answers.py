@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 
 import numpy as np
+import numpy.typing as npt
 
 from stream_ext.remote.sparql_client import Solution
+from stream_ext.rows.key_table import KeyTable, fitted
 from stream_ext.rows.zset import Ids, ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
@@ -18,15 +20,51 @@ from stream_ext.values.vocabulary import Vocabulary
 Key = tuple[int, ...]
 Found = Mapping[Key, Sequence[Solution]]
 
+Numbers = npt.NDArray[np.int32]
+Signed = npt.NDArray[np.int64]
+
 _FEW = 1024
 
 
 class AnsweredRows:
-    def __init__(self, names: tuple[str, ...]) -> None:
+    """`places`: the rows of each key's answer. What is looked up for each row of the left side is in arrays, by the
+    number of its key."""
+
+    def __init__(self, names: tuple[str, ...], width: int) -> None:
+        """Keys have `width` ids."""
         self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
         self.places: dict[Key, range] = {}
         self._digests: dict[Key, bytes] = {}
         self._count = 0
+        self._width, self._kept = width, 0
+        self._begin_table()
+
+    def _begin_table(self) -> None:
+        self._table = KeyTable(self._width)
+        self._starts, self._counts = (np.zeros(0, np.int64) for _ in range(2))
+        self._known = np.zeros(0, np.bool_)
+
+    def numbers(self, keys: Ids) -> Numbers:
+        """The number of each key, which are columns of `keys`; those that are new get one."""
+        numbers = self._table.number(keys)
+        if len(self._starts) < self._table.used:
+            capacity = self._table.capacity
+            self._starts, self._counts = fitted(self._starts, capacity), fitted(self._counts, capacity)
+            self._known = fitted(self._known, capacity)
+        return numbers
+
+    def of_numbers(self, numbers: Numbers) -> tuple[Signed, Signed]:
+        """Where the answer to each key begins, and its length."""
+        return self._starts[numbers], self._counts[numbers]
+
+    def unanswered(self, keys: Ids, numbers: Numbers) -> list[Key]:
+        """Those without an answer, each once."""
+        missing = ~self._known[numbers]
+        return keys_in(keys[:, missing]) if missing.any() else []
+
+    @property
+    def is_overgrown(self) -> bool:
+        return len(self.places) > max(_FEW, 2 * self._kept)
 
     def differing(self, found: Found) -> list[Key]:
         """The keys whose answer has changed, or is their first."""
@@ -46,6 +84,14 @@ class AnsweredRows:
             if not is_last:
                 self._digests[key] = _digest(of_key)
             self._count += len(of_key)
+        self._place(found)
+
+    def _place(self, keys: Collection[Key]) -> None:
+        if keys:
+            numbers = self.numbers(columns_of(keys, self._width))
+            self._known[numbers] = True
+            self._starts[numbers] = [self.places[key].start for key in keys]
+            self._counts[numbers] = [len(self.places[key]) for key in keys]
 
     def keep(self, keys: Collection[Key]) -> None:
         """Forgets all others."""
@@ -57,6 +103,18 @@ class AnsweredRows:
         for key, place in retained:
             self.places[key] = range(self._count, self._count + len(place))
             self._count += len(place)
+        self._kept = len(self.places)
+        self._begin_table()
+        self._place(self.places)
+
+
+def keys_in(columns: Ids) -> list[Key]:
+    """The distinct keys."""
+    return list(map(tuple, np.unique(columns.T, axis=0).tolist()))
+
+
+def columns_of(keys: Collection[Key], width: int) -> Ids:
+    return np.ascontiguousarray(np.array([*keys], np.uint64).reshape(len(keys), width).T)
 
 
 def _digest(solutions: Sequence[Solution]) -> bytes:
@@ -73,7 +131,7 @@ def _digest(solutions: Sequence[Solution]) -> bytes:
 
 
 class PresentRows:
-    """The present rows of the left side. Equal rows are summed when as many rows were added as there were."""
+    """The present rows of the left side. Rows that have expired are left out when as many were added as there were."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -89,6 +147,14 @@ class PresentRows:
     @property
     def is_overgrown(self) -> bool:
         return self._added > max(_FEW, self._summed)
+
+    def trim(self, time: int) -> None:
+        """Leaves out what has expired, and sums equal rows if some were taken back."""
+        rows = concat(self._parts, self._width)
+        alive = rows.take(rows.until_array() >= time) if rows.count else rows
+        if alive.weights is not None:
+            alive = consolidate(alive)
+        self._parts, self._added, self._summed = [alive] if alive.count else [], 0, alive.count
 
     def summed(self, time: int) -> ZSet:
         """The rows that are valid at `time` or later, summed up."""

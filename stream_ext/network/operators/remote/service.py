@@ -25,7 +25,14 @@ from stream_ext.language.algebra.algebra import ServicePattern as Written
 from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.language.algebra.walk import Part, parts_of
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.remote.remote_answers import AnsweredRows, Found, Key, PresentRows
+from stream_ext.network.operators.remote.remote_answers import (
+    AnsweredRows,
+    Found,
+    Key,
+    PresentRows,
+    columns_of,
+    keys_in,
+)
 from stream_ext.network.operators.remote.remote_question import (
     AnswerLabels,
     RemoteQuestion,
@@ -38,9 +45,10 @@ from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.gathering import gather
+from stream_ext.remote.shown_urls import shown_url
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.remote.sparql_client import Remotes, Solution
-from stream_ext.rows.zset import ZSet, concat, consolidate, empty
+from stream_ext.rows.zset import Ids, ZSet, concat, consolidate, empty
 from stream_ext.values.vocabulary import Vocabulary
 
 #: Answers that are retained for another network of the query, beyond twice those in use.
@@ -51,9 +59,7 @@ _CELLS_WITH_ROW = 4
 
 _askings = count()
 
-Places = np.typing.NDArray[np.intp]
-
-_NONE = range(0)
+Places = np.typing.NDArray[np.int64]
 
 
 class Unanswered(Exception):
@@ -143,7 +149,7 @@ class ServiceOperator:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._stored = AnsweredRows(call.names)
+        self._stored = AnsweredRows(call.names, 1 + len(self.shared))
         self._rows = PresentRows(len(left))
         self._service_answers = ServiceAnswers()
         self._turn = 0  # in which all answers were requested last
@@ -157,49 +163,53 @@ class ServiceOperator:
     def _once(self, moment: Moment, left: ZSet) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        stored, (keys, of_row) = AnsweredRows(self._call.names), self._keys(left)
-        stored.take(self._answers(keys, moment)[0], moment.vocabulary, is_last=True)
-        return self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored)
+        keys = self._keys(left)
+        stored = AnsweredRows(self._call.names, len(keys))
+        stored.take(self._answers(keys_in(keys), moment)[0], moment.vocabulary, is_last=True)
+        return self._joined(moment, left, stored.of_numbers(stored.numbers(keys)), stored)
 
     def _step_registered(self, moment: Moment, left: ZSet) -> ZSet:
         """First, changed answers change the rows that are there; then new rows are joined with the answers."""
-        again = self._due(moment) if moment.requests_again else []
+        stored, keys = self._stored, self._keys(left)
+        again = self._due(moment, keys) if moment.requests_again else []
         if not left.count and not again:
             return empty(len(self.variables))
-        stored, (keys, of_row) = self._stored, self._keys(left)
-        coming = [key for key in keys if key not in stored.places]
-        found, unanswered = self._found([*again, *coming], moment)
-        self._unanswered = self._unanswered.difference(again) | unanswered
-        different = stored.differing(found)
-        changes = self._changed(moment, different, found)
-        changes.append(self._joined(moment, left, [stored.places[key] for key in keys], of_row, stored))
+        numbers = stored.numbers(keys)
+        coming = stored.unanswered(keys, numbers)
+        changes = []
+        if again or coming:
+            found, unanswered = self._found([*again, *coming], moment)
+            self._unanswered = self._unanswered.difference(again) | unanswered
+            changes = self._changed(moment, stored.differing(found), found)
+        changes.append(self._joined(moment, left, stored.of_numbers(numbers), stored))
         self._rows.take(left)
         return concat(changes, len(self.variables))
 
     def _changed(self, moment: Moment, different: list[Key], found: Found) -> list[ZSet]:
         """Stores the changed answers; returns the change of the rows that are there."""
         stored = self._stored
-        before = {key: stored.places[key] for key in different if key in stored.places}
-        stored.take({key: found[key] for key in different}, moment.vocabulary)
+        before = [key for key in different if key in stored.places]
         if not before:
+            stored.take({key: found[key] for key in different}, moment.vocabulary)
             return []
         rows = self._rows.summed(moment.time)
-        keys, of_row = self._keys(rows)
-        mask = np.array([key in before for key in keys], np.bool_)[of_row]
-        rows, of_row = rows.take(mask), of_row[mask]
-        removed = self._joined(moment, rows, [before.get(key, _NONE) for key in keys], of_row, stored)
-        added = self._joined(moment, rows, [stored.places.get(key, _NONE) for key in keys], of_row, stored)
+        numbers = stored.numbers(self._keys(rows))
+        mask = np.isin(numbers, stored.numbers(columns_of(before, self._width)))
+        rows, numbers = rows.take(mask), numbers[mask]
+        then = stored.of_numbers(numbers)
+        stored.take({key: found[key] for key in different}, moment.vocabulary)
+        removed = self._joined(moment, rows, then, stored)
+        added = self._joined(moment, rows, stored.of_numbers(numbers), stored)
         return [consolidate(concat([added, removed.negated()], len(self.variables)))]
 
-    def _joined(self, moment: Moment, left: ZSet, places: list[range], of_row: Places, stored: AnsweredRows) -> ZSet:
-        """Each row with the solutions at its places. A variable that is unbound on the left gets its value from
-        these."""
-        starts, counts = (np.array([f(place) for place in places], np.int64) for f in (_start, len))
-        repeats = counts[of_row]
+    def _joined(self, moment: Moment, left: ZSet, places: tuple[Places, Places], stored: AnsweredRows) -> ZSet:
+        """Each row with the solutions at its `places`: where they begin, and how many they are. A variable that is
+        unbound on the left gets its value from these."""
+        starts, repeats = places
         moment.control.room(int(repeats.sum()), len(self.variables) + _CELLS_WITH_ROW)
         rows = np.repeat(np.arange(left.count), repeats)
         first = np.repeat(np.cumsum(repeats) - repeats, repeats)
-        found = starts[of_row][rows] + np.arange(len(rows)) - first
+        found = starts[rows] + np.arange(len(rows)) - first
         left = left.take(rows)
         right = {name: column[found] for name, column in stored.columns.items()}
         columns = [
@@ -210,32 +220,38 @@ class ServiceOperator:
         columns += [right.get(name, nothing) for name in self.variables[len(self._left) :]]
         return left.with_columns(tuple(columns))
 
-    def _keys(self, left: ZSet) -> tuple[list[Key], Places]:
-        """The distinct combinations of known values, and which of them each row has."""
+    def _keys(self, left: ZSet) -> Ids:
+        """The known values of each row: a line for the service, and for each of the shared variables."""
         zeros = np.zeros(left.count, np.uint64)
         named = [*([self._asker] if self._asker else []), *self.shared]
         columns = [left.column(self._left.index(name)) if name in self._left else zeros for name in named]
         if not self._asker:
             columns.insert(0, zeros)
-        distinct, of_row = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        return list(map(tuple, distinct.tolist())), of_row.reshape(-1)
+        return np.stack(columns)
+
+    @property
+    def _width(self) -> int:
+        """The number of ids of a key."""
+        return 1 + len(self.shared)
 
     # ---- repeated requests -----------------------------------------------------------------------------------------
 
-    def _due(self, moment: Moment) -> list[Key]:
+    def _due(self, moment: Moment, coming: Ids) -> list[Key]:
         """The keys to request again: from time to time all that are in use; keys without an answer, as soon as
-        allowed."""
+        allowed. `coming`: those of the rows that come now, which are in use, too."""
         backoff, service_answers = backoff_of(moment), self._shared_answers(moment)
         service_answers.look(backoff)
         if self._turn != service_answers.turn:
             self._turn = service_answers.turn
-            self._forget(moment)
+            self._forget(moment, coming)
             return list(self._stored.places)
         if self._unanswered and self._tried_sn != backoff.sn and self._may_be_answered(moment):
-            self._forget(moment)
+            self._forget(moment, coming)
             return list(self._unanswered)
         if self._rows.is_overgrown:
-            self._forget(moment)
+            self._rows.trim(moment.time)
+        if self._stored.is_overgrown:
+            self._forget(moment, coming)
         return []
 
     def _shared_answers(self, moment: Moment) -> ServiceAnswers:
@@ -246,10 +262,10 @@ class ServiceOperator:
         urls = {self._url(service, moment) for service in {key[0] for key in self._unanswered}}
         return any(backoff_of(moment).why_not(url, (url, self._call)) is None for url in urls)
 
-    def _forget(self, moment: Moment) -> None:
+    def _forget(self, moment: Moment, coming: Ids) -> None:
         """Forgets answers that no row needs any more."""
         rows = self._rows.summed(moment.time)
-        keys = self._keys(rows)[0] if rows.count else []
+        keys = keys_in(np.concatenate([coming, self._keys(rows)], axis=1))
         self._stored.keep(keys)
         self._unanswered &= set(keys)
 
@@ -333,10 +349,10 @@ class ServiceOperator:
         for batch, (start, stop) in enumerate(batches(values)):
             labels = AnswerLabels(f"{number}.{batch}")
             for solution in remotes.ask(url, question.text(values[start:stop])):
-                place = question.place(solution, stop - start, f"<{url}>")
+                place = question.place(solution, stop - start, f"<{shown_url(url)}>")
                 solution = {name: labels.own(text) for name, text in solution.items()}
                 fixed = zip(self.shared, keys[start + place][1:], values[start + place], strict=True)
-                if is_compatible(fixed, solution, f"<{url}>"):
+                if is_compatible(fixed, solution, f"<{shown_url(url)}>"):
                     found[start + place].append(solution)
         return found
 
@@ -362,10 +378,6 @@ def is_compatible(fixed: Iterable[tuple[str, int, bytes | None]], solution: Solu
         if id and received is not None and (text is None or not is_same_value(text, received, called)):
             return False
     return True
-
-
-def _start(place: range) -> int:
-    return place.start
 
 
 def backoff_of(moment: Moment) -> Backoff:

@@ -42,8 +42,8 @@ from stream_ext.remote.source import Source
 from stream_ext.remote.sparql_client import Solution
 from stream_ext.rows.zset import ZSet
 
-#: Answers that are retained for other queries, beyond twice those in use.
-_ANSWERS_MAX = 1 << 10
+#: Answers to one question that are retained for other queries, beyond twice those in use.
+_ANSWERS_MAX = 1 << 14
 _TIMEOUT = ("--service-timeout", "--query-bytes")
 
 #: From so many questions on, a group of at most so many solutions is asked for as a whole.
@@ -135,7 +135,7 @@ class _Answer:
         self._shared, self._group = operator.shared, operator.group
         self._question = RemoteQuestion(call, self._shared)
         self._kinds = row_kinds(call.inner).among(call.names)
-        self._called = f"the source {source.settings.name} <{source.settings.url}>"
+        self._called = f"the source {source.settings.name} <{source.settings.shown_url}>"
         self._bytes_max = moment.allowed_urls.bytes_max
         self._number = next(_numbers)
         self._blank_answers = 0  # answers with a blank node in a variable by which rows are told apart
@@ -223,7 +223,7 @@ class _Answer:
             return list(solutions)
         kept, apart = [], False
         for solution in solutions:
-            for name in solution.keys() & (self._group.joined | self._group.told_apart):
+            for name in solution.keys() & (self._group.joined | self._group.distinguished):
                 if solution[name].startswith(b"_:"):
                     apart = True
                     if name in self._group.joined:
@@ -232,7 +232,7 @@ class _Answer:
         self._blank_answers += apart and begins
         # What a registered query is told next is another answer.
         if self._blank_answers > (1 if self._moment.last else 0):
-            raise self._lost(next(iter(self._group.told_apart)))
+            raise self._lost(next(iter(self._group.distinguished)))
         return kept
 
     def _lost(self, name: str) -> SourceFailed:

@@ -159,7 +159,7 @@ class ChainMerge:
         self._chain = 0
         self.position = 0
         self.owner = "inline"
-        self.said: list[int] = []  # of SN 1, 2, ...
+        self.emitted: list[int] = []  # of SN 1, 2, ...
         self.by: list[str] = []  # who stepped it
         self.pids: list[int] = []
         self.repeats = 0
@@ -243,7 +243,7 @@ class ChainMerge:
         sn, self._chain, pid = part.columns[0].tolist()
         assert sn == self.position + 1
         self.position = sn
-        self.said.append(self._chain)
+        self.emitted.append(self._chain)
         self.by.append(who)
         self.pids.append(pid)
         self._changed.notify_all()

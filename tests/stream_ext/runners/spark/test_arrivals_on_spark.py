@@ -20,7 +20,7 @@ from tests.stream_ext.runners.spark.test_service_on_spark import SPARK, kill_wor
 from tests.stream_ext.scene import EX, Change
 
 SEEDS = range(500, 540)
-Told = dict[int, list[dict[str, Any]]]
+Observed = dict[int, list[dict[str, Any]]]
 
 
 class Several:
@@ -59,10 +59,10 @@ class Several:
                         self.service.push(stream, ndjson(push), "application/x-ndjson")
                     self.true[seed] += [(time, rows) for _, time, rows in self.oracles[seed].play(0, [push])]
 
-    def told(self) -> Told:
+    def observed(self) -> Observed:
         """Without the numbers of snapshots: what is done about a dead worker may be one."""
         self.service._engine.merge.wait(self.service.head(), 60)
-        found: Told = {}
+        found: Observed = {}
         for seed in SEEDS:
             found[seed] = [json.loads(each.json) for each in self.service.emissions(f"q{seed}", 0, None)]
             for emission in found[seed]:
@@ -83,13 +83,13 @@ def test_arrivals_on_spark_say_what_they_say_inline_and_what_is_true(tmp_path: P
     with opened(tmp_path / "inline", SystemClock()) as service:
         scenes = Several(service)
         scenes.play()
-        inline = scenes.told()
+        inline = scenes.observed()
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         scenes = Several(service)
         assert on_spark(service)
         scenes.play(kills=5)
         assert on_spark(service)
-        spark = scenes.told()
+        spark = scenes.observed()
     assert spark == inline
     for seed, true in scenes.true.items():
         assert [(each["time"], rows_told(each)) for each in spark[seed]] == true, (

@@ -100,7 +100,7 @@ class Scene:
         return serve(self.address, 0, self.epoch)
 
     def right(self) -> bool:
-        return self.merge.said == chain(self.store.values())
+        return self.merge.emitted == chain(self.store.values())
 
     def close(self) -> None:
         self.bell.close()
@@ -134,7 +134,7 @@ def test_a_seat_steps_each_published_sn_in_order(stage: Stage) -> None:
     assert scene.reports == ["up"] and not running.done()
 
 
-def test_an_epoch_ends_by_the_endpoints_clock_and_the_next_goes_on_from_the_same_state(stage: Stage) -> None:
+def test_an_epoch_ends_by_the_endpoints_clock_and_the_next_continues_from_the_same_state(stage: Stage) -> None:
     clock = ManualClock()
     scene = stage(clock=clock)
     for value in range(1, 4):
@@ -412,7 +412,7 @@ def test_the_token_of_a_driver_that_has_gone_is_refused(stage: Stage) -> None:
     _plan_once(scene.address)
 
 
-def test_a_seat_is_told_heads_only_so_far_beyond_what_is_merged(stage: Stage) -> None:
+def test_a_seat_is_sent_heads_only_so_far_beyond_what_is_merged(stage: Stage) -> None:
     scene = stage()
     with scene.address.connect() as connection:
         connection.sendall(wire.frame(wire.Hello(0, 1, "host", 1, [])))
@@ -475,7 +475,7 @@ class WatchedClock(ManualClock):
             return self._asked.wait_for(lambda: limit_ms in self._limits, PATIENCE_S)
 
 
-def test_a_fault_of_one_query_is_told_and_the_others_go_on(stage: Stage) -> None:
+def test_a_fault_of_one_query_is_reported_and_the_others_continue(stage: Stage) -> None:
     scene = stage()
     scene.tasks.submit(scene.task)
     scene.merge.wait_owner("spark")
@@ -497,7 +497,7 @@ def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reas
     assert "3 attempts failed at SN 1" in scene.reports[-1] and "this SN cannot be stepped" in scene.reports[-1]
 
 
-def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: Stage) -> None:
+def test_what_a_worker_dies_in_twice_is_held_and_the_others_continue_inline(stage: Stage) -> None:
     scene = stage(SparkSettings(epoch_s=3600, warmup_epochs=0, shard_factory=FACTORY))
     with seated(scene) as connection:
         scene.merge.wait_owner("spark")
@@ -517,7 +517,7 @@ def test_what_a_worker_dies_in_twice_is_held_and_the_others_go_on_inline(stage: 
     assert scene.right() and scene.merge.by == ["spark", "inline"] and not scene.gave_up.is_set()
 
 
-def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_go_on_in_between(
+def test_who_kills_a_worker_that_catches_up_is_held_though_the_others_continue_in_between(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = stage()
@@ -617,15 +617,15 @@ def test_a_death_counts_though_the_next_hello_is_read_first(
 
     def listen_late(shard: Any, seat: Any) -> None:
         """Reads nothing that comes after `Ready` until somebody waits for it."""
-        seat.left, heard = Left(), wire.receive_message
+        seat.left, received = Left(), wire.receive_message
 
-        def heard_late(decoder: Any, connection: socket.socket, *limits: int) -> Any:
+        def received_late(decoder: Any, connection: socket.socket, *limits: int) -> Any:
             if connection is seat.connection and seat.ready:
                 reading.set()
                 assert go_on.wait(PATIENCE_S)
-            return heard(decoder, connection, *limits)
+            return received(decoder, connection, *limits)
 
-        monkeypatch.setattr(wire, "receive_message", heard_late)
+        monkeypatch.setattr(wire, "receive_message", received_late)
         listen(shard, seat)
 
     monkeypatch.setattr(scene.bell, "_listen", listen_late)
@@ -727,7 +727,7 @@ FROZEN = [
 
 
 @pytest.mark.parametrize(("does", "known"), FROZEN)
-def test_a_worker_that_does_not_answer_is_told_of_then_killed_and_what_it_stepped_is_held(
+def test_a_worker_that_does_not_answer_is_reported_then_killed_and_what_it_stepped_is_held(
     stage: Stage, does: Callable[[Underway], None], known: tuple[int, object] | None
 ) -> None:
     clock = WatchedClock()
@@ -753,7 +753,7 @@ def test_a_worker_that_does_not_answer_is_told_of_then_killed_and_what_it_steppe
     assert works(scene)
 
 
-def test_a_worker_that_goes_on_is_left_alone_however_long_it_takes(stage: Stage) -> None:
+def test_a_worker_that_continues_is_not_disturbed_however_long_it_takes(stage: Stage) -> None:
     clock = WatchedClock()
     scene = stage(SparkSettings(epoch_s=36_000, warmup_epochs=0, shard_factory=FACTORY), clock)
     with seated(scene) as connection:
@@ -834,12 +834,12 @@ def test_an_end_does_not_wait_for_the_heads_that_wait(stage: Stage) -> None:
         for message in (welcome, wire.Head(1), wire.Head(500), wire.End()):
             ours.sendall(wire.frame(message))
         seat_module._SeatWorker(its).serve()
-        said = [wire.receive_message(wire.from_seat, ours) for _ in range(2)]
+        emitted = [wire.receive_message(wire.from_seat, ours) for _ in range(2)]
         watched.close()
-    assert said == [wire.Ready(0, True), wire.Bye(0, 0)]
+    assert emitted == [wire.Ready(0, True), wire.Bye(0, 0)]
 
 
-def test_a_state_that_stands_is_gone_on_with_by_its_own_process_only(
+def test_a_state_that_is_current_is_gone_on_with_by_its_own_process_only(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = stage()
@@ -868,7 +868,7 @@ def _right_part(sn: int, value: int) -> Part:
     return Part(1, sn, [np.array([sn, value, 0], np.uint64)], QueryState(value))
 
 
-def test_what_the_merge_raises_ends_spark_and_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_merge_raises_ends_spark_and_is_reported(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = stage()
 
     def fenced(*_: object) -> None:

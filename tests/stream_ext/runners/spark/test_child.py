@@ -11,7 +11,7 @@ from stream_ext.runners.spark.settings import SparkSettings
 JAVA = Java(Path("/java"), "17", "PATH")
 
 
-def test_a_folder_in_use_is_left_alone_and_one_left_behind_is_removed(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_not_disturbed_and_one_left_behind_is_removed(tmp_path: Path) -> None:
     used, left = Folder(tmp_path), Folder(tmp_path)
     left._lock.close()  # as when its endpoint was killed
     new = Folder(tmp_path)

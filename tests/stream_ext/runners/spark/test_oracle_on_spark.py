@@ -12,7 +12,7 @@ import pytest
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
 from tests.integrity.clients import emission_of, ndjson, operations
-from tests.stream_ext.opened import opened, said, values
+from tests.stream_ext.opened import emissions_of, opened, values
 from tests.stream_ext.ordered import OrderedOracle, ordered_scene
 from tests.stream_ext.runners.spark.test_service_on_spark import SPARK, kill_worker, on_spark
 from tests.stream_ext.scene import EX, Change, Oracle, Push, Scene, random_scene
@@ -21,7 +21,7 @@ from tests.stream_ext.service import test_worked_examples as wukong
 SEEDS = range(300, 318)
 #: Scenes of which the answers depend on the order in which elements came.
 ORDERED = range(400, 405)
-Told = dict[str, list[bytes]]
+Observed = dict[str, list[bytes]]
 
 
 class Several:
@@ -74,7 +74,7 @@ def _push(service: Service, seed: int, push: Push) -> None:
         service.push(stream, ndjson(push), "application/x-ndjson")
 
 
-def told(service: Service) -> Told:
+def observed(service: Service) -> Observed:
     service._engine.merge.wait(service.head(), 60)
     return {query.name: [e.json for e in service.emissions(query.name, 0, None)] for query in service.queries()}
 
@@ -99,7 +99,7 @@ def test_scenes_and_examples_on_spark_say_what_they_say_inline_and_what_is_true(
         scenes.begin(service)
         scenes.play(service, {})
         work_the_example(service)
-        inline = told(service)
+        inline = observed(service)
 
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         scenes = Several()
@@ -114,12 +114,12 @@ def test_scenes_and_examples_on_spark_say_what_they_say_inline_and_what_is_true(
         scenes.play(service, {2: moved, 6: killed, 9: moved})
         assert on_spark(service)
         work_the_example(service)
-        spark = told(service)
-        example = said(service, "qc")[0]
+        spark = observed(service)
+        example = emissions_of(service, "qc")[0]
 
     assert spark == inline
     for seed, true in scenes.true.items():
-        heard = [emission_of(json.loads(one)) for one in spark[f"q{seed}"]]
-        assert [(one.time, one.rows) for one in heard] == true, f"seed {seed}: {scenes.scenes[seed].text}"
+        received = [emission_of(json.loads(one)) for one in spark[f"q{seed}"]]
+        assert [(one.time, one.rows) for one in received] == true, f"seed {seed}: {scenes.scenes[seed].text}"
     assert sum(map(len, scenes.true.values())) > 100
     assert (example["time"], values(example)) == (810_000, [("Logan", "Erik", "T-15"), ("Logan", "Erik", "T-17")])

@@ -46,7 +46,7 @@ def say(service: Service, chance: random.Random, steps: range) -> None:
         push(service, "s", at, triple(f"a{step % 3}", step), triple("b", at), wait="published")
 
 
-def said(service: Service) -> dict[str, list[bytes]]:
+def emitted(service: Service) -> dict[str, list[bytes]]:
     return {name: [e.json for e in service.emissions(name, 0, None)] for name in TEXTS}
 
 
@@ -63,7 +63,7 @@ def play(service: Service, seed: int, between: object = lambda step: None) -> di
             service.register(TEXTS["past"])
         between(step)
     push(service, "s", 14_000, triple("a", 1))
-    return said(service)
+    return emitted(service)
 
 
 @pytest.mark.timeout(300)

@@ -51,7 +51,7 @@ def say(service: Service, times: range) -> None:
         push(service, "s", time * 250, triple(f"a{time % 7}", time % 3), triple("b", time))
 
 
-def said(service: Service, names: Sequence[str] = NAMES) -> dict[str, list[bytes]]:
+def emitted(service: Service, names: Sequence[str] = NAMES) -> dict[str, list[bytes]]:
     return {name: [e.json for e in service.emissions(name, 0, None)] for name in names}
 
 
@@ -76,7 +76,7 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         say(service, range(1, 60))
         service.register(registration("later", window="RANGE PT1S STEP PT1S"))
         say(service, range(60, 160))
-        expected = said(service, (*NAMES, *SHARED))
+        expected = emitted(service, (*NAMES, *SHARED))
 
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         begin(service)
@@ -90,7 +90,7 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         say(service, range(100, 159))
         assert on_spark(service)
         say(service, range(159, 160))
-        assert said(service, (*NAMES, *SHARED)) == expected
+        assert emitted(service, (*NAMES, *SHARED)) == expected
     assert all(len(expected[name]) > 20 for name in (*NAMES, "of0", "of3"))
     assert expected["is0"]
 
@@ -117,7 +117,7 @@ def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path
         say(service, range(1, 60))
         service.register(registration("later", window="RANGE PT1S STEP PT1S"))
         say(service, range(60, 160))
-        expected = said(service)
+        expected = emitted(service)
 
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         begin(service)
@@ -151,7 +151,7 @@ def test_a_query_that_is_moved_between_runners_says_what_it_says_inline(tmp_path
         service.move_query("later", "spark")
         say(service, range(140, 160))
         assert service._engine.merge.role is None
-        found = said(service)
+        found = emitted(service)
     # Moves make snapshots of their own; the pause is told.
     assert [without(each, "snapshot") for each in found["whole"]] == [without(e, "snapshot") for e in expected["whole"]]
     assert [without(each, "snapshot") for each in found["new"]] == [without(e, "snapshot") for e in expected["new"]]
@@ -190,7 +190,7 @@ def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp
             say(service, range(number, number + 8))
             assert service.query_status("asks")["state"] == "running"
             whole, found = (
-                [(each["time"], values(each)) for each in map(json.loads, said(service, (name,))[name])]
+                [(each["time"], values(each)) for each in map(json.loads, emitted(service, (name,))[name])]
                 for name in ("whole", "asks")
             )
     assert found == [(at, sorted((x, names[y]) for x, y in rows if y in names)) for at, rows in whole]

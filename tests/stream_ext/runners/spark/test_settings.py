@@ -11,7 +11,7 @@ from stream_ext.runners.spark.settings import SparkSettings, spark_conf, spark_m
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "observed"),
     [
         ("local[*]", "local[9, 100]"),
         ("local", "local[3, 100]"),
@@ -20,8 +20,8 @@ from stream_ext.runners.spark.settings import SparkSettings, spark_conf, spark_m
         ("spark://127.0.0.1:7077", "spark://127.0.0.1:7077"),
     ],
 )
-def test_a_local_master_has_more_slots_than_seats_and_retries(chosen: str, told: str) -> None:
-    assert spark_master(SparkSettings(master=chosen), cores=8) == told
+def test_a_local_master_has_more_slots_than_seats_and_retries(chosen: str, observed: str) -> None:
+    assert spark_master(SparkSettings(master=chosen), cores=8) == observed
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://host", "spark://elsewhere:7077", "local-cluster[2,1,512]", ""])

@@ -72,7 +72,7 @@ class Spark:
         self.merge.wait_owner("spark")
 
     def right(self) -> bool:
-        return self.merge.said == chain(self.store.values())
+        return self.merge.emitted == chain(self.store.values())
 
     def epochs(self) -> int:
         return int(self.runner.status()["epochs"])
@@ -177,7 +177,7 @@ def test_a_driver_that_is_killed_is_started_again_and_meanwhile_results_come_inl
     assert any(state == "down" and "SIGKILL" in why for state, why in spark.states)
 
 
-def test_a_jvm_that_freezes_is_told_of_and_replaced(long_epochs: Spark) -> None:
+def test_a_jvm_that_freezes_is_reported_and_replaced(long_epochs: Spark) -> None:
     spark = long_epochs
     spark.up()
     spark.publish(15)

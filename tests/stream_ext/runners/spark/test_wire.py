@@ -19,7 +19,7 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
     windows, at = [WindowBounds("s", 0, 10, "[)")], LastEvaluation(7, 1, 0, 10)
     state = QueryState(None, at, t0=0, after=10, last=10, begins=[10], sn=7)
     joined = {5: QueryState(registered=3, gap=True), 9: QueryState()}
-    said: list[Part] = [
+    emitted: list[Part] = [
         Part.of_one(2, 7, 0, 10, windows, [ids(1, 2)], None, 0, None, state, True, [b'"t"'], False, None),
         Part(
             ids(5, 9, 1 << 40), 7, 0, 10, windows, ids(0, 2, 2), [ids(3, 0, 4), ids(1, 1, 1)], None, True, 0, None,
@@ -28,11 +28,11 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
         Part(ids(5, 9), 7, 1, 20, [], ids(), [], True, False, 12, 15, state, evaluated=False, is_shared=True),
     ]  # fmt: skip
     codec = wire.Codec("stream_ext.continuous.shard:open_shard")
-    (sent,) = codec.parts_frames(7, said)
+    (sent,) = codec.parts_frames(7, emitted)
     (size,) = frames.LENGTH.unpack_from(sent)
     message = wire.from_seat.decode(sent[frames.LENGTH.size : frames.LENGTH.size + size])
     assert isinstance(message, wire.Parts)
-    assert list(map(listed, codec.parts(message.parts))) == list(map(listed, said))
+    assert list(map(listed, codec.parts(message.parts))) == list(map(listed, emitted))
 
 
 def listed(part: Part) -> tuple[object, ...]:

@@ -1,0 +1,139 @@
+// Pages that refresh themselves: the figures of queries and streams, their rates, and sparklines of these. One small
+// request every two seconds, while the page is visible.
+
+const EVERY_MS = 2000;
+const POINTS = 60;
+const SVG = "http://www.w3.org/2000/svg";
+
+export function figures(page) {
+  const series = new Map(); // by the name of a row: its last rates
+  let before = null;
+  let asking = false;
+
+  async function refresh() {
+    if (document.hidden || asking) return;
+    asking = true;
+    try {
+      const answer = await fetch(page.dataset.figures);
+      if (answer.ok) show(await answer.json());
+    } catch {
+      page.classList.add("old"); // the server does not answer now; the next request may succeed
+    } finally {
+      asking = false;
+    }
+  }
+
+  function show(found) {
+    if (found.age_ms === null) return;
+    page.classList.remove("old");
+    if (isAnotherList(page, found)) {
+      reload(page);
+      return;
+    }
+    const passed_s = before ? (found.at_ms - before.at_ms) / 1000 : 0;
+    for (const kind of ["queries", "streams"]) {
+      const name = kind === "queries" ? "query" : "stream";
+      const earlier = new Map(before?.[kind].map((each) => [each[name], each]) ?? []);
+      for (const each of found[kind]) {
+        const rate = rateOf(each, earlier.get(each[name]), passed_s);
+        const row = page.querySelector(`[data-${name}="${CSS.escape(each[name])}"]`);
+        remember(series, `${name} ${each[name]}`, rate);
+        if (row) fill(row, each, rate, series.get(`${name} ${each[name]}`));
+      }
+    }
+    totals(page, found, before, passed_s, series);
+    for (const head of document.querySelectorAll("[data-snapshot] b, [data-head]")) head.textContent = thousands(found.head);
+    before = found;
+  }
+
+  for (const each of page.querySelectorAll("[data-scripted]")) each.hidden = false;
+  refresh();
+  setInterval(refresh, EVERY_MS);
+  document.addEventListener("visibilitychange", refresh);
+}
+
+// Rows of a query, or elements of a stream, for each second; null: not known yet.
+function rateOf(now, then, passed_s) {
+  const count = (each) => each.rows ?? each.elements;
+  return then && passed_s > 0 ? Math.max(0, count(now) - count(then)) / passed_s : null;
+}
+
+function remember(series, name, rate) {
+  if (rate === null) return;
+  const points = series.get(name) ?? [];
+  points.push(rate);
+  if (points.length > POINTS) points.shift();
+  series.set(name, points);
+}
+
+function fill(row, each, rate, points) {
+  const set = (name, text) => {
+    const cell = row.querySelector(`[data-figure="${name}"]`);
+    if (cell) cell.textContent = text;
+  };
+  set("emissions", thousands(each.emissions ?? 0));
+  set("elements", thousands(each.elements ?? 0));
+  set("runner", each.runner);
+  set("late", thousands(each.late ?? 0));
+  set("time", each.time_ms === null ? "never" : moment(each.time_ms));
+  set("lag", lag(each.lag_ms));
+  set("rate", rate === null ? "…" : perSecond(rate));
+  const badge = row.querySelector(".badge");
+  if (badge && each.state && badge.textContent !== each.state) {
+    badge.textContent = each.state;
+    badge.className = `badge ${each.state}`;
+  }
+  sparkline(row.querySelector("[data-spark]"), points);
+}
+
+function totals(page, found, before, passed_s, series) {
+  const sum = (list, name) => list.reduce((total, each) => total + (each[name] ?? 0), 0);
+  for (const tile of page.querySelectorAll("[data-total]")) {
+    const [kind, name] = tile.dataset.total.split(" ");
+    const counted = sum(found[kind], name);
+    const rate = before && passed_s > 0 ? Math.max(0, counted - sum(before[kind], name)) / passed_s : null;
+    remember(series, tile.dataset.total, rate);
+    tile.querySelector("b").textContent = rate === null ? "…" : perSecond(rate);
+    sparkline(tile.querySelector("[data-spark]"), series.get(tile.dataset.total));
+  }
+  const behind = page.querySelector("[data-behind]");
+  if (behind) behind.textContent = lag(found.lag_ms);
+}
+
+// A query or a stream was created or dropped: the rows of the page are not those of the server.
+function isAnotherList(page, found) {
+  const list = page.querySelector("[data-list]");
+  if (!list) return false;
+  const [kind, name] = list.dataset.list.split(" ");
+  const shown = [...list.querySelectorAll(`[data-${name}]`)].map((row) => row.dataset[name]);
+  return shown.join("\n") !== found[kind].map((each) => each[name]).join("\n");
+}
+
+async function reload(page) {
+  const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+  if (!answer.ok) return;
+  const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-figures]");
+  if (found) page.replaceChildren(...found.childNodes);
+}
+
+function sparkline(svg, points) {
+  if (!svg || !points?.length) return;
+  const most = Math.max(...points, 1e-9);
+  const x = (place) => 100 - (points.length - 1 - place) * (100 / (POINTS - 1));
+  const y = (value) => 21 - (value / most) * 20;
+  let line = svg.querySelector("polyline");
+  if (!line) {
+    line = document.createElementNS(SVG, "polyline");
+    svg.append(line);
+  }
+  line.setAttribute("points", points.map((value, place) => `${x(place).toFixed(1)},${y(value).toFixed(1)}`).join(" "));
+}
+
+export const thousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+const perSecond = (rate) => (rate === 0 ? "0" : rate < 10 ? rate.toFixed(1) : thousands(Math.round(rate)));
+const lag = (ms) => (ms == null ? "–" : ms < 1000 ? `${ms} ms` : `${(ms / 1000).toFixed(1)} s`);
+
+function moment(time) {
+  if (!(time > 1e12 && time < 253402300800000)) return String(time);
+  return new Date(time).toISOString().replace("T", " ");
+}

@@ -1,0 +1,96 @@
+"""Pages that refresh themselves, in a real browser: figures, rates and sparklines; how often the server is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from endpoint.console.figures import Figures
+from tests.endpoint.console.conftest import fill
+from tests.endpoint.console.html import get, run
+from tests.endpoint.live import NEAR, Live, live
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[Live]:
+    with live(tmp_path) as running:
+        fill(running)
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, busy: Live) -> Iterator[Page]:
+    context = browser.new_context(base_url=busy.url)
+    yield context.new_page()
+    context.close()
+
+
+def test_the_list_shows_what_happens_and_new_queries(page: Page, busy: Live) -> None:
+    page.goto("/console/queries")
+    row = page.get_by_role("row").filter(has_text="near")
+    expect(row.locator("[data-figure=rate]")).to_have_text("0", timeout=10_000)
+    for time in range(4_000, 9_000, 1_000):
+        busy.push(time).raise_for_status()
+    emissions = busy.service.query_status("near")["emissions"]
+    expect(row.locator("[data-figure=emissions]")).to_have_text(str(emissions), timeout=10_000)
+    expect(row.locator("[data-figure=time]")).to_have_text("8000")
+    expect(row.locator("[data-spark] polyline")).to_have_count(1)
+    busy.register(NEAR.replace("near", "far")).raise_for_status()
+    expect(page.get_by_role("link", name="far")).to_be_visible(timeout=10_000)
+    busy.service.pause_query("near")
+    expect(row.get_by_text("paused")).to_be_visible(timeout=10_000)
+
+
+def test_the_overview_and_a_stream_show_how_much_arrives(page: Page, busy: Live) -> None:
+    page.goto("/console/")
+    elements = page.locator("[data-total='streams elements']")
+    expect(elements.locator("b")).to_have_text("0", timeout=10_000)
+    page.goto("/console/streams/taxis")
+    expect(page.locator(".scroll[aria-label='The last elements']")).to_contain_text("<http://ex/t1>")
+    expect(page.locator("[data-figure=elements]")).to_have_text("4")
+    busy.push(4_000).raise_for_status()
+    expect(page.locator("[data-figure=elements]")).to_have_text("5", timeout=10_000)
+
+
+def test_many_pages_read_the_figures_once(busy: Live) -> None:
+    now, read = [100.0], []
+
+    class Counted:
+        """The service, and how often it was read."""
+
+        def __getattr__(self, name: str) -> object:
+            if name == "status_at_once":
+                read.append(now[0])
+            return getattr(busy.service, name)
+
+    figures = Figures(Counted(), lambda: now[0])  # type: ignore[arg-type]  # it has all that a service has
+    bodies = {figures.body() for _ in range(5)}
+    assert (len(bodies), len(read)) == (1, 1)
+    now[0] += 1
+    figures.body()
+    assert len(read) == 2
+
+
+def test_the_figures_are_those_of_the_server(busy: Live) -> None:
+    found = busy.http.get("/console/figures").json()
+    [query], [stream] = found["queries"], found["streams"]
+    assert (query["query"], query["state"], query["runner"]) == ("near", "running", "inline")
+    assert query["emissions"] == busy.service.query_status("near")["emissions"]
+    assert (stream["stream"], stream["elements"], stream["time_ms"]) == ("taxis", 4, 3000)
+
+
+def test_a_query_over_windows_is_asked_once_at_the_time_that_its_streams_have_reached(busy: Live) -> None:
+    text = NEAR.replace("REGISTER RSTREAM near AS\n", "")
+    page = run(busy, text)
+    assert page.cells() == [["1", "ex:t1", "ex:z1", "ex:c1"]]
+    assert "evaluated at 3000" in " ".join(element.shown for element in page.all("p"))
+    assert run(busy, text, at="2600").cells() == []
+
+
+def test_errors_are_on_one_page(busy: Live) -> None:
+    page = get(busy, "/log")
+    assert "No query has failed." in [element.shown for element in page.all("p")]
+    assert "The application that embeds this console has the log." in [element.shown for element in page.all("p")]

@@ -44,9 +44,9 @@ class LogOfGroups(Log):
         self.rows |= {(row.query, row.number): row.body for row in emissions}
         for number, state in states.items():
             if state is None:
-                self.kept.pop(number, None)
+                self.retained.pop(number, None)
             else:
-                self.kept[number] = state
+                self.retained[number] = state
         self.at = position
         if dies == "after":
             raise Died

@@ -58,10 +58,7 @@ class ServeSettings:
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
     spark_shards: int = 0
-    spark_memory: int = 512 << 20
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    spark_ui: bool = False
-    spark_log_level: str = "off"
     step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
@@ -169,16 +166,8 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """The settings of Spark; raises BadArgument if it could not be started with them."""
-        return SparkSettings(
-            master=self.spark_master,
-            epoch_s=self.spark_epoch_s,
-            step_timeout_s=self.step_timeout_s,
-            shards=self.spark_shards,
-            driver_memory=f"{self.spark_memory >> 20}m",
-            conf=dict(self.spark_conf),
-            ui=self.spark_ui,
-            log_level=self.spark_log_level,
-        )
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s,
+                             shards=self.spark_shards, conf=dict(self.spark_conf))  # fmt: skip
 
 
 class _Loop(uvloop.Loop):

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,6 +22,7 @@ import uvloop
 
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.http.access import Access, is_loopback
+from endpoint.http.certificates import settings_of, trusting
 from endpoint.http.stop_signals import StopSignals
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
@@ -58,10 +58,7 @@ class ServeSettings:
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
     spark_shards: int = 0
-    spark_memory: int = 512 << 20
     spark_conf: Mapping[str, str] = field(default_factory=dict)
-    spark_ui: bool = False
-    spark_log_level: str = "off"
     step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
@@ -94,6 +91,7 @@ class ServeSettings:
     allowed_urls: AllowedUrls = NOTHING
     sources: tuple[SourceSettings, ...] = ()
     updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
+    absorb: Literal["source", "ours"] | None = None  # None: what streams absorb stays in our own store
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -152,29 +150,11 @@ class ServeSettings:
 
     def tls(self) -> dict[str, str]:
         """The settings of TLS for uvicorn; raises BadArgument if the files are no certificate and key."""
-        if not self.tls_cert and not self.tls_key:
-            return {}
-        if not self.tls_cert or not self.tls_key:
-            raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
-        for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
-            if not Path(name).exists():
-                raise BadArgument(f"{name}: this file does not exist ({flag})")
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
-        except OSError as error:
-            files = f"--tls-cert {self.tls_cert} --tls-key {self.tls_key}"
-            raise BadArgument(
-                f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
-            ) from None
-        return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+        return settings_of(self.tls_cert, self.tls_key)
 
     def trusted(self) -> ssl.SSLContext | bool:
         """How the certificate of another server of the same store is checked: our own is trusted, too."""
-        if not self.tls_cert:
-            return True
-        context = ssl.create_default_context()
-        context.load_verify_locations(self.tls_cert)
-        return context
+        return trusting(self.tls_cert) if self.tls_cert else True
 
     def attached(self) -> list[SparqlEndpointSource]:
         """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
@@ -186,20 +166,8 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """The settings of Spark; raises BadArgument if it could not be started with them."""
-        return SparkSettings(
-            master=self.spark_master,
-            epoch_s=self.spark_epoch_s,
-            step_timeout_s=self.step_timeout_s,
-            shards=self.spark_shards,
-            driver_memory=f"{self.spark_memory >> 20}m",
-            conf=dict(self.spark_conf),
-            ui=self.spark_ui,
-            log_level=self.spark_log_level,
-        )
-
-
-def _no_password() -> str:
-    raise OSError("the key has a password")
+        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s,
+                             shards=self.spark_shards, conf=dict(self.spark_conf))  # fmt: skip
 
 
 class _Loop(uvloop.Loop):
@@ -293,6 +261,7 @@ def _serve(
             budget=settings.budget(),
             sources=settings.attached(),
             updates=settings.updates,
+            absorb=settings.absorb,
             shared=True,
             own_base=settings.base is not None,
         ) as service:

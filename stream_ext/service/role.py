@@ -81,10 +81,25 @@ class Role:
         self._standby.hurry()
 
     def catch_up(self, snapshot: int, commit: int) -> bool:
-        """Reads what is new; whether this snapshot, and the emissions of this commit, can be read here now."""
-        if self.name == "reader":
-            self.follow()
+        """Reads what is new, unless this snapshot and the emissions of this commit can be read here already; whether
+        they can be read now."""
+        if not self._has(snapshot, commit):
+            with self._changing:
+                if not self._has(snapshot, commit):  # another thread has not read it meanwhile
+                    self.follow()
+        return self._has(snapshot, commit)
+
+    def _has(self, snapshot: int, commit: int) -> bool:
+        following = self._following
+        if following is not None:
+            return following.has(snapshot, commit)
         return self._opened.head() >= snapshot and self._opened.store.emissions.commits >= commit
+
+    def hear(self, snapshot: int, commit: int) -> None:
+        """At a reader: the writer has told that it has this snapshot, and this commit of emissions."""
+        following = self._following
+        if following is not None:
+            self._standby.heard(not following.has(snapshot, commit))
 
     def status(self) -> dict[str, Any]:
         """`holder`: of a reader, the process that writes, if it is known."""

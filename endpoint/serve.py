@@ -7,7 +7,6 @@ import gc
 import logging
 import os
 import resource
-import signal
 import socket
 import ssl
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -24,6 +23,7 @@ import uvloop
 
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.http.access import Access, is_loopback
+from endpoint.http.stop_signals import StopSignals
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
 from endpoint.monitoring.log import Settings as LogSettings
@@ -94,6 +94,7 @@ class ServeSettings:
     allowed_urls: AllowedUrls = NOTHING
     sources: tuple[SourceSettings, ...] = ()
     updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
+    absorb: Literal["source", "ours"] | None = None  # None: what streams absorb stays in our own store
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -216,10 +217,6 @@ class _Loop(uvloop.Loop):
         return await super().create_server(*arguments, **named)
 
 
-class Stopped(Exception):
-    """The server was stopped before it was ready."""
-
-
 class Server(uvicorn.Server):
     """uvicorn's server; when it stops it ends subscriptions first, then waits for the other answers."""
 
@@ -279,7 +276,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
 def _serve(
     settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], announce: Callable[[str], None]
 ) -> None:
-    with listen(settings.host, settings.port) as listening, _Signals() as signals:
+    with listen(settings.host, settings.port) as listening, StopSignals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
         base = settings.base or address
         with Service.open(
@@ -297,6 +294,7 @@ def _serve(
             budget=settings.budget(),
             sources=settings.attached(),
             updates=settings.updates,
+            absorb=settings.absorb,
             shared=True,
             own_base=settings.base is not None,
         ) as service:
@@ -370,28 +368,6 @@ def _address(host: str, listening: socket.socket, scheme: str) -> str:
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"{scheme}://{name}:{port}/"
-
-
-class _Signals:
-    """The handlers of SIGTERM and SIGINT. Before the server runs, a signal ends the start. While it runs, uvicorn
-    has its own handlers; afterwards uvicorn sends the signal again to itself, which must not kill the process before
-    the store is closed."""
-
-    def __init__(self) -> None:
-        self.serving = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-        return self
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self.serving:
-            raise Stopped
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def banner(settings: ServeSettings, address: str, writer: str | None = None) -> str:

@@ -184,7 +184,7 @@ class ForwardingToWriter:
         until = loop.time() + _CATCH_UP_S
         while loop.time() < until:
             with suppress(StoreError):  # it was written; the store is asked again
-                if await waiters.go_on(self._service.catch_up, snapshot, commit):
+                if await waiters.resume(self._service.catch_up, snapshot, commit):
                     return
             await asyncio.sleep(_AGAIN_S)
         fields = {"snapshot": snapshot, "head": self._service.head()}

@@ -15,7 +15,7 @@ class Following:
         self._store, self.injector, self.engine = store, injector, engine
         engine.merge.follow()
         engine.subscriptions.serve(engine.emissions, engine.merge.last, engine.merge.memberships)
-        engine.subscriptions.go_on(injector.catalog.queries)
+        engine.subscriptions.resume(injector.catalog.queries)
 
     def follow(self) -> bool:
         """Takes in what was published and emitted since, and tells the subscribers; whether there is a new snapshot."""

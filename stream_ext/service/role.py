@@ -106,7 +106,7 @@ class Role:
         if self._settings.forwards:
             opened.store.share_base(opened.base)
         injector = Injector(opened.store, opened.clock, self._settings.pace, opened.waits)
-        opened.clock.go_on_from(_last_time(injector))
+        opened.clock.continue_from(_last_time(injector))
         engine = self._new_engine(injector, self._settings.spark, self._failed)
         try:
             engine.start()
@@ -121,12 +121,12 @@ class Role:
         if before is not None:
             before.engine.stopped(NotWriter("this server has just become the writer; send the request again", 1))
         try:
-            self._go_on(injector, engine, is_first)
+            self._begin_to_write(injector, engine, is_first)
         except BaseException as error:
             self.end(error)
             raise
 
-    def _go_on(self, injector: Injector, engine: Engine, is_first: bool) -> None:
+    def _begin_to_write(self, injector: Injector, engine: Engine, is_first: bool) -> None:
         injector.start(engine)
         self._attached.hold_main()
         # The listeners of live queries were connected to a process that has ended.

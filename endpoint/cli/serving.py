@@ -80,6 +80,16 @@ def _add_spark(group: Group) -> None:
     add_setting(group, "--spark-log-level", least, "off", type=OneOf("off", "error", "warn", "info", "debug"))
 
 
+def _spark_conf(arguments: argparse.Namespace) -> dict[str, str]:
+    """The settings of Spark itself; those that are given by name take precedence."""
+    return {
+        "spark.driver.memory": f"{arguments.spark_memory >> 20}m",
+        "spark.ui.enabled": str(arguments.spark_ui == "on").lower(),
+        "spark.log.level": arguments.spark_log_level.upper(),
+        **dict(arguments.spark_conf or ()),
+    }
+
+
 def _add_streams(group: Group) -> None:
     waits = "the longest that a push waits for other pushes to share its snapshot, in milliseconds"
     add_setting(group, "--batch-ms", waits, "100", type=whole, metavar="N")
@@ -163,7 +173,8 @@ def _add_access(group: Group) -> None:
 def serve(arguments: argparse.Namespace) -> None:
     if arguments.port > 65_535:
         raise UsageError(f"--port {arguments.port}: the greatest port is 65535")
-    from endpoint.serve import ServeSettings, Stopped
+    from endpoint.http.stop_signals import Stopped
+    from endpoint.serve import ServeSettings
     from endpoint.serve import serve as run
     from stream_ext.errors import BadArgument
     from stream_ext.remote.allowed_urls import AllowedUrls
@@ -177,10 +188,7 @@ def serve(arguments: argparse.Namespace) -> None:
         spark_master=arguments.spark_master,
         spark_epoch_s=arguments.spark_epoch,
         spark_shards=arguments.spark_shards,
-        spark_memory=arguments.spark_memory,
-        spark_conf=dict(arguments.spark_conf or ()),
-        spark_ui=arguments.spark_ui == "on",
-        spark_log_level=arguments.spark_log_level,
+        spark_conf=_spark_conf(arguments),
         step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,

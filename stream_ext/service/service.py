@@ -86,7 +86,7 @@ class Service:
         self._closing = threading.Lock()
         self._closed = False
         self._role = Role(opened, WriterSettings(pace, spark, retain, forwards), self._attached, reads)
-        self.catch_up, self.look_for_writer = self._role.catch_up, self._role.hurry
+        self.catch_up, self.look_for_writer, self.hear = self._role.catch_up, self._role.hurry, self._role.hear
         self._attached.start()
 
     def _make_sections(self, updates: UpdatesTo | None, absorb: UpdatesTo | None) -> None:

@@ -19,9 +19,8 @@ SHARDS_MOST = 256
 #: What keeps Spark's ports on this machine and makes its processes ours.
 _OURS = frozenset({
     "spark.master", "spark.driver.host", "spark.driver.bindAddress", "spark.authenticate", "spark.authenticate.secret",
-    "spark.local.dir", "spark.driver.memory", "spark.python.daemon.module", "spark.python.worker.module",
+    "spark.local.dir", "spark.python.daemon.module", "spark.python.worker.module",
 })  # fmt: skip
-_INSTEAD = {"spark.master": "; use --spark-master", "spark.driver.memory": "; use --spark-memory"}
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 #: In local mode `spark.task.maxFailures` is ignored and 1 would end the query with the first dead worker.
 _TASK_FAILURES_MAX = 100
@@ -43,13 +42,12 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     step_timeout_s: float = (
         10.0  #: `--step-timeout`: a worker or driver that shows no sign of life for longer is killed
     )
-    driver_memory: str = "512m"  #: `--spark-memory`
+    driver_memory: str = "512m"
     #: module:function; its module also has Told and QueryState
     shard_factory: str = "stream_ext.continuous.shard:open_shard"
     driver_module: str = "stream_ext.runners.spark.driver"
-    conf: dict[str, str] = {}  #: `--spark-conf`: more settings of Spark, over ours
-    ui: bool = False  #: `--spark-ui`
-    log_level: str = "off"  #: `--spark-log-level`
+    #: `--spark-conf`, `--spark-memory`, `--spark-ui`, `--spark-log-level`: more settings of Spark, over ours
+    conf: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         if self.epoch_s < 0 or self.grace <= 0:
@@ -64,7 +62,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"--spark-shards {self.shards}: give a number from 1 to {SHARDS_MOST}, or 0 for automatic"
             )
         for name in sorted(_OURS.intersection(self.conf)):
-            raise BadArgument(f"--spark-conf {name}: Rillet sets this itself{_INSTEAD.get(name, '')}")
+            raise BadArgument(f"--spark-conf {name}: Rillet sets this itself")
         spark_master(self)  # here, so that whoever shows it later cannot fail
 
     @property
@@ -107,9 +105,9 @@ def spark_conf(settings: SparkSettings, folder: Path, cores: int | None = None) 
     count = cores or os.cpu_count() or 1
     return {
         "spark.app.name": "rillet",
-        "spark.ui.enabled": str(settings.ui).lower(),
+        "spark.ui.enabled": "false",
         "spark.ui.port": "0",
-        "spark.log.level": settings.log_level.upper(),
+        "spark.log.level": "OFF",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

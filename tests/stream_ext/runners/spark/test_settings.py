@@ -48,3 +48,16 @@ def test_spark_asks_for_a_secret_and_has_no_port_beyond_this_machine() -> None:
     assert not any("secret" in name or "token" in name for name in conf)
     cluster = SparkSettings(master="spark://127.0.0.1:7077")
     assert spark_conf(cluster, Path("/folder"))["spark.authenticate"] == "false"  # whether it does is the cluster's
+
+
+def test_there_is_one_shard_less_than_cores_and_one_at_least() -> None:
+    counted = [SparkSettings(master=master).shard_count(cores=4) for master in ("local", "local[2]", "local[*]")]
+    assert counted == [1, 1, 3]
+    assert SparkSettings(master="local[64]").shard_count() == 8 and SparkSettings(shards=64).shard_count() == 64
+    assert SparkSettings(master="spark://127.0.0.1:7077").shard_count() == 1
+
+
+def test_what_keeps_spark_to_this_machine_cannot_be_set() -> None:
+    for name in ("spark.driver.bindAddress", "spark.authenticate", "spark.master"):
+        with pytest.raises(BadArgument, match=f"--spark-conf {name}"):
+            SparkSettings(conf={name: "x"})

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hbase_store.backends.calls import Calls
+    from hbase_store.backends.calls import Calls, purpose, purposes
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
@@ -47,6 +47,8 @@ _PLACES = {
     "StreamMove": "hbase_store.layout.rows",
     "StreamPosition": "hbase_store.layout.rows",
     "open": "hbase_store.store",
+    "purpose": "hbase_store.backends.calls",
+    "purposes": "hbase_store.backends.calls",
 }
 
 __all__ = [
@@ -68,6 +70,8 @@ __all__ = [
     "StreamMove",
     "StreamPosition",
     "open",
+    "purpose",
+    "purposes",
 ]
 
 

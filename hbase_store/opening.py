@@ -1,4 +1,5 @@
-"""From the address of a store to its backend: `lmdb:PATH` is a folder here, `hbase://HOST:PORT/NAMESPACE` a cluster."""
+"""From the address of a store to its backend: `lmdb:PATH` is a folder here, `hbase://HOST:PORT/NAMESPACE` a cluster,
+behind one or several Thrift servers."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
     if url.startswith("hbase://"):
         from hbase_store.backends.hbase import HBaseKeyValue
 
-        return HBaseKeyValue(*_place(url), read_only=read_only)
+        (first, *others), namespace = place_of(url)
+        return HBaseKeyValue(*first, namespace, read_only=read_only, others=others)
     raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
 
 
@@ -54,13 +56,21 @@ def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:
     return backend
 
 
-def _place(url: str) -> tuple[str, int, str]:
-    advice = f"{url!r}: write hbase://HOST:{THRIFT_PORT}/NAMESPACE"
-    try:
-        parts = urlsplit(url)
-        host, port, namespace = parts.hostname, parts.port or THRIFT_PORT, parts.path.strip("/")
-    except ValueError as error:
-        raise BadStoreUrl(f"{advice} ({error})") from error
-    if not host or not namespace:
+def place_of(url: str) -> tuple[list[tuple[str, int]], str]:
+    """The Thrift servers, and the namespace: hbase://HOST1:9090,HOST2:9090/NAMESPACE."""
+    advice = f"{url!r}: write hbase://HOST:{THRIFT_PORT}/NAMESPACE, or several HOST:PORT with commas"
+    hosts, _, path = url.removeprefix("hbase://").partition("/")
+    namespace = path.strip("/")
+    servers: list[tuple[str, int]] = []
+    for each in hosts.split(","):
+        try:
+            parts = urlsplit(f"hbase://{each.strip()}")
+            host, port = parts.hostname, parts.port or THRIFT_PORT
+        except ValueError as error:
+            raise BadStoreUrl(f"{advice} ({error})") from error
+        if not host:
+            raise BadStoreUrl(advice)
+        servers.append((host, port))
+    if not namespace:
         raise BadStoreUrl(advice)
-    return host, port, namespace
+    return servers, namespace

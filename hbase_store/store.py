@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
+from hbase_store.backends.calls import purpose
 from hbase_store.backends.keyvalue import KeyValue, Put, Value
 from hbase_store.backends.lease import Clock, Leasing
 from hbase_store.backends.meta_cells import check_put
@@ -350,7 +351,7 @@ class Store:
 
         After StoreUnavailable the outcome is not known: commit the same batch again. After Unwritable nothing was
         written, and another batch may be begun."""
-        with self._upkeep.gate.first(), self._writing:
+        with self._upkeep.gate.first(), self._writing, purpose("publish"):
             if self._undecided is not None and self._undecided.batch is batch:
                 return self._publish(self._undecided)
             if batch is not self._open_batch:

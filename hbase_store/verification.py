@@ -23,24 +23,29 @@ _AFTER_CRASH = (
 
 
 def verify(kv: KeyValue) -> int:
+    """After a crash of the machine: `check_rows`, with an error that says so."""
+    try:
+        return check_rows(kv)
+    except StoreError as error:
+        raise Corrupt(_AFTER_CRASH.format(error)) from error
+
+
+def check_rows(kv: KeyValue) -> int:
     """Checks all rows, and counts them; Corrupt if a row is damaged or a part of a listed run is missing."""
     count = 0
     blocks: dict[int, int] = {}
-    try:
-        for table in TABLES:
-            if table == "meta":
-                continue  # its cells are checked whenever they are read
-            for key, value in kv.scan(table, b"", None):
-                if not is_whole(value):
-                    raise Corrupt(f"the checksum of row {key.hex()} of table {table} is wrong")
-                if table == "run":
-                    blocks[run_number(key)] = blocks.get(run_number(key), 0) + 1
-                count += 1
-        for number, expected in _listed_blocks(kv):
-            if (found := blocks.get(number, 0)) != expected:
-                raise Corrupt(f"run {number} has {found} of its {expected} blocks")
-    except StoreError as error:
-        raise Corrupt(_AFTER_CRASH.format(error)) from error
+    for table in TABLES:
+        if table == "meta":
+            continue  # its cells are checked whenever they are read
+        for key, value in kv.scan(table, b"", None):
+            if not is_whole(value):
+                raise Corrupt(f"the checksum of row {key.hex()} of table {table} is wrong")
+            if table == "run":
+                blocks[run_number(key)] = blocks.get(run_number(key), 0) + 1
+            count += 1
+    for number, expected in _listed_blocks(kv):
+        if (found := blocks.get(number, 0)) != expected:
+            raise Corrupt(f"run {number} has {found} of its {expected} blocks")
     return count
 
 

@@ -11,8 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from endpoint.cli import (
+    backing_up,
     demonstrating,
     explaining,
+    hbase_tables,
     loading,
     maintenance,
     pushing,
@@ -64,6 +66,8 @@ def build_parser() -> Parser:
     resources.add(commands)
     explaining.add(commands)
     demonstrating.add(commands)
+    backing_up.add(commands)
+    hbase_tables.add(commands)
     maintenance.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")

@@ -1,4 +1,4 @@
-"""`rillet demo`: a benchmark of stream processing, played live."""
+"""`rillet demo`: a city, or a benchmark of stream processing, played live."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from endpoint.demo.benchmark import Benchmark
     from endpoint.demo.playing import Asked, PlayProgress
 
-_NAMES = ("lsbench", "citybench", "srbench")
+_CITY = "city"
+_NAMES = (_CITY, "lsbench", "citybench", "srbench")
 _EXAMPLES = """\
+  rillet demo                                        a city: bikes, buses, air, weather; Ctrl-C ends it
   rillet demo lsbench                                a social network, generated; Ctrl-C ends it
   rillet demo citybench --rate 10x                   ten times as fast
   rillet demo srbench --data srbench/ --for 1m       a recording in a folder, for a minute
@@ -29,9 +31,9 @@ _EVERY_S = 1.0
 
 
 def add(commands: Commands) -> None:
-    what = "play a benchmark of stream processing, with its queries and live results"
+    what = "play a city, or a benchmark of stream processing, with its queries and live results"
     parser = add_command(commands, "demo", demo, what, _EXAMPLES)
-    parser.add_argument("benchmark", choices=_NAMES, help="the benchmark")
+    parser.add_argument("benchmark", choices=_NAMES, nargs="?", default=_CITY, help="what is played (default: city)")
     parser.add_argument("--data", metavar="FOLDER", help="play the recording in this folder; default: generate data")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="the seed of the generator (default: 1)")
     parser.add_argument(
@@ -84,11 +86,12 @@ def demo(arguments: argparse.Namespace) -> None:
 
 
 def _benchmark(name: str) -> Benchmark:
+    from endpoint.demo.city import CITY
     from endpoint.demo.citybench import CITYBENCH
     from endpoint.demo.lsbench import LSBENCH
     from endpoint.demo.srbench import SRBENCH
 
-    return {each.name: each for each in (LSBENCH, CITYBENCH, SRBENCH)}[name]
+    return {each.name: each for each in (CITY, LSBENCH, CITYBENCH, SRBENCH)}[name]
 
 
 @contextmanager
@@ -114,6 +117,8 @@ class _Screen:
         _print(f"{benchmark.source}\nthe console shows the queries and their results: {url}/console/")
         refused = [asked for asked in queries if asked.refused]
         _print(f"{len(queries) - len(refused)} queries are registered")
+        if benchmark.name == _CITY:
+            _print(_TOUR.format(url=url))
         for asked in refused:
             _print(f"not registered: {asked.question.name} in {asked.dialect}: {asked.refused}")
         if not self._live:
@@ -158,6 +163,13 @@ class _Screen:
         return " ".join(terminal.shown(row[name], self._prefixes) for name in names if name in row)
 
 
+_TOUR = """
+Open these pages in a browser:
+  {url}/console/queries/city_bikes        bikes go to the centre in the morning: a line for each district
+  {url}/console/queries/city_dust         the air of each district; type 40 as the limit
+  {url}/console/queries/city_latest_buses a table that changes every second
+  {url}/console/queries                   all six queries; click on one to read its text
+"""
 _COLUMNS = ("query", "dialect", "emissions", "rows", "lag", "last row", "asks for")
 
 

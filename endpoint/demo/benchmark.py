@@ -82,7 +82,7 @@ class Benchmark:
         write = {C_SPARQL: self._c_sparql, RSP_QL: self._rsp_ql, CQELS_QL: self._cqels_ql}[dialect]
         body = "\n".join([*write(question, query_name(self, question, dialect)), *_some(question.ends)])
         used = [f"PREFIX {name}: <{iri}>" for name, iri in self.prefixes.items() if f"{name}:" in body]
-        return "\n".join([*used, body]) + "\n"
+        return "\n".join([f"# {question.about}", *used, body]) + "\n"
 
     def _c_sparql(self, question: BenchmarkQuery, name: str) -> list[str]:
         windows = [f"FROM STREAM <{self.streams[w.stream]}> [RANGE {w.range} STEP {w.step}]" for w in question.windows]
@@ -135,7 +135,9 @@ class Benchmark:
 
 
 def query_name(benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> str:
-    return f"{benchmark.name}_{question.name}_{dialect.replace('-', '').lower()}"
+    """With the dialect only where there are several."""
+    of_dialect = f"_{dialect.replace('-', '').lower()}" if len(question.dialects) > 1 else ""
+    return f"{benchmark.name}_{question.name}{of_dialect}"
 
 
 def stream_name(benchmark: Benchmark, stream: str) -> str:

@@ -55,4 +55,7 @@ def _snapshot(store: Store, wanted: int | None) -> int:
 def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool) -> list[PlanLine]:
     """The plan of a query over a store; `analyze` evaluates it and measures."""
     with closing(hbase_store.open(url, read_only=True)) as store:
-        return plan_lines(store, Question.read(text, base), _snapshot(store, snapshot), analyze)
+        with hbase_store.purpose("query") as tally:
+            lines = plan_lines(store, Question.read(text, base), _snapshot(store, snapshot), analyze)
+        measured = analyze and url.startswith("hbase:")
+        return [*lines, PlanLine(f"{tally.calls} calls of HBase")] if measured else lines

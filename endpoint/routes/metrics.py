@@ -21,6 +21,7 @@ from prometheus_client.utils import floatToGoString
 
 from endpoint.http.connections import REASONS
 from endpoint.http.request_counts import BOUNDS_S, Requests
+from hbase_store import purposes
 from hbase_store.version import __version__
 from stream_ext.waits import Kind
 
@@ -60,7 +61,7 @@ class _Families(Collector):
         )
         if self._figures is not None:
             yield from _of_figures(self._figures.value)
-        yield from _of_store_calls(getattr(state.service.store.kv, "calls", None))
+        yield from _of_store_calls(state.service.store.kv)
         yield from _of_query_workers(state.query_workers)
 
 
@@ -250,9 +251,14 @@ def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     yield _of_each(GaugeMetricFamily, "rillet_query_failed", failed, "query", of("failed"))
 
 
-def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
+def _of_store_calls(store: Any) -> Iterator[Metric]:
+    """`store`: the key-value backend; LMDB makes no calls."""
+    calls: Calls | None = getattr(store, "calls", None)
     if calls is None:
         return
+    servers = "1 while calls go to this Thrift server, 0 while it is left out."
+    used = [(server, float(is_used)) for server, is_used in store.health()]
+    yield _of_each(GaugeMetricFamily, "rillet_hbase_server_used", servers, "server", used)
     counts = calls.counts()
     count = "Calls of HBase."
     yield _of_each(CounterMetricFamily, "rillet_hbase_calls_total", count, "verb", [(c.verb, c.count) for c in counts])
@@ -262,6 +268,17 @@ def _of_store_calls(calls: Calls | None) -> Iterator[Metric]:
     seconds = "Total time of the calls of HBase."
     values_s = [(c.verb, c.seconds) for c in counts]
     yield _of_each(CounterMetricFamily, "rillet_hbase_call_seconds_total", seconds, "verb", values_s)
+    nbytes = "Bytes of keys and values in the calls of HBase."
+    yield _of_each(
+        CounterMetricFamily, "rillet_hbase_bytes_total", nbytes, "verb", [(c.verb, c.nbytes) for c in counts]
+    )
+    known = purposes()
+    took = "Calls of HBase, by what they were made for."
+    values = [(each.name, each.calls) for each in known]
+    yield _of_each(CounterMetricFamily, "rillet_hbase_purpose_calls_total", took, "purpose", values)
+    begun = "How often it was done for which these calls were made."
+    values = [(each.name, each.begun) for each in known]
+    yield _of_each(CounterMetricFamily, "rillet_hbase_purposes_total", begun, "purpose", values)
 
 
 def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:

@@ -1,11 +1,17 @@
-"""Counters of the calls of HBase, by verb: how many, how many failed, how long they took."""
+"""Counters of the calls of HBase: by verb, how many, how many failed, how many bytes, how long they took; and by
+purpose, how many calls a publish takes, or a query.
+
+    with purpose("publish"):
+        ...                      the calls made here, also in other threads for it, are those of one publish"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 
@@ -15,10 +21,61 @@ class Counted:
     count: int = 0
     failed: int = 0
     seconds: float = 0.0
+    nbytes: int = 0  # of keys and values, sent and received
+
+
+@dataclass(slots=True)
+class Purpose:
+    """What calls are made for. `begun`: how often; `calls`: how many calls all of these took together."""
+
+    name: str
+    begun: int = 0
+    calls: int = 0
+
+
+class Tally:
+    """The calls made for one thing."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.calls = name, 0
+        self._lock = threading.Lock()
+
+    def add(self) -> None:
+        with self._lock:
+            self.calls += 1
+
+
+_tally: ContextVar[Tally | None] = ContextVar("calls of HBase", default=None)
+_purposes_lock = threading.Lock()
+_begun: Counter[str] = Counter()
+_calls: Counter[str] = Counter()
+
+
+@contextmanager
+def purpose(name: str) -> Iterator[Tally]:
+    """Counts the calls made inside for `name`; within another purpose they are those of the outer one, too."""
+    outer, tally = _tally.get(), Tally(name)
+    token = _tally.set(tally)
+    try:
+        yield tally
+    finally:
+        _tally.reset(token)
+        with _purposes_lock:
+            _begun[name] += 1
+            _calls[name] += tally.calls
+        if outer is not None:
+            for _ in range(tally.calls):
+                outer.add()
+
+
+def purposes() -> list[Purpose]:
+    """The counters of all purposes of this process."""
+    with _purposes_lock:
+        return [Purpose(name, begun, _calls[name]) for name, begun in sorted(_begun.items())]
 
 
 class Calls:
-    """The counters; any thread may add to them and read them."""
+    """The counters by verb; any thread may add to them and read them."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -27,6 +84,8 @@ class Calls:
     @contextmanager
     def counted(self, verb: str) -> Iterator[None]:
         began, failed = self._clock(), True
+        if (tally := _tally.get()) is not None:
+            tally.add()
         try:
             yield
             failed = False
@@ -36,6 +95,10 @@ class Calls:
                 counted.count += 1
                 counted.failed += failed
                 counted.seconds += self._clock() - began
+
+    def add_bytes(self, verb: str, nbytes: int) -> None:
+        with self._lock:
+            self._by_verb.setdefault(verb, Counted(verb)).nbytes += nbytes
 
     def counts(self) -> list[Counted]:
         with self._lock:

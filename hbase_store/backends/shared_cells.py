@@ -10,8 +10,10 @@ import secrets
 from hbase_store.backends.keyvalue import CompareAndSet, KeyValue
 from hbase_store.errors import StoreUnavailable
 
-_SECRET_KEY = b"shared/secret"
-_BASE_KEY = b"shared/base"
+#: Of the keys of these cells.
+SHARED_PREFIX = b"shared/"
+_SECRET_KEY = SHARED_PREFIX + b"secret"
+_BASE_KEY = SHARED_PREFIX + b"base"
 _TRIES = 4
 
 

@@ -122,3 +122,7 @@ class EmissionsSoFar:
 
     def last(self, query: int) -> int:
         return self._lasts.get(query, 0)
+
+    def queries(self) -> list[int]:
+        """The queries and groups that have emissions."""
+        return sorted(self._lasts)

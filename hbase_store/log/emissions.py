@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from hbase_store.backends.calls import purpose
 from hbase_store.backends.keyvalue import Key, KeyValue, Put, Value
 from hbase_store.backends.lease import Clock
 from hbase_store.errors import Corrupt, StoreError, StoreUnavailable
@@ -90,7 +91,7 @@ class EmissionLog:
         """Stores all of it or nothing; the number of the commit. The emissions of a query come in ascending order.
 
         After StoreUnavailable the outcome is not known: call it again with the same arguments."""
-        with self._lock:
+        with self._lock, purpose("emissions"):
             if self.cell.epoch == 0 and not self.cell.is_lost:
                 self.take_over()
             undecided = self._undecided

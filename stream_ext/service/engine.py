@@ -182,23 +182,6 @@ class Engine:
         self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
         self.subscriptions.go_on(catalog.queries)
 
-    def read(self) -> None:
-        """In place of `start`, at a server that only reads: what the writer has emitted can be read, and nothing is
-        evaluated. Then call `follow`, again and again."""
-        self.merge.follow()
-        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
-        self.subscriptions.go_on(self._queries)
-
-    def follow(self) -> None:
-        """Takes in what the writer has emitted since, and tells the subscribers."""
-        before = {query: self.merge.last(query) for query in self.subscriptions.subscribed()}
-        if self.merge.follow():
-            self._store.emissions.look_at_oldest_again()
-            # Read again: who subscribed meanwhile is told, too.
-            queries = self.subscriptions.subscribed()
-            self.subscriptions.announce([query for query in queries if self.merge.last(query) > before.get(query, 0)])
-        self.subscriptions.end_all_but(self._queries)
-
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 
     def published(self, news: PublishedBatch) -> None:

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hbase_store import purpose
 from hbase_store.errors import WriterElsewhere
 from stream_ext.emissions.subscriptions import Subscriptions
 from stream_ext.errors import NotWriter
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
+from stream_ext.service.following import Following
 from stream_ext.service.opened import OpenedStore
 from stream_ext.service.sources import AttachedSources
 from stream_ext.service.standby import Standby
@@ -49,7 +51,8 @@ class Role:
         self._opened, self._settings, self._attached = opened, settings, attached
         self._subscriptions: Subscriptions | None = None
         self._changing = threading.RLock()  # of changes between writing and reading, and of following
-        self._is_following = self._is_closed = False
+        self._following: Following | None = None  # while this process reads
+        self._is_closed = False
         self._ended_by: BaseException = reads or NotWriter("this server does not write yet", 1)
         self._standby = Standby(opened.store, opened.clock, opened.waits, self, reads, settings.forwards)
         if reads is None:
@@ -113,10 +116,10 @@ class Role:
             raise
         is_first, self._subscriptions = self._subscriptions is None, engine.subscriptions
         with self._changing:
-            before, self._is_following = opened.engine if self._is_following else None, False
+            before, self._following = self._following, None
             opened.injector, opened.engine = injector, engine
         if before is not None:
-            before.stopped(NotWriter("this server has just become the writer; send the request again", 1))
+            before.engine.stopped(NotWriter("this server has just become the writer; send the request again", 1))
         try:
             self._go_on(injector, engine, is_first)
         except BaseException as error:
@@ -146,13 +149,11 @@ class Role:
         with self._changing:
             if self._standby.writes:
                 return False
-            if not self._is_following:
+            if self._following is None:
                 self._begin_reading(self._ended_by)
                 return True
-            head = self._opened.injector.head
-            self._opened.injector.follow()
-            self._opened.engine.follow()
-            return self._opened.injector.head != head
+            with purpose("follow"):
+                return self._following.follow()
 
     def give_up(self, error: BaseException) -> None:
         if self._subscriptions is not None:
@@ -163,11 +164,11 @@ class Role:
         injector = Injector(opened.store, opened.clock, self._settings.pace, opened.waits)
         injector.halt(error)
         engine = self._new_engine(injector, None, lambda error: None)
-        engine.read()
+        following = Following(opened.store, injector, engine)
         if not self._settings.forwards:
             engine.stopped(error)  # who waits here for an evaluation waits in vain
         self._subscriptions = engine.subscriptions
-        opened.injector, opened.engine, self._is_following = injector, engine, True
+        opened.injector, opened.engine, self._following = injector, engine, following
 
     def _new_engine(
         self, injector: Injector, spark: SparkSettings | None, on_fault: Callable[[BaseException], None]

@@ -56,8 +56,8 @@ __all__ = [
 #: What waits while the store does not answer a read.
 READER = "readers of the store"
 
-#: LMDB publishes in about a millisecond, HBase in some ten.
-_SPACING_MS = {"lmdb": 5, "hbase": 20}
+#: The time between two batches of pushes, unless publishing takes longer: then more of them gather by themselves.
+_SPACING_MS = 5
 
 
 class Service:
@@ -212,7 +212,7 @@ class Service:
                 if not shared:
                     raise
                 reads, base = error, base if own_base else store.base() or base
-            pace = PublishingPace(_SPACING_MS.get(url.partition(":")[0], 20), batch_ms, limits.queue_bytes)
+            pace = PublishingPace(_SPACING_MS, batch_ms, limits.queue_bytes)
             settings = (spark or SparkSettings()) if engine == "spark" else None
             retain, attached = retain or Retain(), Sources(sources, base)
             return cls(

@@ -8,6 +8,7 @@ from itertools import chain
 from os import urandom
 from typing import Any, cast
 
+from hbase_store import purpose
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, Overload, QueryTooLarge, SourceFailed
 from stream_ext.evaluation_budget import Control
@@ -121,7 +122,8 @@ class Statements:
         try:
             sn = self._opened.retained(snapshot)
             given = self._opened.derived_graphs(sn, control).of_query
-            return answer_once(self._opened.store, question, sn, at, dataset, asking, given)
+            with purpose("query"):
+                return answer_once(self._opened.store, question, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 

@@ -36,7 +36,7 @@ _CHANGES_MAX = 128
 class PublishingPace:
     """How often batches are published, and how much may wait."""
 
-    spacing_ms: int = 5  # between two batches; LMDB. HBase: 20
+    spacing_ms: int = 5  # between two batches
     batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
     queue_bytes: int = 64 << 20
     queue_requests: int = 65_536  # heartbeats and updates have no size, and are bounded too

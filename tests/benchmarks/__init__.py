@@ -40,6 +40,7 @@ class Bench:
 BENCHES = {
     "attach": Bench("tests.benchmarks.attach", "a stream joined with an attached store, which is held; beside a loop"),
     "attacks": Bench("tests.benchmarks.attacks", "what an attack costs a server, and those who ask it meanwhile"),
+    "hbase": Bench("tests.benchmarks.hbase", "queries cold and warm, updates, pushes on a real HBase; beside LMDB"),
     "http": Bench("tests.benchmarks.http", "requests a second, beside others, large answers; beside rdflib-endpoint"),
     "language": Bench("tests.benchmarks.language", "reading texts: the social queries and INSERT DATA, beside rdflib"),
     "line": Bench("tests.benchmarks.line", "load, publish, join, push to subscriber, start-up, memory: end to end"),

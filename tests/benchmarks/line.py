@@ -223,10 +223,10 @@ def _check_pairs(made: list[list[tuple[Any, Any]]], batch: int, span: int, count
 # ---- the service -------------------------------------------------------------------------------------------
 
 
-def push_to_subscriber(folder: Path, engine: str, pushes: int) -> Figures:
+def push_to_subscriber(folder: Path, engine: str, pushes: int, store: str | None = None) -> Figures:
     """Start a server, register, subscribe, push one element at a time; from the push's first byte to the event's."""
     began = time.perf_counter()
-    with Server(folder / engine, engine) as server:
+    with Server(folder / engine, engine, store=store) as server:
         client = server.client()
         ready_s = time.perf_counter() - began
         client.post("/update", data={"update": _zones()}).raise_for_status()

@@ -26,14 +26,14 @@ def free_port() -> int:
 
 
 class Server:
-    def __init__(self, folder: Path, engine: str, *flags: str) -> None:
+    def __init__(self, folder: Path, engine: str, *flags: str, store: str | None = None) -> None:
+        """`store`: the address of another store than one in `folder`."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "endpoint", "serve", "--store", f"lmdb:{folder}", "--port", str(self.port)]
+        command = [sys.executable, "-m", "endpoint", "serve", "--store", store or f"lmdb:{folder}"]
         self._log = Path(f"{folder}.log").open("wb")  # noqa: SIM115  closed with the server
-        self._process = subprocess.Popen(
-            [*command, "--engine", engine, *flags], stdout=self._log, stderr=self._log, start_new_session=True
-        )
+        command += ["--port", str(self.port), "--engine", engine, *flags]
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
         self.pid = self._process.pid
 
     def __enter__(self) -> Server:

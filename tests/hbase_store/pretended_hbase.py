@@ -14,8 +14,9 @@ from typing import Any
 import Hbase_thrift as thrift
 import pytest
 
-from hbase_store.backends import hbase as hbase_backend
-from hbase_store.backends.hbase import COLUMN, HBaseKeyValue
+from hbase_store.backends import thrift_connections
+from hbase_store.backends.hbase import HBaseKeyValue
+from hbase_store.backends.thrift_verbs import COLUMN
 
 
 class PretendedHBase:
@@ -35,7 +36,7 @@ class PretendedHBase:
 
     def backend(self, monkeypatch: pytest.MonkeyPatch) -> HBaseKeyValue:
         """With connections of its own, one a thread."""
-        monkeypatch.setattr(hbase_backend._Connections, "_connect", lambda _: _Connection(self))
+        monkeypatch.setattr(thrift_connections.Connections, "_connect", lambda *_: _Connection(self))
         return HBaseKeyValue("nowhere", 1, "rillet")
 
     def row_answer(self, rows: Sequence[tuple[bytes, bytes]]) -> list[Any]:
@@ -79,9 +80,13 @@ class _Client:
         return list(self._server.tables)
 
     def createTable(self, name: bytes, families: object) -> None:
+        if name in self._server.tables:
+            raise thrift.AlreadyExists(message=b"table name already in use")
         self._server.tables[name] = {}
 
     def getRowsWithColumns(self, name: bytes, rows: Sequence[bytes], columns: object, _: object) -> list[Any]:
+        if name not in self._server.tables:
+            raise thrift.IOError(message=b"org.apache.hadoop.hbase.TableNotFoundException: " + name)
         table = self._server.tables[name]
         return self._server.row_answer([(row, table[row][1]) for row in rows if row in table])
 

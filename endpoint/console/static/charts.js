@@ -4,7 +4,7 @@ import { isTime, numeric } from "./terms.js";
 
 const HEIGHT = 250;
 const SERIES_MAX = 8;
-const POINTS_SHOWN = 120; // with more points their dots hide the line
+const POINTS_SHOWN = 60; // with more points their dots hide the line
 
 let library = null;
 
@@ -60,7 +60,7 @@ export class Chart {
       width: this.#box.clientWidth || 600,
       height: HEIGHT,
       scales: {
-        x: { time, ...(names && { range: [-0.6, x.length - 0.4] }) },
+        x: { time, range: names ? [-0.6, x.length - 0.4] : (_, from, to) => (from === to ? [from - 30, to + 30] : [from, to]) },
         y: kind === "bar" ? { range: (_, low, high) => [Math.min(0, low * 1.1), Math.max(0, high * 1.1) || 1] } : {},
       },
       cursor: { points: { size: 7 } },
@@ -74,7 +74,7 @@ export class Chart {
           width: 2,
           spanGaps: true,
           value: (_, found) => plain(found),
-          points: { show: x.length <= POINTS_SHOWN && kind === "line", size: 5 },
+          points: { show: (plot) => kind === "line" && plot.data[0].length <= POINTS_SHOWN, size: 5 },
           ...(kind === "bar" && { paths: bars, fill: () => colour(place) }),
         })),
       ],

@@ -67,7 +67,7 @@ export function queryPage(form, editors, libraries) {
     const warnings = detail.warnings ?? [];
     means.hidden = !lines.length && !warnings.length;
     means.replaceChildren(
-      ...(lines.length ? [element("h3", "", `If you register it${detail.name ? ` as ${detail.name}` : ""}:`), list(lines)] : []),
+      ...(lines.length ? [element("p", "title", `If you register it${detail.name ? ` as ${detail.name}` : ""}:`), list(lines)] : []),
       ...warnings.map((warning) => element("p", "warning", `Probably not meant: ${warning}.`)),
     );
     form.classList.toggle("continuous", lines.length > 0);

@@ -22,6 +22,7 @@ export function sparql({ keywords, functions }) {
     if (LITERAL_WORDS.has(upper)) return "number";
     if (called.has(upper) && /^\s*\(/.test(stream.string.slice(stream.pos))) return "called";
     if (STREAMING.has(upper)) return "streaming";
+    if (/^P(?=[T\d])[\dDTHMS]+$/.test(text)) return "number"; // a length of time, PT10S
     if (UNIT.test(text) && /[0-9]\s*$/.test(stream.string.slice(0, stream.start))) return "number";
     return known.has(upper) || SMALL_WORDS.has(upper) ? "keyword" : "name";
   }

@@ -27,6 +27,7 @@ from endpoint.demo.benchmark import (
     Recording,
     query_name,
 )
+from endpoint.demo.city import CITY
 from endpoint.demo.citybench import CITYBENCH
 from endpoint.demo.lsbench import LSBENCH
 from endpoint.demo.playing import Asked, Player, PlayProgress, pace_of, play, prepare
@@ -35,9 +36,9 @@ from endpoint.files.replay import Pace
 from stream_ext.errors import BadArgument, BadData
 from tests.endpoint.live import live
 
-BENCHMARKS = [LSBENCH, CITYBENCH, SRBENCH]
+BENCHMARKS = [CITY, LSBENCH, CITYBENCH, SRBENCH]
 #: So many elements are played: of each query some evaluation has rows.
-ELEMENTS = {"lsbench": 700, "citybench": 150, "srbench": 24 * 26}
+ELEMENTS = {"city": 42 * 70, "lsbench": 700, "citybench": 150, "srbench": 24 * 26}
 
 
 class Time:
@@ -68,7 +69,8 @@ def test_the_dialects_of_a_query_answer_what_pyoxigraph_answers(benchmark: Bench
     time = Time()
     with live(tmp_path / "store") as running, Client(running.url) as client:
         queries = prepare(client, benchmark, recording, (C_SPARQL, RSP_QL))
-        assert [asked.refused for asked in queries] == [None] * 2 * len(benchmark.questions)
+        dialects = [dialect for each in benchmark.questions for dialect in each.dialects if dialect != CQELS_QL]
+        assert [asked.refused for asked in queries] == [None] * len(dialects)
         player = player_of(client, benchmark, iter(elements), pace_of(1e6, True), time)
         play(client, player, None, lambda progress: None, time.now)
         assert player.progress.ended
@@ -300,6 +302,21 @@ def test_a_demonstration_on_a_server_replaces_the_one_before(
         assert "late" not in out.rpartition("ended: ")[2]
         assert {each["stream"] for each in client.streams()} == {"mine", "srbench_observations"}
         assert len(client.queries()) == len(SRBENCH.questions)
+
+
+def test_without_a_name_a_city_is_played_and_says_where_to_look(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with live(tmp_path / "store") as running, Client(running.url) as client:
+        assert rillet("demo", "--for", "2s", "--server", running.url) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[2] == "6 queries are registered"
+        pages = [line.split()[0] for line in lines if line.startswith("  http")]
+        assert len(pages) == 4
+        for page in pages:
+            assert running.http.get(page).status_code == 200, page
+        texts = [each["text"] for each in client.queries()]
+        assert all(text.startswith("# ") and "?" in text.splitlines()[0] for text in texts), "each says what it asks"
 
 
 def test_texts_can_be_printed_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from hbase_store.backends.hbase import BUCKETS, table_name
+from hbase_store.backends.hbase import table_name
 from hbase_store.backends.keyvalue import TABLES
+from hbase_store.backends.thrift_verbs import BUCKETS
 from tests.parts.hbase import kit
 
 START_S_MAX = 300

@@ -1,0 +1,126 @@
+"""Provisioning: the tables of a store on HBase, made, examined and dropped.
+
+Rillet makes its tables itself when it opens a new store. Through Thrift they begin as one region each, without
+compression. An administrator who wants them split from the start, or who does not let Rillet make tables, runs the
+script in `hbase shell`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, HBaseKeyValue, is_absent, table_name
+from hbase_store.backends.keyvalue import TABLES
+from hbase_store.backends.thrift_connections import Connections
+from hbase_store.backends.thrift_verbs import BUCKETS, create_table, delete_table, family_of, regions_of
+from hbase_store.errors import BadStoreUrl, StoreUnavailable
+from hbase_store.opening import WallClock, place_of
+
+#: Keys of one table resemble each other: each is stored as its difference from the one before.
+_ENCODING = "FAST_DIFF"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFinding:
+    """What was found of one table. `advice`: what to do; empty: it is in order."""
+
+    table: str
+    found: str
+    is_there: bool = True
+    advice: str = ""
+
+
+def script(url: str, compression: str = "NONE") -> str:
+    """The commands for `hbase shell` that make the tables, split into the buckets of their keys."""
+    _, namespace = _of(url, compression)
+    lines = []
+    if ":" in namespace:
+        lines.append(f"create_namespace '{namespace.partition(':')[0]}'")
+    splits = ", ".join(f'"\\x{bucket:02x}"' for bucket in range(1, BUCKETS))
+    for table in TABLES:
+        family = (
+            f"{{NAME => 'n', VERSIONS => 1, BLOOMFILTER => 'ROW', BLOCKCACHE => true, COMPRESSION => '{compression}', "
+            f"DATA_BLOCK_ENCODING => '{_ENCODING}'}}"
+        )
+        split = "" if table == "meta" else f", SPLITS => [{splits}]"
+        lines.append(f"create '{table_name(namespace, table)}', {family}{split}")
+    return "\n".join(lines) + "\n"
+
+
+def create(url: str, compression: str = "NONE") -> None:
+    """Makes the tables that are absent, through Thrift: one region each."""
+    servers, namespace = _of(url, compression)
+    connections = Connections(servers, TIMEOUT_MS)
+    try:
+        for table in TABLES:
+            _call(connections, create_table, table_name(namespace, table).encode(), compression)
+    finally:
+        connections.close()
+    (host, port), *others = servers
+    HBaseKeyValue(host, port, namespace, others=others).close()  # which notes the version of the layout
+
+
+def check(url: str) -> list[TableFinding]:
+    """What there is of each table, and whether it may be read."""
+    servers, namespace = _of(url)
+    connections = Connections(servers, TIMEOUT_MS)
+    try:
+        return [_finding(connections, table_name(namespace, table), table != "meta") for table in TABLES]
+    finally:
+        connections.close()
+
+
+def _finding(connections: Connections, name: str, may_be_split: bool) -> TableFinding:
+    try:
+        # The list of regions is empty, and no error, for a table that does not exist.
+        regions = len(_call(connections, regions_of, name.encode()))
+        family: Any = _call(connections, family_of, name.encode()) if regions else None
+    except StoreUnavailable as error:
+        if is_absent(error):
+            regions, family = 0, None
+        elif "AccessDenied" in str(error):
+            advice = f"grant the user of the Thrift server the right to read it: grant 'USER', 'RW', '{name}'"
+            return TableFinding(name, "it may not be read", advice=advice)
+        else:
+            raise
+    if not regions:
+        return TableFinding(name, "it does not exist", False, "rillet hbase create, or the script in hbase shell")
+    if family is None:
+        return TableFinding(name, "it has no family n", advice="it is no table of Rillet: use another namespace")
+    compression = family.compression.decode() if isinstance(family.compression, bytes) else family.compression
+    found = f"{regions} region{'s' * (regions != 1)}, compression {compression}, versions {family.maxVersions}"
+    if may_be_split and regions == 1:
+        return TableFinding(name, found, advice="HBase splits it as it grows; the script makes tables that are split")
+    return TableFinding(name, found)
+
+
+def drop(url: str) -> list[str]:
+    """Deletes all tables of the store, with all its data; the names of those that there were. A store to which a
+    process writes is not deleted."""
+    servers, namespace = _of(url)
+    (host, port), *others = servers
+    store = HBaseKeyValue(host, port, namespace, read_only=False, others=others)
+    try:
+        store.lease(WallClock()).take("")  # WriterElsewhere, if a process writes
+    finally:
+        store.close()
+    connections = Connections(servers, TIMEOUT_MS)
+    try:
+        names = [table_name(namespace, table) for table in TABLES]
+        for name in names:
+            _call(connections, delete_table, name.encode())
+        return names
+    finally:
+        connections.close()
+
+
+def _call(connections: Connections, verb: Any, *arguments: Any) -> Any:
+    return connections.call(verb, *arguments)
+
+
+def _of(url: str, compression: str = "NONE") -> tuple[list[tuple[str, int]], str]:
+    if not url.startswith("hbase://"):
+        raise BadStoreUrl(f"{url}: this is about stores on HBase; write hbase://HOST:9090/NAMESPACE")
+    if compression not in COMPRESSIONS:
+        raise BadStoreUrl(f"compression {compression!r}: write one of {', '.join(COMPRESSIONS)}")
+    return place_of(url)

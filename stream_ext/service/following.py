@@ -1,0 +1,35 @@
+"""Following: the engine of a server that only reads. It evaluates nothing; what the writer has emitted can be read from
+it, and its subscribers get it."""
+
+from __future__ import annotations
+
+from hbase_store import Store
+from stream_ext.service.engine import Engine
+from stream_ext.writer.injector import Injector
+
+
+class Following:
+    """An engine that is not started, and an injector that writes nothing: both as the store says."""
+
+    def __init__(self, store: Store, injector: Injector, engine: Engine) -> None:
+        self._store, self.injector, self.engine = store, injector, engine
+        engine.merge.follow()
+        engine.subscriptions.serve(engine.emissions, engine.merge.last, engine.merge.memberships)
+        engine.subscriptions.go_on(injector.catalog.queries)
+
+    def follow(self) -> bool:
+        """Takes in what was published and emitted since, and tells the subscribers; whether there is a new snapshot."""
+        head = self.injector.head
+        self.injector.follow()
+        self._tell_subscribers()
+        return self.injector.head != head
+
+    def _tell_subscribers(self) -> None:
+        merge, subscriptions = self.engine.merge, self.engine.subscriptions
+        before = {query: merge.last(query) for query in subscriptions.subscribed()}
+        if merge.follow():
+            self._store.emissions.look_at_oldest_again()
+            # Read again: who subscribed meanwhile is told, too.
+            queries = subscriptions.subscribed()
+            subscriptions.announce([query for query in queries if merge.last(query) > before.get(query, 0)])
+        subscriptions.end_all_but(self.injector.catalog.queries)

@@ -1,0 +1,51 @@
+"""The tables of a store on HBase: made by Rillet or by a script, checked, dropped."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+import hbase_store
+from hbase_store import provisioning
+from hbase_store.backends.keyvalue import TABLES
+from hbase_store.errors import BadStoreUrl, StoreUnavailable, WriterElsewhere
+from tests.parts.hbase.server import HBase
+
+
+def test_the_script_makes_every_table_split_into_its_buckets() -> None:
+    lines = provisioning.script("hbase://h:9090/mine:rillet", "SNAPPY").splitlines()
+    assert lines[0] == "create_namespace 'mine'"
+    assert [line.split("'")[1] for line in lines[1:]] == [f"mine:rillet_{table}" for table in TABLES]
+    assert all("COMPRESSION => 'SNAPPY'" in line and "VERSIONS => 1" in line for line in lines[1:])
+    assert [line for line in lines[1:] if "SPLITS" not in line] == [lines[-1]], "one cell of meta has no buckets"
+    assert lines[1].endswith(r'SPLITS => ["\x01", "\x02", "\x03", "\x04", "\x05", "\x06", "\x07"]')
+
+
+@pytest.mark.parametrize(
+    ("url", "compression"), [("lmdb:here", "NONE"), ("hbase://h/ns", "RAR"), ("hbase://h", "NONE")]
+)
+def test_what_is_no_store_on_hbase_is_refused(url: str, compression: str) -> None:
+    with pytest.raises(BadStoreUrl):
+        provisioning.script(url, compression)
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_tables_are_made_checked_and_dropped_on_a_real_hbase(hbase_server: HBase) -> None:
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/made_{uuid.uuid4().hex[:8]}"
+    assert not any(found.is_there for found in provisioning.check(url))
+    with pytest.raises(StoreUnavailable, match="there is no store at"):
+        hbase_store.open(url, read_only=True)
+    provisioning.create(url, "GZ")
+    provisioning.create(url)  # what is there stays
+    found = provisioning.check(url)
+    assert all(each.is_there for each in found)
+    assert all("compression GZ" in each.found and "1 region" in each.found for each in found), found
+    store = hbase_store.open(url)
+    store.take_lease("http://the-server/")
+    with pytest.raises(WriterElsewhere):
+        provisioning.drop(url)
+    store.close()
+    assert len(provisioning.drop(url)) == len(TABLES)
+    assert not any(each.is_there for each in provisioning.check(url))

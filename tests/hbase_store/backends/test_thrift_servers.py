@@ -1,0 +1,138 @@
+"""Several Thrift servers of one HBase, calls at the same time, and what calls are made for."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from hbase_store.backends import thrift_connections
+from hbase_store.backends.calls import purpose, purposes
+from hbase_store.backends.hbase import HBaseKeyValue
+from hbase_store.backends.in_parallel import InParallel
+from hbase_store.backends.keyvalue import CompareAndSet, Put
+from hbase_store.errors import BadStoreUrl, StoreUnavailable
+from hbase_store.opening import place_of
+from tests.hbase_store.pretended_hbase import PretendedHBase, _Connection
+
+SERVERS = [("one", 1), ("two", 2), ("three", 3)]
+
+
+class Cluster:
+    """One HBase behind several Thrift servers, some of which are down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hbase = PretendedHBase()
+        self.down: set[tuple[str, int]] = set()
+        self.connected: list[tuple[str, int]] = []
+
+        def connect(_: object, server: tuple[str, int]) -> Any:
+            if server in self.down:
+                raise StoreUnavailable(f"no HBase Thrift server answers at {server[0]}:{server[1]}")
+            self.connected.append(server)
+            return _Connection(self.hbase)
+
+        monkeypatch.setattr(thrift_connections.Connections, "_connect", connect)
+
+    def backend(self) -> HBaseKeyValue:
+        return HBaseKeyValue(*SERVERS[0], "rillet", others=SERVERS[1:])
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def in_a_thread(act: Any) -> None:
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def test_threads_are_spread_over_the_servers(cluster: Cluster) -> None:
+    backend = cluster.backend()
+    for _ in range(5):
+        in_a_thread(lambda: backend.get_many("sn", [b"key"]))
+    assert set(cluster.connected) == set(SERVERS)
+    assert backend.where == "hbase://one:1,two:2,three:3/rillet"
+    assert backend.health() == [("one:1", True), ("two:2", True), ("three:3", True)]
+
+
+def test_a_call_whose_server_breaks_off_is_made_again_by_another(cluster: Cluster) -> None:
+    backend = cluster.backend()
+    backend.put_many([Put("sn", b"key", b"value", 1)])
+    broken: list[str] = []
+
+    def breaks_off(verb: str) -> None:
+        if not broken:
+            broken.append(verb)
+            cluster.down.add(cluster.connected[0])
+            raise OSError("the connection was reset")
+
+    first = cluster.connected[0]
+    cluster.hbase.fault = breaks_off
+    assert backend.get_many("sn", [b"key"]) == [b"value"]
+    assert broken and cluster.connected[-1] != first
+    assert dict(backend.health())[f"{first[0]}:{first[1]}"] is False
+
+
+def test_no_server_that_answers_is_an_error_that_names_one(cluster: Cluster) -> None:
+    cluster.down.update(SERVERS)
+    with pytest.raises(StoreUnavailable, match="no HBase Thrift server answers at one:1"):
+        cluster.backend()
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("hbase://h/ns", ([("h", 9090)], "ns")),
+        ("hbase://h:1,i,j:3/mine:ns", ([("h", 1), ("i", 9090), ("j", 3)], "mine:ns")),
+    ],
+)
+def test_an_address_may_name_several_servers(url: str, place: object) -> None:
+    assert place_of(url) == place
+
+
+@pytest.mark.parametrize("url", ["hbase://h:1,/ns", "hbase:///ns", "hbase://h", "hbase://h:x/ns"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(BadStoreUrl):
+        place_of(url)
+
+
+def test_a_store_that_is_there_is_opened_without_listing_or_creating_tables(cluster: Cluster) -> None:
+    cluster.backend().close()
+    with cluster.hbase.counted():
+        cluster.backend().close()
+    assert dict(cluster.hbase.calls) == {"getRowsWithColumns": 1}
+
+
+def test_a_publish_takes_a_call_for_each_table_and_one_for_the_cell(cluster: Cluster) -> None:
+    backend = cluster.backend()
+    rows = [Put(table, key, b"v", 1) for table, key in (("slab", b"1"), ("slab", b"2"), ("slice", b"3"))]
+    stages = [rows, [Put("sn", b"4", b"v", 1)]]
+    before = {each.name: (each.begun, each.calls) for each in purposes()}.get("a test", (0, 0))
+    with cluster.hbase.counted(), purpose("a test") as tally:
+        assert backend.publish(stages, CompareAndSet(b"cell", None, b"1"))
+    assert tally.calls == cluster.hbase.calls.total() == 4
+    after = {each.name: (each.begun, each.calls) for each in purposes()}["a test"]
+    assert after == (before[0] + 1, before[1] + 4)
+
+
+def test_calls_at_the_same_time_have_all_ended_before_the_first_error_is_raised() -> None:
+    parallel, ended, began = InParallel(4), threading.Event(), threading.Event()
+
+    def fails() -> None:
+        assert began.wait(10)
+        raise StoreUnavailable("nobody answers")
+
+    def ends_late() -> None:
+        began.set()
+        ended.wait(0.2)
+        ended.set()
+
+    with pytest.raises(StoreUnavailable):
+        parallel.all([fails, ends_late])
+    assert ended.is_set()
+    assert parallel.all([lambda i=i: i for i in range(20)]) == list(range(20))  # type: ignore[misc]
+    parallel.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,9 @@ def emissions(session: Any, server: str, folder: Path) -> dict[str, Any]:
         frame.writeStream.format("json").option("checkpointLocation", str(folder / "checkpoint"))
         .option("path", str(folder / "out")).start()
     )  # fmt: skip
+    pause = threading.Event()
     while query.isActive and _emission_reached(folder / "out") < until:
-        query.awaitTermination(0.2)
+        pause.wait(0.2)
     fault = query.exception()
     query.stop()
     return {"fault": "" if fault is None else str(fault)}

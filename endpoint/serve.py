@@ -7,15 +7,13 @@ import gc
 import logging
 import os
 import resource
-import signal
 import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -24,6 +22,8 @@ import uvloop
 
 from endpoint.app import RilletEndpoint, create_app
 from endpoint.http.access import Access, is_loopback
+from endpoint.http.certificates import settings_of, trusting
+from endpoint.http.stop_signals import StopSignals
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
 from endpoint.monitoring.log import Settings as LogSettings
@@ -91,6 +91,7 @@ class ServeSettings:
     allowed_urls: AllowedUrls = NOTHING
     sources: tuple[SourceSettings, ...] = ()
     updates: Literal["source", "ours"] | None = None  # None: to the source main if it takes any
+    absorb: Literal["source", "ours"] | None = None  # None: what streams absorb stays in our own store
 
     def retain(self) -> Retain:
         return Retain(int(self.retain_snapshots_s * 1000), int(self.retain_emissions_s * 1000), self.timing_bytes)
@@ -149,29 +150,11 @@ class ServeSettings:
 
     def tls(self) -> dict[str, str]:
         """The settings of TLS for uvicorn; raises BadArgument if the files are no certificate and key."""
-        if not self.tls_cert and not self.tls_key:
-            return {}
-        if not self.tls_cert or not self.tls_key:
-            raise BadArgument("--tls-cert and --tls-key belong together: the certificate (with its chain), and its key")
-        for flag, name in (("--tls-cert", self.tls_cert), ("--tls-key", self.tls_key)):
-            if not Path(name).exists():
-                raise BadArgument(f"{name}: this file does not exist ({flag})")
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.tls_cert, self.tls_key, _no_password)
-        except OSError as error:
-            files = f"--tls-cert {self.tls_cert} --tls-key {self.tls_key}"
-            raise BadArgument(
-                f"{files}: {error.strerror or error}; both are PEM files, the key without a password"
-            ) from None
-        return {"ssl_certfile": self.tls_cert, "ssl_keyfile": self.tls_key}
+        return settings_of(self.tls_cert, self.tls_key)
 
     def trusted(self) -> ssl.SSLContext | bool:
         """How the certificate of another server of the same store is checked: our own is trusted, too."""
-        if not self.tls_cert:
-            return True
-        context = ssl.create_default_context()
-        context.load_verify_locations(self.tls_cert)
-        return context
+        return trusting(self.tls_cert) if self.tls_cert else True
 
     def attached(self) -> list[SparqlEndpointSource]:
         """The sources, which are not asked anything yet; raises BadArgument for addresses that are none."""
@@ -187,10 +170,6 @@ class ServeSettings:
                              shards=self.spark_shards, conf=dict(self.spark_conf))  # fmt: skip
 
 
-def _no_password() -> str:
-    raise OSError("the key has a password")
-
-
 class _Loop(uvloop.Loop):
     """An event loop whose TLS handshakes have the time limit of a request's head: during the handshake there is no
     connection object that could check it."""
@@ -203,10 +182,6 @@ class _Loop(uvloop.Loop):
         if named.get("ssl") is not None:
             named["ssl_handshake_timeout"] = self._handshake_s
         return await super().create_server(*arguments, **named)
-
-
-class Stopped(Exception):
-    """The server was stopped before it was ready."""
 
 
 class Server(uvicorn.Server):
@@ -268,7 +243,7 @@ def serve(settings: ServeSettings, announce: Callable[[str], None]) -> None:
 def _serve(
     settings: ServeSettings, spark: SparkSettings, workers: int, tls: Mapping[str, Any], announce: Callable[[str], None]
 ) -> None:
-    with listen(settings.host, settings.port) as listening, _Signals() as signals:
+    with listen(settings.host, settings.port) as listening, StopSignals() as signals:
         address = _address(settings.host, listening, "https" if tls else "http")
         base = settings.base or address
         with Service.open(
@@ -286,6 +261,7 @@ def _serve(
             budget=settings.budget(),
             sources=settings.attached(),
             updates=settings.updates,
+            absorb=settings.absorb,
             shared=True,
             own_base=settings.base is not None,
         ) as service:
@@ -359,28 +335,6 @@ def _address(host: str, listening: socket.socket, scheme: str) -> str:
     port = listening.getsockname()[1]
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"{scheme}://{name}:{port}/"
-
-
-class _Signals:
-    """The handlers of SIGTERM and SIGINT. Before the server runs, a signal ends the start. While it runs, uvicorn
-    has its own handlers; afterwards uvicorn sends the signal again to itself, which must not kill the process before
-    the store is closed."""
-
-    def __init__(self) -> None:
-        self.serving = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-        return self
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self.serving:
-            raise Stopped
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def banner(settings: ServeSettings, address: str, writer: str | None = None) -> str:

@@ -69,7 +69,7 @@ class SteadyClock:
         self._lead_ms = clock.now_ms() - clock.monotonic_ms()  # of its time before the monotonic clock's
         self._is_behind = False
 
-    def go_on_from(self, last_ms: int) -> None:
+    def continue_from(self, last_ms: int) -> None:
         """The time is `last_ms` or later from now on."""
         with self._lock:
             self._lead_ms = max(self._lead_ms, last_ms - self._clock.monotonic_ms())

@@ -44,6 +44,8 @@ def add(group: Group) -> None:
     _add(group, "--attach-default", default, OneOf("own", "union", "empty"), metavar="[NAME=]KIND")
     to = "updates go to source (the attached store) or ours; default: source if --attach-update is given"
     add_setting(group, "--updates", to, type=OneOf("source", "ours"), metavar="STORE")
+    absorbed = "timeless triples of streams go to source (the attached store) or stay in ours"
+    add_setting(group, "--absorb", absorbed, "ours", type=OneOf("source", "ours"), metavar="STORE")
 
 
 #: Where a value without a name is also that of all sources without one of their own.

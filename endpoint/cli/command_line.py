@@ -22,6 +22,7 @@ from endpoint.cli import (
     resources,
     server_commands,
     serving,
+    top,
 )
 from endpoint.cli.flags import Command, Parser, add_command
 
@@ -63,6 +64,7 @@ def build_parser() -> Parser:
     query.add(commands)
     pushing.add(commands)
     server_commands.add(commands)
+    top.add(commands)
     resources.add(commands)
     explaining.add(commands)
     demonstrating.add(commands)

@@ -173,7 +173,8 @@ def _add_access(group: Group) -> None:
 def serve(arguments: argparse.Namespace) -> None:
     if arguments.port > 65_535:
         raise UsageError(f"--port {arguments.port}: the greatest port is 65535")
-    from endpoint.serve import ServeSettings, Stopped
+    from endpoint.http.stop_signals import Stopped
+    from endpoint.serve import ServeSettings
     from endpoint.serve import serve as run
     from stream_ext.errors import BadArgument
     from stream_ext.remote.allowed_urls import AllowedUrls
@@ -227,6 +228,7 @@ def serve(arguments: argparse.Namespace) -> None:
         ),
         sources=attaching.settings(arguments),
         updates=arguments.updates,
+        absorb=arguments.absorb,
     )
     try:
         settings.spark()

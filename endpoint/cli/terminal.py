@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 import sys
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TextIO
 
 _CELL_MIN = 8
+_BARS = "▁▂▃▄▅▆▇█"
 _WIDTH_MAX = 1 << 20
 _MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # from 2001 to the year 10000
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?…?")
@@ -118,10 +120,31 @@ def _are_numbers(cells: Iterable[str]) -> bool:
     return bool(filled) and all(_NUMBER.fullmatch(cell) for cell in filled)
 
 
+def number(cell: str) -> float | None:
+    """The value of a cell that is a number."""
+    return float(cell.replace(",", "").rstrip("…")) if _NUMBER.fullmatch(cell) else None
+
+
 def _cell(text: str, size: int, at_right: bool) -> str:
     if len(text) > size:
         return text[: size - 1] + "…"
     return text.rjust(size) if at_right else text.ljust(size)
+
+
+def sparkline(values: Sequence[float] | deque[float], width: int) -> str:
+    """The last values as a line of bars, each between the least and the greatest of them."""
+    shown = list(values)[-width:]
+    if not shown:
+        return ""
+    low, high = min(0.0, *shown), max(shown)
+    steps = len(_BARS) - 1
+    return "".join(_BARS[round((value - low) / (high - low) * steps) if high > low else 0] for value in shown)
+
+
+def fitting(lines: Sequence[str], above: int) -> list[str]:
+    """The lines of a table that fit on the screen below so many others; then how many there are more."""
+    height = shutil.get_terminal_size((120, 24)).lines - above
+    return list(lines) if len(lines) <= height else [*lines[: height - 1], f"... {len(lines) - height + 1} more"]
 
 
 def answer_rows(

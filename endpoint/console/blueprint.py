@@ -19,6 +19,7 @@ from endpoint.console import (
     queries,
     query_editor,
     resource,
+    server,
     signing,
     streams,
     vocabulary,
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from stream_ext.service.service import Service
 
 View = Callable[..., Any]
+#: The header of a request of a script, which goes to the next page by itself.
+SCRIPTED = "rillet-script"
+_FOUND = 302
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ PAGES = (
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
     Page("/snapshot", "snapshot", snapshot),
     Page("/figures", "figures", figures.page),
+    Page("/server", "server", server.page),
     Page("/log", "log", log_page.page),
     Page("/<path:_>", "nothing", nothing_there),
 )
@@ -94,6 +99,7 @@ MENU = (
     ("streams", "Streams"),
     ("queries", "Registered queries"),
     ("explain", "Explain"),
+    ("server", "Server"),
     ("log", "Log"),
 )
 #: Pages that need no sign-in, even if reading needs a token.
@@ -170,6 +176,10 @@ def failed(error: Exception) -> tuple[str, int]:
 
 def guard(room: Room, response: Response) -> Response:
     """Adds the security headers of a page: it loads only our own files, and no other site can embed it."""
+    if response.status_code == _FOUND and SCRIPTED in request.headers:
+        # A script would follow by itself, and the page there would show its messages to nobody.
+        response.headers["rillet-location"] = response.headers.pop("location")
+        response.status_code, response.data = 204, b""
     http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
     for header, value in browsers.of_page(http).items():
         response.headers[header] = value

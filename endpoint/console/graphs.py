@@ -18,7 +18,9 @@ from endpoint.errors import describe
 from endpoint.http.body import unpack
 from hbase_store.errors import StoreError
 from hbase_store.layout.terms import parse_term
-from stream_ext.errors import BadArgument, RilletError
+from stream_ext.errors import BadArgument, BadData, RilletError
+from stream_ext.rdf import Parsed
+from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.writer.graph_store import Document, GraphWriteOutcome
 
 #: Media types by the suffix of the file name.
@@ -44,10 +46,23 @@ FORMATS = {
 
 
 @dataclass(frozen=True, slots=True)
+class FileDocument(Document):
+    """A document whose errors say which file they are in."""
+
+    name: str
+
+    def parsed(self, reading: ReadingBudget | None = None) -> Parsed:
+        try:
+            return Document.parsed(self, reading)
+        except BadData as error:
+            raise BadData(f"{error.message} (in the file {self.name})", error.line, error.column) from error
+
+
+@dataclass(frozen=True, slots=True)
 class Upload:
     """The fields of the upload form."""
 
-    file: FileStorage | None
+    files: list[FileStorage]
     text: str
     media_type: str  # "": by the file name
     into: str  # default, named, own
@@ -56,9 +71,9 @@ class Upload:
 
     @classmethod
     def read(cls) -> Upload:
-        form, file = request.form, request.files.get("file")
+        form = request.form
         return cls(
-            file if file is not None and file.filename else None,
+            [file for file in request.files.getlist("file") if file.filename],
             form.get("text", ""),
             form.get("type", ""),
             form.get("into", "default"),
@@ -66,24 +81,27 @@ class Upload:
             "replace" in form,
         )
 
-    def document(self, room: Room) -> Document:
-        if self.file is None and not self.text.strip():
+    def documents(self, room: Room) -> list[Document]:
+        if not self.files and not self.text.strip():
             raise BadArgument("choose a file, or write some RDF")
-        if self.file is None:
-            if not self.media_type:
-                raise BadArgument("choose the format of the RDF")
-            return Document(self.text.encode(), self.media_type, room.service.base)
-        name, data = PurePath(self.file.filename or ""), self.file.read()
+        if self.files:
+            return [self._document(file, room) for file in self.files]
+        if not self.media_type:
+            raise BadArgument("choose the format of the RDF")
+        return [Document(self.text.encode(), self.media_type, room.service.base)]
+
+    def _document(self, file: FileStorage, room: Room) -> Document:
+        name, data = PurePath(file.filename or ""), file.read()
         if name.suffix == ".gz":
             name, data = name.with_suffix(""), unpack(data, "gzip", room.limits.inflated_bytes)
         media_type = self.media_type or MEDIA_TYPES.get(name.suffix.lower())
         if media_type is None:
             raise BadArgument(f"the name {name.name} has no known file extension; choose the format of the file")
-        return Document(data, media_type, room.service.base)
+        return FileDocument(data, media_type, room.service.base, name.name)
 
     def write(self, room: Room) -> int:
         """Writes the upload; returns the snapshot that has it."""
-        documents = [self.document(room)]
+        documents = self.documents(room)
         if self.into == "own":
             if self.replace:
                 raise BadArgument(

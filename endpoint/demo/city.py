@@ -103,7 +103,7 @@ _DOCKS = (16, 32)
 _LINES = {"Line 1": 4, "Line 2": 4, "Line 7": 3, "Ring": 5}
 
 
-class _City:
+class _CityInADay:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._docks = {station: chance.randint(*_DOCKS) for station in _stations()}
@@ -211,7 +211,7 @@ def _node(kind: str, time: int, of: str = "") -> str:
 
 
 def _generate(seed: int) -> Recording:
-    city = _City(random.Random(seed))
+    city = _CityInADay(random.Random(seed))
     return Recording((city.stored(),), iter(city))
 
 

@@ -37,6 +37,8 @@ _READ_S = 1.0
 #: How long the reader waits until it can read what was written.
 _CATCH_UP_S = 30.0
 _AGAIN_S = 0.1
+#: The writer gives a sign of life each second.
+_SILENCE_S = 5.0
 _LOOK_S = 0.25
 _RETRY_AFTER_S = 1
 _CONNECTIONS = 512
@@ -62,6 +64,7 @@ class ForwardingToWriter:
         """`verify`: how the certificate of a writer with https is checked."""
         self._service, self._seal, self._verify = service, seal, verify
         self._client: httpx.AsyncClient | None = None
+        self._hearing: asyncio.Task[None] | None = None
 
     async def forward(self, exchange: Exchange) -> bool:
         if self._service.role == "writer":
@@ -86,9 +89,51 @@ class ForwardingToWriter:
             await answer.aclose()
         return True
 
+    def start(self) -> None:
+        """Called on the event loop, when the server listens."""
+        self._hearing = asyncio.get_running_loop().create_task(self._hear_writer())
+
     async def close(self) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
         if self._client is not None:
             await self._client.aclose()
+
+    async def _hear_writer(self) -> None:
+        """While this server reads, the writer tells it of each snapshot. Otherwise it looks into the store itself."""
+        while True:
+            if self._service.writer_address:
+                with suppress(httpx.HTTPError):
+                    await self._hear(self._service.writer_address)
+            await asyncio.sleep(_LOOK_S)
+
+    async def _hear(self, address: str) -> None:
+        target = b"/$/heads"
+        sealed = self._seal.sealed("http", "GET", target)
+        url = httpx.URL(address).copy_with(raw_path=target)
+        timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
+        async with self._opened().stream("GET", url, headers={HEADER: sealed}, timeout=timeout) as answer:
+            if not answer.is_success:
+                return
+            try:
+                async for line in answer.aiter_lines():
+                    head, _, commit = line.partition(" ")
+                    self._service.hear(int(head), int(commit))
+                    if self._service.writer_address != address:
+                        return
+            finally:
+                self._service.look_for_writer()
+
+    def _opened(self) -> httpx.AsyncClient:
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                verify=self._verify,
+                trust_env=False,
+                timeout=httpx.Timeout(None, connect=_CONNECT_S, pool=PATIENCE_S),
+                limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=64, keepalive_expiry=5.0),
+            )
+        return self._client
 
     async def _answer(
         self, exchange: Exchange, request: ForwardedRequest, patience_s: float, is_read: bool
@@ -132,18 +177,12 @@ class ForwardingToWriter:
     async def _sent(
         self, exchange: Exchange, request: ForwardedRequest, address: str, answer_s: float | None
     ) -> httpx.Response:
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                verify=self._verify,
-                trust_env=False,
-                timeout=httpx.Timeout(None, connect=_CONNECT_S, pool=PATIENCE_S),
-                limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=64, keepalive_expiry=5.0),
-            )
+        client = self._opened()
         sealed = self._seal.sealed(exchange.scheme, request.method, request.target)
         url = httpx.URL(address).copy_with(raw_path=request.target)
         headers = [*request.headers, (HEADER.encode(), sealed.encode())]
-        built = self._client.build_request(request.method, url, headers=headers, content=request.body)
-        sending = asyncio.create_task(self._client.send(built, stream=True))
+        built = client.build_request(request.method, url, headers=headers, content=request.body)
+        sending = asyncio.create_task(client.send(built, stream=True))
         try:
             return await self._while_it_writes(sending, address, answer_s)
         except _NOTHING_SENT as error:
@@ -184,7 +223,7 @@ class ForwardingToWriter:
         until = loop.time() + _CATCH_UP_S
         while loop.time() < until:
             with suppress(StoreError):  # it was written; the store is asked again
-                if await waiters.go_on(self._service.catch_up, snapshot, commit):
+                if await waiters.resume(self._service.catch_up, snapshot, commit):
                     return
             await asyncio.sleep(_AGAIN_S)
         fields = {"snapshot": snapshot, "head": self._service.head()}
@@ -206,7 +245,7 @@ async def _relay_unending(exchange: Exchange, answer: httpx.Response) -> None:
     """Of an answer whose length nobody knows, such as the results of a live query."""
     stopping = asyncio.Event()
     exchange.state.listen(stopping)
-    over = [asyncio.create_task(stopping.wait()), asyncio.create_task(_disconnected(exchange))]
+    over = [asyncio.create_task(stopping.wait()), asyncio.create_task(exchange.gone())]
     pieces = answer.aiter_raw()
     try:
         while True:
@@ -233,8 +272,3 @@ async def _relay_unending(exchange: Exchange, answer: httpx.Response) -> None:
 
 async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
     return await anext(pieces, None)
-
-
-async def _disconnected(exchange: Exchange) -> None:
-    while (await exchange.receive())["type"] != "http.disconnect":
-        pass

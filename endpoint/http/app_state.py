@@ -119,6 +119,8 @@ class AppState:
         """Called on the event loop, when the server listens."""
         self.query_workers.start()
         self.lookout.start()
+        if self.forwarding is not None:
+            self.forwarding.start()
 
     def stop(self) -> None:
         """Called on the event loop, before the server waits for its open answers."""

@@ -232,6 +232,11 @@ class Exchange:
             self.started, self.status = True, message["status"]
         await self._send(message)
 
+    async def gone(self) -> None:
+        """Returns when the client has closed the connection. For requests whose body was read."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
     async def piece(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 

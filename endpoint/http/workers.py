@@ -53,9 +53,9 @@ class Pool:
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """A call has its place until it ends, even if nobody waits for its result any more."""
         self._check_room()
-        return self.go_on(function, *args, **kwargs)
+        return self.resume(function, *args, **kwargs)
 
-    def go_on(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+    def resume(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """The next part of a call that was accepted before: never rejected."""
         return self._awaited(self._begun(function, *args, **kwargs))
 
@@ -67,7 +67,7 @@ class Pool:
         So the event loop waits 5 ms at most in one pass, and for late calls 25 ms a second, whatever the calls do."""
         self._check_room()
         if self.busy or self._has_waited or self._clock() < self._late_until:
-            return self.go_on(function, *args, **kwargs)
+            return self.resume(function, *args, **kwargs)
         loop, begun = asyncio.get_running_loop(), self._begun(function, *args, **kwargs)
         self._has_waited = True
         loop.call_soon(self._next_pass)

@@ -49,4 +49,4 @@ async def listen(exchange: Exchange, question: Question, query: Query, parameter
             await emit(exchange, name, _ALL, SSE, [(b"location", exchange.url("queries", name).encode())])
         finally:
             with suppress(NotFound):  # it was dropped by another request
-                await asyncio.shield(writers.go_on(service.drop_query, name))
+                await asyncio.shield(writers.resume(service.drop_query, name))

@@ -165,7 +165,7 @@ def _evaluated(
     if answer.streamed is None:
         control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
-    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.go_on(gathered, pieces))
+    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.resume(gathered, pieces))
 
 
 async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: Question) -> AnswerStart:
@@ -232,11 +232,11 @@ def written(exchange: Exchange, answer: Answer, offer: Offer) -> Iterator[bytes]
 async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, pieces: Iterator[bytes]) -> None:
     """Sends an answer that is not of a query: whole if it is small, otherwise each piece before the next is written."""
     readers = exchange.state.workers.readers
-    first, whole = await readers.go_on(gathered, pieces)
+    first, whole = await readers.resume(gathered, pieces)
     if whole:
         await exchange.answer(200, first, media_type, snapshot=snapshot)
     else:
-        await _send(exchange, Reply(first, media_type), snapshot, lambda: readers.go_on(gathered, pieces), None)
+        await _send(exchange, Reply(first, media_type), snapshot, lambda: readers.resume(gathered, pieces), None)
 
 
 async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: Question | None) -> None:

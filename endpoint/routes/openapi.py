@@ -173,6 +173,7 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     },
     "/$/metrics": {"GET": Operation("Metrics for Prometheus", gives=(_METRICS,), tag="Operation")},
     "/$/stats": {"GET": Operation("The status of the server", gives=(JSON,), tag="Operation")},
+    "/$/heads": {"GET": Operation("New snapshots, for servers of the same store", gives=(TEXT,), tag="Operation")},
     "/$/loads": {
         "GET": Operation("List the loaded files", gives=(JSON,), tag="Operation"),
         "POST": Operation(

@@ -9,7 +9,7 @@ from typing import Any
 from endpoint.errors import MethodNotAllowed
 from endpoint.http.body import as_text
 from endpoint.http.exchange import Exchange, path_name
-from endpoint.routes import assets, emissions, graphs, loads, operations, protocol, queries, sources, streams
+from endpoint.routes import assets, emissions, graphs, heads, loads, operations, protocol, queries, sources, streams
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.names import meant
 
@@ -57,6 +57,7 @@ ROUTES = (
     Route("/$/metrics", {"GET": operations.metrics}),
     Route("/$/assets/{asset}", {"GET": assets.give}),
     Route("/$/stats", {"GET": operations.stats}),
+    Route("/$/heads", {"GET": heads.tell}),
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
 

@@ -6,45 +6,33 @@ read is copied out of the map before the transaction ends. A cell is its time (8
 
 from __future__ import annotations
 
-import errno
-import logging
 import os
-import shutil
-import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import lmdb
 
 from hbase_store.backends.cut_off import Length, check_not_emptied
-from hbase_store.backends.keyvalue import TABLES, CompareAndSet, Key, Put, Value
+from hbase_store.backends.keyvalue import CompareAndSet, Key, Put, Value
 from hbase_store.backends.lease import Clock, FileLease
-from hbase_store.backends.meta_cells import (
-    LAYOUT_KEY,
-    LAYOUT_VERSION,
-    check_compare_and_set,
-    check_layout,
-    check_put,
-    counter_key,
+from hbase_store.backends.lmdb_opening import (
+    CELL_TIME,
+    COMPARED_AND_SET,
+    Durability,
+    named_errors,
+    open_environment,
+    open_tables,
 )
-from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
-
-log = logging.getLogger("rillet.store")
-
-Durability = Literal["process", "power"]
+from hbase_store.backends.meta_cells import check_compare_and_set, check_put, counter_key
+from hbase_store.errors import StoreError, StoreUnavailable
 
 #: Address space, not disk space: reserved once, so that the map never has to grow.
 MAP_BYTES = 1 << 40
-READERS_MAX = 1024
 SYNC_EVERY_S = 1.0
-
-#: A store is for its owner.
-_OWNER_FILE, _OWNER_FOLDER = 0o600, 0o700
 
 # A write transaction excludes all other writers, so long work is cut into short ones.
 WRITE_BYTES = 1 << 20
@@ -52,10 +40,7 @@ WRITE_ROWS = 4096
 SCAN_BYTES = 1 << 20
 SCAN_ROWS = 4096
 
-_CELL_TIME = struct.Struct(">q")
 _COUNT = struct.Struct(">q")
-# The time of what compare-and-set wrote: later than any that a delete names, as on HBase, which writes the hour.
-_COMPARED_AND_SET = (1 << 63) - 1
 
 
 class LmdbKeyValue:
@@ -84,9 +69,9 @@ class LmdbKeyValue:
         self._closing = threading.Event()
         _claim(self)
         try:
-            with _named_errors(self.path):
+            with named_errors(self.path):
                 check_not_emptied(self.path)
-                self._environment = _open_environment(self.path, read_only, durability, map_bytes)
+                self._environment = open_environment(self.path, read_only, durability, map_bytes)
                 self._tables = self._open_checked()
         except BaseException:
             _forget(self)
@@ -100,7 +85,7 @@ class LmdbKeyValue:
         self._length = Length(self.path, self.read_only)
         try:
             self._length.check_all_is_there(self._environment)
-            return _open_tables(self._environment, self.path, self.read_only)
+            return open_tables(self._environment, self.path, self.read_only)
         except BaseException:
             self._length.close()
             self._environment.close()
@@ -150,7 +135,7 @@ class LmdbKeyValue:
 
     def _put(self, transaction: Any, puts: Iterable[Put]) -> None:
         for put in puts:
-            transaction.put(put.key, _CELL_TIME.pack(put.time) + put.value, db=self._tables[put.table])
+            transaction.put(put.key, CELL_TIME.pack(put.time) + put.value, db=self._tables[put.table])
 
     def delete(self, table: str, keys: Sequence[Key], time: int) -> None:
         remaining = iter(keys)
@@ -170,7 +155,7 @@ class LmdbKeyValue:
         with self._transaction(write=True) as transaction:
             for key in keys:
                 cell = transaction.get(key, db=database) if key else None
-                if cell is not None and _CELL_TIME.unpack_from(cell)[0] <= time:
+                if cell is not None and CELL_TIME.unpack_from(cell)[0] <= time:
                     transaction.delete(key, db=database)
 
     def allocate(self, counter: str, count: int) -> int:
@@ -178,7 +163,7 @@ class LmdbKeyValue:
         with self._transaction(write=True) as transaction:
             cell = transaction.get(key, db=database)
             last: int = 0 if cell is None else _COUNT.unpack_from(cell, 8)[0]
-            transaction.put(key, _CELL_TIME.pack(_COMPARED_AND_SET) + _COUNT.pack(last + count), db=database)
+            transaction.put(key, CELL_TIME.pack(COMPARED_AND_SET) + _COUNT.pack(last + count), db=database)
         return last + 1
 
     def publish(self, stages: Sequence[Sequence[Put]], compare_and_set: CompareAndSet) -> bool:
@@ -191,12 +176,12 @@ class LmdbKeyValue:
             if (None if cell is None else bytes(cell[8:])) != compare_and_set.expected:
                 return False
             self._put(transaction, puts)
-            new = _CELL_TIME.pack(_COMPARED_AND_SET) + compare_and_set.new
+            new = CELL_TIME.pack(COMPARED_AND_SET) + compare_and_set.new
             transaction.put(compare_and_set.key, new, db=database)
         return True
 
     def sync(self) -> None:
-        with self._call(), _named_errors(self.path):
+        with self._call(), named_errors(self.path):
             self._unsynced = False
             self._environment.sync(True)
 
@@ -222,7 +207,7 @@ class LmdbKeyValue:
 
     def reader_check(self) -> int:
         """Frees the reader slots of processes that died while reading; how many those were."""
-        with self._call(), _named_errors(self.path):
+        with self._call(), named_errors(self.path):
             freed: int = self._environment.reader_check()
             return freed
 
@@ -239,7 +224,7 @@ class LmdbKeyValue:
         self._closing.set()
         if self._syncer.is_alive():
             self._syncer.join()
-        with self._calls, _named_errors(self.path):
+        with self._calls, named_errors(self.path):
             self._calls.wait_for(lambda: self._calls_running == 0)
             if self._closed:
                 return
@@ -273,7 +258,7 @@ class LmdbKeyValue:
     def _transaction(self, write: bool = False) -> Iterator[Any]:
         if write:
             self._check_writable()
-        with self._call(), _named_errors(self.path):
+        with self._call(), named_errors(self.path):
             self._length.check()
             with self._begin(write) as transaction:
                 yield transaction
@@ -334,70 +319,6 @@ def _forget(backend: LmdbKeyValue) -> None:
             del _open_here[backend.path]
 
 
-# ---- opening
-
-
-def _open_environment(path: str, read_only: bool, durability: Durability, map_bytes: int) -> Any:
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise StoreUnavailable(f"{path} is a file; a store is a folder: choose another path")
-    if read_only and not (folder / "data.mdb").exists():
-        raise StoreUnavailable(f"there is no store in {path}: check the path, or open it for writing, which creates it")
-    try:
-        if not read_only:
-            folder.mkdir(mode=_OWNER_FOLDER, parents=True, exist_ok=True)
-            _warn_if_others_may_read(folder)
-        return lmdb.open(
-            path,
-            map_size=map_bytes,
-            max_dbs=len(TABLES),
-            max_readers=READERS_MAX,
-            readonly=read_only,
-            sync=durability == "power",
-            metasync=durability == "power",
-            mode=_OWNER_FILE,
-        )
-    except (OSError, lmdb.ReadonlyError) as error:
-        raise StoreUnavailable(f"{path} cannot be opened{_purpose(read_only)}: {error}") from error
-
-
-def _warn_if_others_may_read(folder: Path) -> None:
-    """A folder that was there before keeps its permissions: it may not be there for us alone."""
-    if folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        log.warning(
-            "the folder of the store is open to other users of this machine: close it with chmod -R go= FOLDER",
-            extra={"fields": {"folder": str(folder)}},
-        )
-
-
-def _purpose(read_only: bool) -> str:
-    # Readers too register in lock.mdb.
-    return " (reading needs write access to lock.mdb in it)" if read_only else " for writing; check its permissions"
-
-
-def _open_tables(environment: Any, path: str, read_only: bool) -> dict[str, Any]:
-    if not read_only:
-        _make_tables(environment)
-    try:
-        tables = {table: environment.open_db(table.encode(), create=False) for table in TABLES}
-    except (lmdb.NotFoundError, lmdb.IncompatibleError) as error:
-        raise LayoutError(
-            f"{path} contains an LMDB environment that is not a Rillet store; choose another path"
-        ) from error
-    with environment.begin(buffers=True) as transaction:
-        cell = transaction.get(LAYOUT_KEY, db=tables["meta"])
-        check_layout(None if cell is None else bytes(cell[8:]), path)
-    return tables
-
-
-def _make_tables(environment: Any) -> None:
-    """Makes the tables in an empty environment, in one transaction with the layout version."""
-    with environment.begin(write=True) as transaction:
-        if transaction.stat()["entries"] == 0:
-            tables = {table: environment.open_db(table.encode(), txn=transaction) for table in TABLES}
-            transaction.put(LAYOUT_KEY, _CELL_TIME.pack(_COMPARED_AND_SET) + LAYOUT_VERSION, db=tables["meta"])
-
-
 # ---- puts
 
 
@@ -419,37 +340,3 @@ def _chunks(puts: Iterable[Put]) -> Iterator[list[Put]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-# ---- errors
-
-# LMDB takes a write that was cut short, as the last one on a full disk is, for an I/O error.
-_NO_ROOM = (errno.EIO, errno.EFBIG, errno.EDQUOT, errno.ENOSPC)
-
-
-@contextmanager
-def _named_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except lmdb.DiskError as error:
-        raise DiskFull(_disk_full(path, error)) from error
-    except lmdb.MapFullError as error:
-        raise StoreUnavailable(f"{path} has filled its address space and cannot grow further") from error
-    except lmdb.ReadersFullError as error:
-        raise StoreUnavailable(f"{path} already has {READERS_MAX} readers; stop some of them") from error
-    except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError) as error:
-        raise Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data again") from error
-    except lmdb.VersionMismatchError as error:
-        raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
-    except lmdb.Error as error:
-        if any(os.strerror(number) in str(error) for number in _NO_ROOM):
-            raise DiskFull(_disk_full(path, error)) from error
-        raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
-
-
-def _disk_full(path: str, error: Exception) -> str:
-    free = shutil.disk_usage(path).free
-    return (
-        f"no space is left for {path}, or its disk fails ({error}; {free >> 20} MB are free): nothing was "
-        "written; free some space, and try again"
-    )

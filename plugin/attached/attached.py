@@ -45,9 +45,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query as ParsedQuery
-from stream_ext.language.algebra.algebra import Register
 from stream_ext.language.printing import to_sparql
-from stream_ext.language.syntax import parse
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.service.service import PushReceipt, Service, Wait
@@ -105,6 +103,8 @@ class Attached:
                     allowed_urls=self._allowed,
                     sources=[self._source],
                 )
+                if self.functions.are_any:
+                    self._service.check_registrations(self._check_no_functions)
             return self._service
 
     def _temporary(self) -> str:
@@ -159,20 +159,17 @@ class Attached:
 
     def register(self, text: str, name: str | None = None) -> dict[str, Any]:
         """Registers a query; its name and warnings. `name` is for a text without a name."""
-        self._check_no_functions(text)
         definition, created, warnings = self.service.register(text, name)
         return {"query": definition.name, "created": created, "warnings": warnings}
 
-    def _check_no_functions(self, text: str) -> None:
+    def _check_no_functions(self, query: ParsedQuery) -> None:
         """BadArgument if the query names a function in Python: our engine would take it for data."""
-        unit = parse(text, self._base) if self.functions.are_any else None
-        if isinstance(unit, Register | ParsedQuery):
-            named = sorted(self.functions.named_in(self.whole.prepared(to_sparql(unit), {}).algebra))
-            if named:
-                raise BadArgument(
-                    f"<{named[0]}> is a function in Python, which registered queries cannot call: register the query "
-                    "without it, and call it on what is emitted; queries that are asked once can call it"
-                )
+        named = sorted(self.functions.named_in(self.whole.prepared(to_sparql(query), {}).algebra))
+        if named:
+            raise BadArgument(
+                f"<{named[0]}> is a function in Python, which registered queries cannot call: register the query "
+                "without it, and call it on what is emitted; queries that are asked once can call it"
+            )
 
     def subscribe(self, query: str, since: int = 0, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """The emissions after number `since`, as objects of the wire format, in order. Ends when the query is dropped;

@@ -196,7 +196,7 @@ class Holding:
             try:
                 pattern, count, may_hold = choice.of(need)
             except (CannotFetch, DeadlineExceeded) as error:
-                found[need.own] = {"pattern": need.own.shown(), "way": "held", "quads": None, "error": str(error)}
+                found[need.own] = {"pattern": need.own.shown(), "way": None, "quads": None, "error": str(error)}
                 continue
             if count is None:
                 count = count_of_held(snapshot, pattern, self._store.ids)
@@ -345,8 +345,8 @@ class Holding:
             whole = as_of if is_whole or record is None else record.whole
         sn = int(self._store.head())
         if not found.is_empty or asks_anew or patterns != ([] if record is None else record.patterns):
-            anew_ms = 0 if record is None else record.asked_anew_ms
-            fresh = SourceRecord(self._name, patterns, as_of, whole, anew_ms)
+            known = record or SourceRecord(self._name, patterns, as_of, whole)
+            fresh = msgspec.structs.replace(known, patterns=patterns, as_of=as_of, whole=whole)
             sn = self._published(found, self._asked_anew(fresh, asks_anew))
         self._latest = latest
         self._status.succeeded(as_of)
@@ -366,10 +366,16 @@ class Holding:
         return self._clock.now_ms() - record.whole.start >= self.source.settings.full_s * 1000
 
     def _published(self, found: Difference, record: SourceRecord | None) -> int:
-        steps = [] if record is None else [CatalogStep("source", MAIN_NUMBER, record)]
-
         def change(view: HeadView) -> Intent:
-            return Intent(result=int, steps=steps, write=found.write)
+            if record is None:
+                return Intent(result=int, write=found.write)
+            there = view.catalog.main
+            if there is not None:  # absorbing goes on beside
+                absorbed = {"absorbed_sn": there.absorbed_sn, "store_id": there.store_id}
+                kept = msgspec.structs.replace(record, **absorbed)
+            else:
+                kept = record
+            return Intent(result=int, steps=[CatalogStep("source", MAIN_NUMBER, kept)], write=found.write)
 
         return int(self._publish(change).result())
 

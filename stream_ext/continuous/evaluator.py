@@ -95,7 +95,7 @@ class Evaluator:
         then = max(last.sn, self._store.oldest()) if last else at.sn
         self._make_networks(timing, then, at.ranked)
         after = self._fill(timing, at)
-        for triggered in self._networks:
+        for triggered in self.networks:
             triggered.settle()
         if last is not None:
             self.enter(at.rows)
@@ -255,18 +255,13 @@ class Evaluator:
         return found.oldest(window, time)
 
     @property
-    def _networks(self) -> list[TriggeredNetwork | NumberedNetwork]:
+    def networks(self) -> list[TriggeredNetwork | NumberedNetwork]:
         return [triggered for triggered in (self.at_closes, self.at_arrivals) if triggered is not None]
-
-    @property
-    def joins_windows(self) -> bool:
-        """Whether numbered evaluations join rows of windows with one another."""
-        return self.numbered is not None and len(self.numbered.network.scans) > 1
 
     @property
     def _one_by_one(self) -> list[TriggeredNetwork]:
         """Those that are stepped evaluation by evaluation."""
-        return [triggered for triggered in self._networks if isinstance(triggered, TriggeredNetwork)]
+        return [triggered for triggered in self.networks if isinstance(triggered, TriggeredNetwork)]
 
     @property
     def answer(self) -> ResultState:

@@ -2,7 +2,7 @@
 
     pushes         A: a b     B: c              of one snapshot
     evaluations    1 2        3                 what the schedule says is due
-    steps          1 2 3                        as many as the turn and `_TOGETHER_MAX` allow
+    steps          1 2 3                        as many as the turn and the lengths of joined windows allow
 
 An element is new at the first evaluation after it has come; what comes after the last evaluation waits."""
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stream_ext.continuous.cohort import Cohort
-from stream_ext.continuous.numbered_network import Arrived
+from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.arrivals_due import MergedDue, arrivals_due, merged_due
 from stream_ext.windows.pushes import Merged, PushesOfSnapshot
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from stream_ext.continuous.evaluations import Evaluations
     from stream_ext.continuous.run import Run
 
-#: So many evaluations are made in one step, where rows are joined: in a join, rows are looked up whose windows end
-#: within the step.
-_TOGETHER_MAX, _JOINED_MAX = 1 << 16, 1 << 11
+#: Pushes are gathered until they make so many evaluations due.
+_WAITING_MAX = 1 << 16
 
 _NOTHING: Times = np.empty(0, np.int64)
 
@@ -62,7 +61,7 @@ class NumberedArrivals:
             if arrival.stream not in streams:
                 continue
             self._take(arrival, cohort)
-            if self._count >= _TOGETHER_MAX:
+            if self._count >= _WAITING_MAX:
                 yield from self._all(cohort)
         yield from self._all(cohort)
 
@@ -106,17 +105,22 @@ class NumberedArrivals:
         times, pushes, arrived = (np.concatenate([each[i] for each in waiting]) for i in range(3))
         coming = [each for due in waiting for each in due.coming]
         self._waiting, self._count, start = [], 0, 0
-        most = _JOINED_MAX if self._run.evaluator.joins_windows else _TOGETHER_MAX
         while start < len(times):
-            stop = min(len(times), start + min(most, self._evaluations.most))
+            stop = self._network.step_from(times, start, self._evaluations.most)
             part = slice(start, stop)
             due = _Due(times[part], pushes[part], arrived[part], _between(coming, start, stop))
             self._evaluate(due, cohort)
             start = stop
             yield len(due.times)
         for each in _between(coming, len(times), len(times) + 1):
-            if (numbered := self._run.evaluator.numbered) is not None:
-                numbered.arrive(each.arrival)
+            self._network.arrive(each.arrival)
+
+    @property
+    def _network(self) -> NumberedNetwork:
+        """The present one: between two steps, the run may begin anew."""
+        found = self._run.evaluator.numbered
+        assert found is not None, "its evaluations are numbered"
+        return found
 
     def _evaluate(self, due: _Due, cohort: Cohort) -> None:
         evaluator, schedule, nothing = self._run.evaluator, cohort.schedule, self._run.plan.empty_result

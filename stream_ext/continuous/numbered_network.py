@@ -24,6 +24,8 @@ from stream_ext.windows.numbered_evaluations import OLD, NumberedEvaluations
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 
 _NOTHING: Times = np.empty(0, np.int64)
+#: So many evaluations are made in one step; and where rows are joined.
+_TOGETHER_MAX, _JOINED_MAX = 1 << 16, 1 << 11
 
 
 class Emitted(NamedTuple):
@@ -58,6 +60,23 @@ class NumberedNetwork:
         self._least: dict[int, tuple[Times, Times]] = {
             place: (_NOTHING, _NOTHING) for place, window in enumerate(windows) if window.holds_all
         }
+
+    def step_from(self, times: Times, start: int, most: int) -> int:
+        """Where the step ends that begins with the evaluation at `start`, of `most` evaluations at most.
+
+        In a join, a step also finds rows that are in no window together: those of a window that is shorter than the
+        step. So a step of joined windows is no longer than a part of the shortest of them."""
+        joined = len(self.network.scans) - 1
+        if joined < 1:
+            return min(len(times), start + min(most, _TOGETHER_MAX))
+        counts = [window.count.most for window in self._windows if window.count is not None]
+        lengths = [window.range_ms - window.until_ms for window in self._windows if not window.is_endless]
+        most = min(most, _JOINED_MAX, *(max(1, count // joined) for count in counts))
+        stop = min(len(times), start + most)
+        if lengths:
+            last = int(times[start]) + min(lengths) // joined
+            stop = min(stop, int(np.searchsorted(times, last, "right")))
+        return max(stop, start + 1)
 
     def arrive(self, arrival: Arrival) -> None:
         """Elements that no evaluation has seen: they are new at the next one."""

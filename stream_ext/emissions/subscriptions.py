@@ -240,7 +240,7 @@ class Subscriptions:
         """From now on the emissions are those of another engine; each reader continues after its last number."""
         self._emissions, self._last, self._memberships = emissions, last, memberships
 
-    def go_on(self, queries: Collection[int]) -> None:
+    def resume(self, queries: Collection[int]) -> None:
         """These queries exist now: ends the subscriptions of all others, and notifies these."""
         self.end_all_but(queries)
         self.announce(queries)

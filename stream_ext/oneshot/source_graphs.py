@@ -64,11 +64,11 @@ def graph_of_source(
     for solutions in _asked(source, pattern, names, control):
         rows = [[labels.own(row[name]) if name in row else None for name in names] for row in solutions]
         known = _known(rows, graph, store, snapshot)
-        kept = [row for row, here in zip(rows, known, strict=True) if not here]
+        new_rows = [row for row, here in zip(rows, known, strict=True) if not here]
         places: dict[bytes | None, int] = {}
-        columns = [[places.setdefault(row[i], len(places)) for row in kept] for i in range(len(names))]
-        if kept:
-            yield Decoded(list(places), columns, len(kept))
+        columns = [[places.setdefault(row[i], len(places)) for row in new_rows] for i in range(len(names))]
+        if new_rows:
+            yield Decoded(list(places), columns, len(new_rows))
 
 
 def _quads(attached: Attached) -> Pattern | None:

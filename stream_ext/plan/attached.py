@@ -15,7 +15,7 @@ The normaliser asks for each part, as it alone knows where a part looks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,7 +44,7 @@ from stream_ext.language.algebra.formulas import (
     PathRepeat,
 )
 from stream_ext.language.algebra.replace_parts import rebuilt
-from stream_ext.language.algebra.terms import Constant, Node, Position, Variable, has_name
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
 from stream_ext.language.algebra.walk import walk
 from stream_ext.plan.alike import is_condition_alike, is_value_alike
 from stream_ext.plan.logic import (
@@ -57,6 +57,15 @@ from stream_ext.plan.logic import (
     Remote,
     SourceGroup,
 )
+from stream_ext.plan.not_sent import (
+    NotSent,
+    all_of,
+    as_select,
+    check_empty_paths,
+    check_without_minus,
+    check_written,
+    never_matches,
+)
 from stream_ext.plan.places import dataset
 from stream_ext.plan.shapes_sent import (
     NOWHERE_IN_TEXT,
@@ -67,8 +76,6 @@ from stream_ext.plan.shapes_sent import (
     has_triples,
     has_zero_steps,
     is_connected,
-    is_other_number,
-    is_small_integer,
     may_be_empty,
     needs_triple,
     predicates_of,
@@ -90,10 +97,6 @@ _FEW = 100.0
 _GRAPH = ".graph"  # no variable of a text has a dot
 
 
-class _Stays(Exception):
-    """A part is not sent as it is."""
-
-
 @dataclass(frozen=True, slots=True)
 class Attached:
     """What the normaliser knows of the source. `listed`: the graphs of FROM NAMED, if the query has a dataset; `given`:
@@ -110,7 +113,7 @@ class Attached:
         """One triple pattern over both: what is looked for here, and what is asked for."""
         pattern = TriplePattern(node.subject, node.predicate, node.object, NOWHERE_IN_TEXT)
         here = self.holds(node.subject, node.predicate, node.object, node.graph)
-        inner = None if self._never_matches(pattern) else self.triples(pattern, node.graph)
+        inner = None if never_matches(pattern, self.traits) else self.triples(pattern, node.graph)
         if inner is None:
             return (node,)
         unless = node if here else None
@@ -128,7 +131,7 @@ class Attached:
         try:
             inner = self._sent(Bgp((), (pattern,)), node.graph)
             return self._remote(inner, node.variables, SourceGroup(node.variables, node.graph))
-        except _Stays:
+        except NotSent:
             return replace(node, edges=self._edges(node))
 
     def _edges(self, node: PathSource) -> Remote | None:
@@ -164,7 +167,7 @@ class Attached:
             return None
         try:
             inner = self._sent(pattern, scope)
-        except _Stays:
+        except NotSent:
             return None
         certain, variables = binds(pattern)
         graph = frozenset() if scope.variable is None else frozenset({scope.variable})
@@ -178,8 +181,8 @@ class Attached:
         For ASK it is whether there is a row, for CONSTRUCT and DESCRIBE the rows that they are made of."""
         of = dataset(query.shape.graphs, False)
         try:
-            return replace(self, listed=of.listed)._query(_as_select(query, binds), of.default, top=True)
-        except _Stays:
+            return replace(self, listed=of.listed)._query(as_select(query, binds), of.default, top=True)
+        except NotSent:
             return None
 
     def query(self, sent: Query) -> Remote:
@@ -193,14 +196,14 @@ class Attached:
     # ---- patterns
 
     def _sent(self, pattern: Pattern, scope: GraphScope) -> Pattern:
-        """The pattern as the source is asked for it. Raises _Stays."""
+        """The pattern as the source is asked for it. Raises NotSent."""
         if scope.graphs == () and scope.node is not None:
-            raise _Stays  # FROM NAMED does not name the graph
+            raise NotSent  # FROM NAMED does not name the graph
         inside = self._inside(pattern, scope)
         if scope.node is None:
             return inside
         if not needs_triple(pattern):
-            raise _Stays
+            raise NotSent
         return within(scope, inside)
 
     def _inside(self, pattern: Pattern, scope: GraphScope) -> Pattern:
@@ -213,13 +216,13 @@ class Attached:
             case Union(parts, position):
                 return Union(tuple(self._inside(part, scope) for part in parts), position)
             case LeftJoin(left, right, condition, position):
-                self._check_without_minus(right)
+                check_without_minus(right)
                 inner = self._inside(left, scope), self._inside(right, scope)
                 sent = None if condition is None else self._condition(condition, scope)
                 return LeftJoin(*inner, sent, position)
             case Minus(left, right, position):
                 if isinstance(scope.node, Variable):
-                    raise _Stays  # some engines take the name of the graph for a variable that both sides share
+                    raise NotSent  # some engines take the name of the graph for a variable that both sides share
                 return Minus(self._inside(left, scope), self._inside(right, scope), position)
             case Filter(condition, inner):
                 return Filter(self._condition(condition, scope), self._inside(inner, scope))
@@ -232,53 +235,53 @@ class Attached:
             case SubSelect(query, position):
                 return SubSelect(self._query(query, scope, top=False), position)
             case _:
-                raise _Stays  # a window, or SERVICE
+                raise NotSent  # a window, or SERVICE
 
     def _graph(self, node: Node, inner: Pattern, position: Position) -> Pattern:
         if not needs_triple(inner) or (self.given and (isinstance(node, Variable) or node in self.given)):
-            raise _Stays
+            raise NotSent
         if isinstance(node, Constant):
             if self.listed is not None and node not in self.listed:
-                raise _Stays
+                raise NotSent
             return Graph(node, self._inside(inner, GraphScope(node)), position)
         scope = GraphScope(node, self.listed)
         return within(scope, self._inside(inner, scope))
 
     def _bgp(self, pattern: Bgp, scope: GraphScope) -> Pattern:
         for triple in pattern.patterns:
-            if self._never_matches(triple) or self.holds(triple.subject, triple.predicate, triple.object, scope):
-                raise _Stays
+            if never_matches(triple, self.traits) or self.holds(triple.subject, triple.predicate, triple.object, scope):
+                raise NotSent
         for path in pattern.paths:
             self._check_path(path, scope)
         if scope.node is None and scope.graphs is None and not scope.everything:
             return self._of_default(pattern)
-        self._check_empty_paths(pattern, scope)
+        check_empty_paths(pattern, scope)
         if scope.node is not None or not (pattern.patterns or pattern.paths):
             return pattern
         if scope.graphs is not None and len(scope.graphs) == 1 and scope.graphs != (DEFAULT_GRAPH,):
             return Graph(scope.graphs[0], pattern)
         if pattern.paths:
-            raise _Stays  # it may lead from one graph to another
-        return _all_of(self.triples(triple, scope) for triple in pattern.patterns)
+            raise NotSent  # it may lead from one graph to another
+        return all_of(self.triples(triple, scope) for triple in pattern.patterns)
 
     def _of_default(self, pattern: Bgp) -> Pattern:
         """Some engines find a term from where it is in no step only if the graph has it, so it is written beside."""
         if not (pattern.patterns or pattern.paths):
             return pattern
         if self.traits.default == "empty":
-            raise _Stays
+            raise NotSent
         beside = [(path, found) for path in pattern.paths if (found := with_its_start(path)) is not None]
         rest = Bgp(pattern.patterns, tuple(path for path in pattern.paths if all(path is not p for p, _ in beside)))
-        self._check_empty_paths(rest, GraphScope())
+        check_empty_paths(rest, GraphScope())
         sent: Pattern | None = None
         if rest.patterns or rest.paths:
             sent = self._once(rest) if self.traits.repeats else rest
-        return _all_of([*([sent] if sent is not None else []), *(found for _, found in beside)])
+        return all_of([*([sent] if sent is not None else []), *(found for _, found in beside)])
 
     def _once(self, pattern: Bgp) -> Pattern:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""
         if any(not isinstance(path.path, PathRepeat) for path in pattern.paths):
-            raise _Stays
+            raise NotSent
         return distinct(pattern)
 
     def triples(self, triple: TriplePattern, scope: GraphScope) -> Pattern | None:
@@ -302,69 +305,43 @@ class Attached:
             return None
         return distinct(parts[0] if len(parts) == 1 else Union(tuple(parts), NOWHERE_IN_TEXT))
 
-    def _never_matches(self, triple: TriplePattern) -> bool:
-        """Whether the source cannot have such a term: it writes numbers, or languages, in another way."""
-        return isinstance(triple.object, Constant) and self._is_written_otherwise(triple.object)
-
-    def _is_written_otherwise(self, constant: Constant) -> bool:
-        text = constant.text
-        if self.traits.lowers_languages and (tag := text.rpartition(b'"')[2]).startswith(b"@") and tag != tag.lower():
-            return True
-        if self.traits.widens_integers and is_small_integer(text):
-            return True
-        return self.traits.canonical_numbers and is_other_number(text)
-
     def _table(self, values: Values) -> Values:
         """A term that it would write in another way joins with other terms there than here."""
         for row in values.rows:
-            self._check_written(row)
+            check_written(row, self.traits)
         return values
-
-    def _check_written(self, parts: Iterable[object]) -> None:
-        if any(isinstance(part, Constant) and self._is_written_otherwise(part) for part in parts):
-            raise _Stays
 
     # ---- paths
 
     def _check_path(self, pattern: PathPattern, scope: GraphScope) -> None:
-        """_Stays for a path that our own store may take a step of, or be a node of."""
+        """NotSent for a path that our own store may take a step of, or be a node of."""
         predicates = predicates_of(pattern.path)
         if differs_by_engine(pattern.path):
-            raise _Stays
+            raise NotSent
         if predicates is None or may_be_empty(pattern.path) or has_zero_steps(pattern.path):
             if self.holds(_S, _P, _O, scope):
-                raise _Stays
+                raise NotSent
             return
         if any(self.holds(_S, predicate, _O, scope) for predicate in predicates):
-            raise _Stays
-
-    @staticmethod
-    def _check_empty_paths(pattern: Bgp, scope: GraphScope) -> None:
-        """From where it is a term leads to itself in no step, in each graph: under GRAPH, only where the graph has any
-        triple, and some engines want it to be a node of the graph."""
-        empty = [path for path in pattern.paths if may_be_empty(path.path)]
-        if empty and scope.graphs is not None and not needs_triple(pattern):
-            raise _Stays
-        if any(isinstance(end, Constant) for path in empty for end in (path.subject, path.object)):
-            raise _Stays
+            raise NotSent
 
     # ---- expressions
 
     def _condition(self, condition: Expression, scope: GraphScope) -> Expression:
         for part in walk(condition):
             if isinstance(part, FunctionCall) and part.name == "SAMETERM":
-                self._check_written(part.arguments)
+                check_written(part.arguments, self.traits)
         sent: dict[int, Pattern] = {}
 
         def sendable(pattern: Pattern) -> bool:
-            self._check_without_minus(pattern)
+            check_without_minus(pattern)
             if not needs_triple(pattern) and scope.node is not None:
                 return False
             sent[id(pattern)] = self._inside(pattern, scope)
             return True
 
         if not is_condition_alike(condition, sendable):
-            raise _Stays
+            raise NotSent
 
         def by(part: Any) -> Any:
             return replace(part, pattern=sent[id(part.pattern)]) if isinstance(part, Exists) else None
@@ -373,15 +350,9 @@ class Attached:
 
     def _value(self, expression: Expression) -> Expression:
         if not is_value_alike(expression):
-            raise _Stays
-        self._check_written([expression])
+            raise NotSent
+        check_written([expression], self.traits)
         return expression
-
-    @staticmethod
-    def _check_without_minus(pattern: Pattern) -> None:
-        # Some engines give the left side of MINUS what is bound around OPTIONAL and EXISTS.
-        if any(isinstance(part, Minus) for part in walk(pattern)):
-            raise _Stays
 
     # ---- queries
 
@@ -390,7 +361,7 @@ class Attached:
         shape = query.shape
         is_cut = query.limit is not None or query.offset
         if query.windows or ((is_cut or shape.order_by) and not top) or not has_triples(query.pattern):
-            raise _Stays
+            raise NotSent
         pattern = self._inside(query.pattern, scope)
         for each in (*shape.expressions, *shape.group_by):
             self._value(each.expression)
@@ -404,24 +375,3 @@ class Attached:
             order_by=shape.order_by, values=shape.values, places=shape.places,
         )  # fmt: skip
         return replace(query, pattern=pattern, shape=rest)
-
-
-def _as_select(query: Query, binds: Binds) -> Query:
-    if query.form is Form.SELECT:
-        return query
-    if query.shape.group_by or query.shape.having or query.shape.place("aggregate") is not None:
-        raise _Stays
-    names = tuple(sorted(filter(has_name, binds(query.pattern)[1])))
-    if query.form is Form.ASK:
-        return replace(query, form=Form.SELECT, variables=names[:1], limit=1 if query.limit is None else query.limit)
-    return replace(query, form=Form.SELECT, variables=names)
-
-
-def _all_of(parts: Iterable[Pattern | None]) -> Pattern:
-    found: Pattern | None = None
-    for part in parts:
-        if part is None:
-            raise _Stays
-        found = part if found is None else Join(found, part)
-    assert found is not None, "an empty pattern is sent as it is"
-    return found

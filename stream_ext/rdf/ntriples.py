@@ -52,7 +52,7 @@ _IRI_ESCAPE = re.compile(r"\\u[0-9A-Fa-f]{4}|\\U[0-9A-Fa-f]{8}")
 _PIECE_BYTES = 1 << 17
 
 
-def _go_on() -> None:
+def _never_ends() -> None:
     pass
 
 
@@ -72,7 +72,7 @@ def read_lines(
     data: bytes,
     quads: bool,
     add: Callable[[list[Row]], object],
-    check: Callable[[], None] = _go_on,
+    check: Callable[[], None] = _never_ends,
     directives: Directives | None = None,
 ) -> None:
     """Adds the statements of a document, one a line, some thousand at a time; `check` may end it in between.

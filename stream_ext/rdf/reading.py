@@ -18,7 +18,7 @@ EXPANSION = 8
 _EXPANDED_BYTES, _EXPANDED_A_BYTE = 512 << 20, 64
 
 
-def _go_on() -> None:
+def _never_ends() -> None:
     """The check of a reading without a deadline: it never ends it."""
 
 
@@ -39,7 +39,7 @@ class ReadingBudget:
 
     __slots__ = ("_expanded", "_expanded_max", "_read", "check")
 
-    def __init__(self, check: Callable[[], None] = _go_on, bytes_max: int | None = None) -> None:
+    def __init__(self, check: Callable[[], None] = _never_ends, bytes_max: int | None = None) -> None:
         """`bytes_max`: of a document as it is sent; None where it may have any length."""
         self.check = check
         self._expanded_max = None if bytes_max is None else EXPANSION * bytes_max

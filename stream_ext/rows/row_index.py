@@ -24,6 +24,8 @@ Slots = npt.NDArray[np.int64]
 _LEAST_CAPACITY = 1024
 _CHUNK = 1024
 _NUMBERS_MAX = 1 << 31
+#: So few retractions are left beside the rows that they retract.
+_RETRACTED_LEAST = 16
 #: A pair is two places.
 _PAIR = 2
 #: Room is made for what was found before; what does not fit is looked up once more.
@@ -117,7 +119,7 @@ class RowIndex:
         self._ends: deque[tuple[int, int]] = deque()  # ascending: up to which number rows end by which time
         self._heads = np.full(2 * size, ring.END, np.int32)
         self._shift = np.uint64(64 - (2 * size - 1).bit_length())
-        self._tail = self._number = 0
+        self._tail = self._number = self._retracted = 0
 
     def __len__(self) -> int:
         """The number of rows in the ring; some may have expired."""
@@ -154,7 +156,9 @@ class RowIndex:
             return
         while self._ends and self._ends[0][1] < time:
             self._tail = self._ends.popleft()[0]
-        if len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX:
+        is_full = len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX
+        # Until they cancel out, a retraction and its row are found, and joined, both of them.
+        if is_full or self._retracted > max(_RETRACTED_LEAST, len(self) // 4):
             self._lay_out(time, len(rows))
         self._append(rows)
 
@@ -162,6 +166,7 @@ class RowIndex:
         if len(rows.weights) and not self.weighted:
             self._weights = np.ones(len(self._cells), np.int64)
         if self.weighted:
+            self._retracted += int(np.count_nonzero(rows.weights < 0))
             places = np.arange(self._number, self._number + len(rows)) & (len(self._cells) - 1)
             self._weights[places] = rows.weights if len(rows.weights) else 1
         ring.ring_insert(rows.keys, rows.matrix, rows.untils, self._cells, self._heads, self._shift, self._number)

@@ -180,7 +180,7 @@ class Engine:
             self.spark.start()
         self._head_moved(self._injector.head)
         self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
-        self.subscriptions.go_on(catalog.queries)
+        self.subscriptions.resume(catalog.queries)
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
 

@@ -13,16 +13,23 @@ class Following:
 
     def __init__(self, store: Store, injector: Injector, engine: Engine) -> None:
         self._store, self.injector, self.engine = store, injector, engine
+        self._commit = store.emissions.commits
         engine.merge.follow()
         engine.subscriptions.serve(engine.emissions, engine.merge.last, engine.merge.memberships)
-        engine.subscriptions.go_on(injector.catalog.queries)
+        engine.subscriptions.resume(injector.catalog.queries)
 
     def follow(self) -> bool:
-        """Takes in what was published and emitted since, and tells the subscribers; whether there is a new snapshot."""
-        head = self.injector.head
+        """Takes in what was published and emitted since, and tells the subscribers; whether there was anything."""
+        before = self.injector.head, self._commit
         self.injector.follow()
+        commit = self._store.emissions.commits
         self._tell_subscribers()
-        return self.injector.head != head
+        self._commit = commit
+        return (self.injector.head, commit) != before
+
+    def has(self, snapshot: int, commit: int) -> bool:
+        """Whether this snapshot and the emissions of this commit can be read here."""
+        return self.injector.head >= snapshot and self._commit >= commit
 
     def _tell_subscribers(self) -> None:
         merge, subscriptions = self.engine.merge, self.engine.subscriptions

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.catalog.registered import query_of
 from stream_ext.errors import BadArgument
+from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.question import Question
@@ -30,6 +31,12 @@ class Registrations:
 
     def __init__(self, opened: OpenedStore, sources: AttachedSources) -> None:
         self._opened, self._sources = opened, sources
+        #: Called with each query before it is registered; it may refuse it.
+        self._check: Callable[[Query], None] = lambda query: None
+
+    def check_registrations(self, check: Callable[[Query], None]) -> None:
+        """From now on a query is registered only if `check` does not raise for it."""
+        self._check = check
 
     def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
         registration, release = self._sources.reserved(self._read_registration(asked, name))
@@ -64,6 +71,7 @@ class Registrations:
             self._opened.check_text(asked)
             asked = Question.read(asked, self._opened.base, check)
         registration = read_registration(asked, name, self._opened.limits.queries, check)
+        self._check(registration.query)
         check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
         if self._opened.has_spark and asks_source(query_parts(registration.query), self._opened.sources):
             registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets

@@ -81,10 +81,25 @@ class Role:
         self._standby.hurry()
 
     def catch_up(self, snapshot: int, commit: int) -> bool:
-        """Reads what is new; whether this snapshot, and the emissions of this commit, can be read here now."""
-        if self.name == "reader":
-            self.follow()
+        """Reads what is new, unless this snapshot and the emissions of this commit can be read here already; whether
+        they can be read now."""
+        if not self._has(snapshot, commit):
+            with self._changing:
+                if not self._has(snapshot, commit):  # another thread has not read it meanwhile
+                    self.follow()
+        return self._has(snapshot, commit)
+
+    def _has(self, snapshot: int, commit: int) -> bool:
+        following = self._following
+        if following is not None:
+            return following.has(snapshot, commit)
         return self._opened.head() >= snapshot and self._opened.store.emissions.commits >= commit
+
+    def hear(self, snapshot: int, commit: int) -> None:
+        """At a reader: the writer has told that it has this snapshot, and this commit of emissions."""
+        following = self._following
+        if following is not None:
+            self._standby.heard(not following.has(snapshot, commit))
 
     def status(self) -> dict[str, Any]:
         """`holder`: of a reader, the process that writes, if it is known."""
@@ -106,7 +121,7 @@ class Role:
         if self._settings.forwards:
             opened.store.share_base(opened.base)
         injector = Injector(opened.store, opened.clock, self._settings.pace, opened.waits)
-        opened.clock.go_on_from(_last_time(injector))
+        opened.clock.continue_from(_last_time(injector))
         engine = self._new_engine(injector, self._settings.spark, self._failed)
         try:
             engine.start()
@@ -121,12 +136,12 @@ class Role:
         if before is not None:
             before.engine.stopped(NotWriter("this server has just become the writer; send the request again", 1))
         try:
-            self._go_on(injector, engine, is_first)
+            self._begin_to_write(injector, engine, is_first)
         except BaseException as error:
             self.end(error)
             raise
 
-    def _go_on(self, injector: Injector, engine: Engine, is_first: bool) -> None:
+    def _begin_to_write(self, injector: Injector, engine: Engine, is_first: bool) -> None:
         injector.start(engine)
         self._attached.hold_main()
         # The listeners of live queries were connected to a process that has ended.

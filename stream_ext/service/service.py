@@ -74,6 +74,7 @@ class Service:
         budget: Budget = USUAL,
         sources: Sources = NO_SOURCES,
         updates: UpdatesTo | None = None,
+        absorb: UpdatesTo | None = None,
         reads: WriterElsewhere | None = None,
         forwards: bool = False,
     ) -> None:
@@ -81,14 +82,14 @@ class Service:
         self._opened = opened = OpenedStore(store, base, clock, limits, allowed_urls, budget, sources)
         self.store, self.base, self.allowed_urls, self.sources = store, base, allowed_urls, sources
         self.clock, self.waits, self.head = opened.clock, opened.waits, opened.head
-        self._make_sections(updates)
+        self._make_sections(updates, absorb)
         self._closing = threading.Lock()
         self._closed = False
         self._role = Role(opened, WriterSettings(pace, spark, retain, forwards), self._attached, reads)
-        self.catch_up, self.look_for_writer = self._role.catch_up, self._role.hurry
+        self.catch_up, self.look_for_writer, self.hear = self._role.catch_up, self._role.hurry, self._role.hear
         self._attached.start()
 
-    def _make_sections(self, updates: UpdatesTo | None) -> None:
+    def _make_sections(self, updates: UpdatesTo | None, absorb: UpdatesTo | None) -> None:
         """The methods of the service: what they do is said in their sections."""
         opened = self._opened
         self.is_evaluated_in_time = opened.is_evaluated_in_time
@@ -102,7 +103,7 @@ class Service:
         pushes = StreamPushes(opened)
         self.push, self.heartbeat = pushes.push, pushes.heartbeat
 
-        self._attached = attached = AttachedSources(opened, updates)
+        self._attached = attached = AttachedSources(opened, updates, absorb)
         self.sources_status, self.source_status = attached.sources_status, attached.source_status
         self.held_patterns, self.refresh_source = attached.held_patterns, attached.refresh_source
         self.source_changed, self.source_written = attached.source_changed, attached.source_written
@@ -125,6 +126,7 @@ class Service:
         self.queries, self.query_definition = registrations.queries, registrations.query_definition
         self.query_status, self.query_figures = registrations.query_status, registrations.query_figures
         self.why_failed, self.move_query = registrations.why_failed, registrations.move_query
+        self.check_registrations = registrations.check_registrations
         self.pause_query, self.resume_query = registrations.pause_query, registrations.resume_query
         self.drop_query = registrations.drop_query
 
@@ -191,6 +193,7 @@ class Service:
         budget: Budget = USUAL,
         sources: Sequence[Source] = (),
         updates: UpdatesTo | None = None,
+        absorb: UpdatesTo | None = None,
         shared: bool = False,
         own_base: bool = True,
     ) -> Service:
@@ -198,7 +201,8 @@ class Service:
         this one reads, and the caller forwards writes to it (otherwise this raises WriterElsewhere); unless `own_base`
         it has the base of the writer then. `sources` are closed with the service; what
         registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
-        not, to the source main if that takes any, else to our own store."""
+        not, to the source main if that takes any, else to our own store. `absorb`: the same of what streams absorb; if
+        it does not say, that stays in our own store."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -217,7 +221,7 @@ class Service:
             retain, attached = retain or Retain(), Sources(sources, base)
             return cls(
                 store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates,
-                reads, shared,
+                absorb, reads, shared,
             )  # fmt: skip
         except BaseException:
             store.close()

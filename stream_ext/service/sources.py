@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stream_ext.attached.absorbing import Absorbing
 from stream_ext.attached.holding import Holding
 from stream_ext.attached.patterns import needs_of
 from stream_ext.attached.questions import Quad
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
-from stream_ext.errors import NotFound
+from stream_ext.errors import BadArgument, NotFound
 from stream_ext.remote.source import MAIN, Source
 from stream_ext.service.asking import AskedWithKeys
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
@@ -25,8 +26,16 @@ from stream_ext.writer.updates import SourceRequest
 class AttachedSources:
     """One for each service, also if nothing is attached."""
 
-    def __init__(self, opened: OpenedStore, updates: UpdatesTo | None) -> None:
-        self._opened = opened
+    def __init__(self, opened: OpenedStore, updates: UpdatesTo | None = None, absorb: UpdatesTo | None = None) -> None:
+        """Where updates go, and what streams absorb. BadArgument if the source takes no updates."""
+        main = opened.sources.main
+        if absorb == "source" and (main is None or (main.settings.update_url is None and not main.local)):
+            raise BadArgument(
+                "--absorb source: no source main takes updates: attach it (--attach URL), and name the address for "
+                "them (--attach-update URL)"
+            )
+        self._opened, self._absorbs = opened, absorb == "source"
+        self._absorbing: Absorbing | None = None
         self._watch = SourceWatch(opened.sources)
         self._holding: Holding | None = None
         #: Writes that go to the source main; None: they go to our own store.
@@ -47,8 +56,14 @@ class AttachedSources:
             store, clock = self._opened.store, self._opened.clock
             self._holding = Holding(self._opened.sources.main, store, clock, catalog, injector.own_change)
             self._holding.start()
+            if self._absorbs:
+                main, publish = self._opened.sources.main, injector.own_change
+                self._absorbing = Absorbing(main, store, clock, catalog, publish, self.source_written)
+                self._absorbing.start()
 
     def end_holding(self) -> None:
+        if self._absorbing is not None:
+            self._absorbing.close()
         if self._holding is not None:
             self._holding.close()
             self._holding = None
@@ -117,7 +132,10 @@ class AttachedSources:
     def _source_status(self, source: Source) -> dict[str, Any]:
         """How it answers; of the source main also what is held."""
         holding = self._holding_of(source)
-        return status_of(source, {} if holding is None else holding.status())
+        found = status_of(source, {} if holding is None else holding.status())
+        if holding is not None and self._absorbing is not None and self._absorbing.error is not None:
+            found["error"] = found["error"] or f"triples were not absorbed: {self._absorbing.error}"
+        return found
 
     def _holding_of(self, source: Source) -> Holding | None:
         return self._holding if source is self._opened.sources.main else None

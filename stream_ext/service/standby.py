@@ -26,6 +26,9 @@ LOOK_MS = 500
 #: A reader looks for new snapshots after so many milliseconds: while there are some, and when there were none for long.
 FOLLOW_MS, IDLE_FOLLOW_MS = 10, 50
 _IDLE_AFTER_MS = 2_000
+#: While the writer tells of its snapshots, the reader looks by itself only so often; the writer is never silent for as
+#: long as the second.
+TOLD_LOOK_MS, _TOLD_FOR_MS = 5_000, 2_500
 #: Of its time, following takes at most this part.
 _FOLLOWS_AT_MOST = 0.25
 _FAILURES_MAX = 3
@@ -72,7 +75,8 @@ class Standby:
         self._changed = threading.Condition()
         self._error: BaseException | None = reads  # why this process does not write
         self._has_ended = reads is not None
-        self._closed = self._is_unanswered = self._is_urgent = False
+        self._closed = self._is_unanswered = self._is_urgent = self._has_news = False
+        self._heard_ms: int | None = None
         self._holder: WriterElsewhere | None = None
         if reads is not None:
             self._see_holder(reads)
@@ -105,8 +109,16 @@ class Standby:
     def hurry(self) -> None:
         """The writer does not answer: looks at once whether the lease is free. Any thread may call."""
         with self._changed:
-            self._is_urgent = True
+            self._is_urgent, self._heard_ms = True, None
             self._changed.notify_all()
+
+    def heard(self, news: bool) -> None:
+        """The writer has given a sign of life; `news`: it has published something. Any thread may call."""
+        with self._changed:
+            self._heard_ms = self._clock.now_ms()
+            if news and not self._has_news:
+                self._has_news = True
+                self._changed.notify_all()
 
     def close(self) -> None:
         with self._changed:
@@ -118,10 +130,11 @@ class Standby:
     def _run(self) -> None:
         try:
             while self._is_time():
+                self._has_news = False
                 if self._is_urgent or self._clock.now_ms() >= self._look_at_ms or not self._has_ended:
                     self._is_urgent = False
                     self._look()
-                    self._look_at_ms = self._clock.now_ms() + LOOK_MS
+                    self._look_at_ms = self._clock.now_ms() + (TOLD_LOOK_MS if self._is_told() else LOOK_MS)
                 else:
                     self._follow()
         except Exception as error:  # our bug, or a store that cannot be read: listeners get the error
@@ -134,7 +147,7 @@ class Standby:
             at_ms = self._look_at_ms
             if self._has_ended:
                 at_ms = min(at_ms, self._clock.now_ms() + self._follow_ms)
-            while not self._closed and not self._is_urgent and self._clock.now_ms() < at_ms:
+            while not (self._closed or self._is_urgent or self._has_news) and self._clock.now_ms() < at_ms:
                 if self._error is not None and not self._has_ended:
                     break  # lost just now
                 self._clock.wait(self._changed, at_ms)
@@ -161,7 +174,14 @@ class Standby:
         if moved:
             self._moved_at_ms = now_ms
         usual_ms = FOLLOW_MS if now_ms - self._moved_at_ms < _IDLE_AFTER_MS else IDLE_FOLLOW_MS
+        if self._is_told():
+            usual_ms = TOLD_LOOK_MS
         self._follow_ms = max(usual_ms, int(took_ms / _FOLLOWS_AT_MOST))
+
+    def _is_told(self) -> bool:
+        """Whether the writer tells this reader of its snapshots."""
+        heard_ms = self._heard_ms
+        return self._has_ended and heard_ms is not None and self._clock.now_ms() - heard_ms < _TOLD_FOR_MS
 
     def _look(self) -> None:
         if self._error is None:

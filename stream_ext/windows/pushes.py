@@ -1,6 +1,6 @@
 """The pushes of one snapshot: one by one, or each stream as a whole.
 
-Both are read when somebody asks for them, and then remembered: the queries of a shard share them."""
+Both are made when somebody asks for them, and then remembered: the queries of a shard share them."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ class PushesOfSnapshot:
     def __init__(self, store: Store, sn: int, streams: Collection[int]) -> None:
         """`streams`: those that somebody reads. The others may have been collected already."""
         self._store, self._sn, self._streams = store, sn, streams
+        if streams:
+            for move in store.row(sn).moves:
+                if move.stream in streams:
+                    # Elements that are not retained are no fault of the query that asks for them first.
+                    store.stream(sn, move.stream)
         self._single: list[Arrival] | None = None
         self._merged: dict[frozenset[int], Merged] = {}
 

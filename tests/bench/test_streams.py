@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.benchmarks import skew, standing, stream_service, streams
+from tests.benchmarks import arrivals, skew, standing, stream_service, streams
 from tests.benchmarks.line import Arrived
 from tests.benchmarks.replay import Replay, observed
 from tests.benchmarks.standing_peers import PEERS, Longs, batch_ms
@@ -116,11 +116,26 @@ def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
         "skew": skew.measure(40, 200),
         "questions": streams.questions(data, few, MINUTE, True, tmp_path),
         "narrow": {},
+        "arrivals": {"Q1_time": {"mtriples_per_s": 3.5}},
+        "arrivals_watched": {"ratio_1000_to_1": 1.5},
         "served": {"throughput": {"triples_per_s": 1}, "latency": {"push_ms_p50": 2.0}, "beside": {"more_cpu": 0.01}},
     }
     line = streams.summary(figures)
     assert line.startswith("w1_melements_per_s=1.5 w2_melements_per_s=2.5 w1_over_ours=7.5 window_1000_over_10=1.1 ")
     assert "Q1_pyoxigraph_over_ours=" in line
+    assert "arrivals_Q1_time_mtriples_per_s=3.5 arrivals_1000_watchers_over_1=1.5" in line
+
+
+def test_what_is_emitted_at_arrivals_is_counted_by_plain_loops_too(
+    data: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrivals, "_QUESTIONS", {name: arrivals._QUESTIONS[name] for name in ("Q1", "Q2", "Q6")})
+    figures = arrivals.lsbench(data, True, tmp_path)
+    assert all(figures[f"{name}_time"]["checked_rows"] > 0 for name in ("Q1", "Q2", "Q6"))
+    counted = arrivals._expected
+    monkeypatch.setattr(arrivals, "_expected", lambda *given: counted(*given) + 1)
+    with pytest.raises(AssertionError, match="Q1 emitted"):
+        arrivals.lsbench(data, True, tmp_path / "again")
 
 
 def test_what_a_subscriber_gets_is_counted_before_it_is_timed(data: Source, tmp_path: Path) -> None:

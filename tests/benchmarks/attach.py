@@ -1,8 +1,9 @@
-"""An attached store: what a stream joined with it costs, held here, against the same data in our own store; what a
-refresh costs; and what a loop of SPARQLWrapper and rdflib takes for the same join.
+"""An attached store: what a stream joined with it costs, held here or asked, against the same data in our own store;
+what a refresh costs; and what a loop of SPARQLWrapper and rdflib, and a client that polls a Fuseki whose query uses
+SERVICE, take for the same join.
 
 The source is an Oxigraph in a process of its own, behind HTTP, with a place for each of so many sensors. Each second
-some thousand elements name a sensor and a value; the query says the place of each. All three must find the same."""
+some thousand elements name a sensor and a value; the query says the place of each. All must find the same."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import numpy as np
@@ -28,6 +29,8 @@ from stream_ext.clock import ManualClock
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import MAIN, Mode, SourceSettings
 from stream_ext.service.service import Limits, Service
+from tests.parts.fuseki.server import Fuseki
+from tests.parts.jdk import MissingTool
 from tests.parts.waiting import until
 
 Figures = dict[str, Any]
@@ -50,8 +53,13 @@ class _Served(BaseHTTPRequestHandler):
     store: ox.Store
     sent = 0
 
+    def do_GET(self) -> None:
+        self._answer(parse_qs(urlsplit(self.path).query))
+
     def do_POST(self) -> None:
-        body = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+        self._answer(parse_qs(self.rfile.read(int(self.headers["content-length"])).decode()))
+
+    def _answer(self, body: dict[str, list[str]]) -> None:
         if "update" in body:
             self.store.update(body["update"][0])
             answer = b""
@@ -120,6 +128,7 @@ def run(quick: bool) -> Figures:
     with _source(lines) as url, tempfile.TemporaryDirectory() as folder:
         source = _Source(url)
         loop, found_by_loop = _loop(url, pushes[: 2 if quick else 4])
+        polled = _polled(url, Path(folder), pushes[0][1], 100 if quick else ELEMENTS)
         with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [source.read()]) as service:
             _load(own, lines)
             own.register(QUERY)
@@ -140,6 +149,7 @@ def run(quick: bool) -> Figures:
         "held_over_ours": round(held / ours, 3),
         "loop_batch_ms_p50": loop,
         "loop_over_held": round(loop / held, 1),
+        "polled_fuseki": polled,
         "first_fetch_s": round(first_s, 2),
         "asked": asked,
         "refresh": refresh,
@@ -149,10 +159,16 @@ def run(quick: bool) -> Figures:
 
 def summary(figures: Figures) -> str:
     refresh, changed, asked = figures["refresh"], figures["refresh_of_changed"], figures["asked"]
+    polled = figures["polled_fuseki"]
+    client = (
+        ""
+        if polled is None
+        else f", a client that polls a Fuseki {polled['batch_ms'] / 1e3:.1f} s for {polled['elements']:,}"
+    )
     return (
         f"{figures['elements_a_batch']:,} elements joined with {figures['triples']:,} held triples: "
         f"{figures['held_batch_ms_p50']} ms, {figures['held_over_ours']} times our own; a loop takes "
-        f"{figures['loop_over_held']} times that. Asked about sensors that report again and again: "
+        f"{figures['loop_over_held']} times that{client}. Asked about sensors that report again and again: "
         f"{asked['asked_over_ours']} times our own, {asked['round_trips']} round trips. {_CHANGES} changes: "
         f"{refresh['seconds']} s and {refresh['bytes']:,} bytes, only what changed {changed['seconds']} s and "
         f"{changed['bytes']:,} bytes"
@@ -241,6 +257,31 @@ def _push_all(
             times.append((time.perf_counter() - began) * 1e3)
     medians = [round(statistics.median(times[1:]), 2) for times in took]
     return medians, [_rows(service, of_rows or len(pushes)) for service in services]
+
+
+def _polled(url: str, folder: Path, window: bytes, elements: int) -> Figures | None:
+    """The other way that people have: a client writes each window to a Fuseki, and polls it with a query that asks the
+    source by SERVICE. None: there is no Java here."""
+    lines = b"\n".join(window.splitlines()[:elements])
+    query = f"""SELECT ?sensor ?value ?place {{
+        GRAPH <{EX}window> {{ ?sensor <{EX}reads> ?value }} SERVICE <{url}> {{ ?sensor <{EX}at> ?place }} }}"""
+    try:
+        with Fuseki(folder / "fuseki", services=True) as fuseki:
+            began = time.perf_counter()
+            graph = {"graph": f"{EX}window"}
+            form = {"content-type": "application/n-triples"}
+            httpx.put(fuseki.url, params=graph, content=lines, headers=form, timeout=600).raise_for_status()
+            answer = httpx.post(
+                fuseki.query_url,
+                data={"query": query},
+                headers={"accept": "application/sparql-results+json"},
+                timeout=1800,
+            )
+            answer.raise_for_status()
+            took_ms = (time.perf_counter() - began) * 1e3
+    except MissingTool:
+        return None
+    return {"elements": elements, "rows": len(answer.json()["results"]["bindings"]), "batch_ms": round(took_ms, 1)}
 
 
 def _rows(service: Service, count: int) -> list[int]:

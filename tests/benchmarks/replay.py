@@ -31,6 +31,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.language.algebra.algebra import R2S
+from stream_ext.network.measuring import bytes_of
 from stream_ext.plan.result_columns import columns_of
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Ids, Part
@@ -82,13 +83,24 @@ class Checked:
 class Replay:
     """One store: what is stored, then a batch a snapshot."""
 
-    def __init__(self, folder: Path, source: Source, tape: Tape, batches: Sequence[Batch], stored: int = 0) -> None:
-        """`stored`: so many triples at least, copies of what is stored in which it is said of others."""
+    def __init__(
+        self,
+        folder: Path,
+        source: Source,
+        tape: Tape,
+        batches: Sequence[Batch],
+        stored: int = 0,
+        interleaved: bool = False,
+    ) -> None:
+        """`stored`: so many triples at least, copies of what is stored in which it is said of others. `interleaved`: a
+        batch is many pushes, so that the streams' elements come in the order of their times; else one of each stream.
+        """
+        self._interleaved = interleaved
         self._source, self._tape, self._batches = source, tape, batches
         self._store = hbase_store.open(f"lmdb:{folder}", folding=False)
         self._ids = self._load(stored)
         self._streams = {
-            number: StreamDefinition(number, name, f"http://deri.org/{name}", StreamOptions())
+            number: StreamDefinition(number, f"s{number}" if "/" in name else name, _iri(name), StreamOptions())
             for number, name in enumerate(tape.streams, 1)
         }
         self._position: dict[int, tuple[int | None, int | None]] = {}  # of each stream: its first and latest time
@@ -138,9 +150,11 @@ class Replay:
 
     def _commit(self, batch: Batch) -> None:
         writing = self._store.begin()
+        turns = np.cumsum(np.diff(batch.stream, prepend=batch.stream[:1]) != 0)  # how often the stream has changed
         for stream in self._streams:
             which = batch.stream == stream - 1
             times, elements = batch.time[which], batch.element[which]
+            pushes = turns[which] if self._interleaved else np.full(len(times), stream)
             starts = np.flatnonzero(np.diff(elements, prepend=-1))
             first, latest = self._position.get(stream, (None, None))
             columns = None
@@ -149,14 +163,18 @@ class Replay:
                 latest = int(times[-1])
                 triples = self._ids[batch.triples[:, which]]
                 columns = StreamColumns(
-                    stream, times[starts], np.zeros(len(starts), np.uint64), np.full(len(starts), stream, np.int32),
+                    stream, times[starts], np.zeros(len(starts), np.uint64), pushes[starts].astype(np.int32),
                     np.repeat(np.arange(len(starts), dtype=np.int32), np.diff(starts, append=len(times))),
                     *(np.ascontiguousarray(line) for line in triples),
                 )  # fmt: skip
             self._position[stream] = first, latest
-            mark = PushMark(stream, batch.reached, latest, batch.reached)
+            heard = None if self._interleaved else batch.reached
+            marks = [PushMark(stream, batch.reached, latest, heard)]
+            if self._interleaved:
+                lasts = np.flatnonzero(np.diff(pushes, append=-1))
+                marks = [PushMark(int(pushes[n]), int(times[n]), int(times[n])) for n in lasts.tolist()]
             moved = StreamMove(
-                stream, self._store.head(), batch.reached, batch.reached, first, [mark], latest=latest
+                stream, self._store.head(), batch.reached, heard, first, marks, latest=latest
             )  # fmt: skip
             writing.stream(moved, columns)
         self._store.commit(writing)
@@ -164,7 +182,7 @@ class Replay:
     def run(self, texts: Sequence[str], retained: Collection[int]) -> list[Stepped]:
         """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
         defined = self._register(texts)
-        shard = Shard(self._store)
+        self._shard = shard = Shard(self._store)
         shard.build({}, self._store.head())
         begin = self._store.head() + 1
         for batch in self._batches:
@@ -184,6 +202,13 @@ class Replay:
                 raise AssertionError(f"a query failed: {shard.faults}")
         gc.unfreeze()
         return stepped
+
+    def state_bytes(self) -> int:
+        """What the networks of the last run retain."""
+        evaluators = [run.evaluator for run in self._shard.runs.all]
+        networks = [each.network for evaluator in evaluators for each in evaluator.networks]
+        operators = [stage.operator for network in networks for stage in network.stages]
+        return bytes_of([*operators, *(counted for network in networks for counted in network.displacing.values())])
 
     def _merge(self, defined: Mapping[int, QueryDefinition]) -> Merge:
         """At the snapshot before the first batch."""
@@ -236,6 +261,10 @@ class Replay:
             store.remove(quad)
         seconds = time.perf_counter() - began
         return Counter(tuple(str(value) for value in row) for row in rows), seconds
+
+
+def _iri(stream: str) -> str:
+    return stream if "/" in stream else f"http://deri.org/{stream}"
 
 
 def _as_document(lines: Iterable[bytes]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-_PREFIXES = """PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
+PREFIXES = """PREFIX sib: <http://www.ins.cwi.nl/sib/vocabulary/>
 PREFIX sibu: <http://www.ins.cwi.nl/sib/user/>
 PREFIX sibp: <http://www.ins.cwi.nl/sib/person/>
 PREFIX sioc: <http://rdfs.org/sioc/ns#>
@@ -28,9 +28,7 @@ class Asked:
     def text(self, name: str, window: str) -> str:
         froms = " ".join(f"FROM STREAM <http://deri.org/{stream}> [{window}]" for stream in self.streams)
         stored = "FROM DEFAULT " if self.stored else ""
-        return (
-            f"{_PREFIXES}REGISTER QUERY {name} AS {self.select} {stored}{froms} WHERE {{ {self.pattern} }} {self.end}"
-        )
+        return f"{PREFIXES}REGISTER QUERY {name} AS {self.select} {stored}{froms} WHERE {{ {self.pattern} }} {self.end}"
 
     def about(self, user: str) -> Asked:
         """The same of somebody else."""
@@ -38,7 +36,7 @@ class Asked:
 
     @property
     def plain(self) -> str:
-        return f"{_PREFIXES}{self.select} WHERE {{ {self.pattern} }} {self.end}"
+        return f"{PREFIXES}{self.select} WHERE {{ {self.pattern} }} {self.end}"
 
 
 _POSTS_OF_ONE = "?user sioc:account_of sibp:p984 . ?user sioc:creator_of ?post"

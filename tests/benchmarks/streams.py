@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks import skew, standing, stream_service
+from tests.benchmarks import arrivals, skew, standing, stream_service
 from tests.benchmarks.replay import Checked, Replay, observed
 from tests.benchmarks.standing_peers import missing, present
 from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
@@ -56,6 +56,10 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         "watchers": partial(_apart, partial(registering, quick)),
         "watchers_at_once": partial(_apart, partial(at_once, quick)),
         "served": partial(served, data, quick),
+        "arrivals": partial(arrivals.lsbench, data, quick),
+        "arrivals_of_others": partial(arrivals.texts_of_others, quick),
+        "arrivals_counted": partial(arrivals.counted_joins, quick),
+        "arrivals_watched": partial(arrivals.watchers, data, quick),
     }
     if large:
         parts["large"] = partial(beside_much, data)
@@ -91,6 +95,8 @@ def summary(figures: Figures) -> str:
         **{f"{name}_ms": each["batch_ms_p50"] for name, each in figures["narrow"].items()},
         "served_triples_per_s": figures["served"]["throughput"]["triples_per_s"],
         "served_push_ms_p50": figures["served"]["latency"]["push_ms_p50"],
+        **{f"arrivals_{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["arrivals"].items()},
+        "arrivals_1000_watchers_over_1": figures["arrivals_watched"]["ratio_1000_to_1"],
         "more_cpu_beside_one_shots": figures["served"]["beside"]["more_cpu"],
     }
     return " ".join(f"{name}={figure}" for name, figure in answered.items())

@@ -18,6 +18,7 @@ from endpoint.client import Client
 from endpoint.limits import HttpLimits
 from endpoint.serve import ServeSettings, banner
 from stream_ext.errors import BadArgument
+from tests.endpoint.forwarding.shared import shared_store
 from tests.endpoint.live import NEAR, NT, TAXI_IN_ZONE, Live, live
 
 
@@ -173,3 +174,19 @@ def test_the_commands_say_what_is_wrong_with_a_setting(
 def test_the_first_lines_say_who_may_do_what() -> None:
     settings = ServeSettings("lmdb:s", token="a", read_token="b")
     assert "reading and writing need their tokens" in banner(settings, "https://h/")
+
+
+def test_a_reader_forwards_writes_to_a_writer_with_https(files: Files, tmp_path: Path) -> None:
+    settings = ServeSettings("lmdb:", tls_cert=files.cert, tls_key=files.key)
+    trusting = ssl.create_default_context(cafile=files.authority)
+    with (
+        shared_store(tmp_path) as shared,
+        shared.serving(settings=settings, trusting=trusting) as writer,
+        shared.serving(settings=settings, trusting=trusting) as reader,
+        shared.serving() as strange,  # it knows nobody who could vouch for the writer
+    ):
+        made = reader.http.put("/streams/taxis", json={})
+        assert (made.status_code, made.headers["location"]) == (201, reader.url + "/streams/taxis")
+        assert writer.http.get("/streams/taxis").is_success
+        refused = strange.http.put("/streams/taxis", json={})
+        assert (refused.status_code, "CERTIFICATE_VERIFY_FAILED" in refused.text) == (503, True)

@@ -4,6 +4,7 @@ import { editors } from "./editors.js";
 import { figures } from "./figures.js";
 import { showLive } from "./live.js";
 import { queryPage } from "./query_page.js";
+import { upload } from "./upload.js";
 
 const libraries = document.body.hasAttribute("data-libraries");
 
@@ -48,6 +49,8 @@ for (const field of document.querySelectorAll("[data-chooses]")) {
     document.getElementById(field.dataset.chooses).checked = true;
   });
 }
+
+for (const form of document.querySelectorAll("form[data-upload]")) upload(form);
 
 for (const section of document.querySelectorAll("[data-live]")) showLive(section, libraries);
 

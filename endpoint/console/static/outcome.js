@@ -93,6 +93,7 @@ function views(section, table, result, libraries) {
   const boxes = { table: table.parentElement, chart: make("div", "view chart-view"), picture: make("div", "view") };
   boxes.table.after(boxes.chart, boxes.picture);
   for (const [name, box] of Object.entries({ Chart: boxes.chart, Picture: boxes.picture })) {
+    box.hidden = true;
     box.tabIndex = 0; // it may be wider than the screen: the keyboard scrolls it
     box.setAttribute("role", "region");
     box.setAttribute("aria-label", name);

@@ -38,13 +38,16 @@ export function queryPage(form, editors, libraries) {
     shown.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(form.action, {
-        method: "POST", body: new URLSearchParams(fields), signal: running.abort.signal,
+        method: "POST", body: new URLSearchParams(fields), signal: running.abort.signal, headers: { "rillet-script": "1" },
       });
       say("");
-      // Somewhere else now: the page of the query that was registered, or the one to sign in.
-      if (answer.redirected) location.assign(answer.url);
-      else replace(shown, await answer.text());
-      outcome(shown, { form, editor, libraries });
+      const next = answer.headers.get("rillet-location"); // the page of a query that was registered
+      if (next) {
+        location.assign(next);
+      } else {
+        replace(shown, await answer.text());
+        outcome(shown, { form, editor, libraries });
+      }
     } catch (error) {
       say(error.name === "AbortError" ? "cancelled" : "the server does not answer");
     } finally {

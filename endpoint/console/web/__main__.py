@@ -35,12 +35,17 @@ def main() -> int:
 
 
 def _without(error: Exception) -> str:
-    why = getattr(error, "stderr", None) or str(error)
     return (
-        f"The console's editor and charts could not be made: {why.strip()}\n"
-        "Everything else works; the console has a plain editor and plain charts. "
+        f"The console's editor and charts could not be made: {_why(error)}\n"
+        "Everything else works; the console has a plain editor and no charts. "
         "When the npm registry can be reached: python -m endpoint.console.web"
     )
+
+
+def _why(error: Exception) -> str:
+    """One line. npm writes many, of which one has the address and the cause."""
+    lines = [line.removeprefix("npm error ") for line in (getattr(error, "stderr", None) or str(error)).splitlines()]
+    return next((line for line in lines if " failed" in line or "Error:" in line), lines[0] if lines else repr(error))
 
 
 def _bundle() -> list[str]:

@@ -37,7 +37,7 @@ def continues(cursor: Cursor) -> bool:
     return cursor.kind == "op" and cursor.raw in ("/", "|", "*", "+", "?") and not signed_number_here(cursor)
 
 
-def go_on(cursor: Cursor, first: Constant) -> Path:
+def path_after(cursor: Cursor, first: Constant) -> Path:
     """The path that begins with `first`, which has been read already."""
     sequence = _sequence(cursor, _repeated(cursor, first))
     if not (cursor.kind == "op" and cursor.raw == "|"):

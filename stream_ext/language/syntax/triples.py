@@ -115,7 +115,7 @@ class Triples(Generic[Blank]):
             cursor.expected("a predicate (an IRI, a prefixed name, a variable or 'a')")
         if paths.continues(cursor):
             self._check_path()
-            return paths.go_on(cursor, predicate)
+            return paths.path_after(cursor, predicate)
         return predicate
 
     def _check_path(self) -> None:

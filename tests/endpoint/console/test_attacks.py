@@ -162,12 +162,15 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
         text = NEAR.replace("ON STREAM taxis", f"ON STREAM <{stream}>").replace("SELECT ?taxi", "SELECT (?taxi AS ?t)")
         text = text.replace("WHERE { WINDOW", "WHERE { ?x ?y ?city . WINDOW").replace("?zone ex:partOf ?city", "")
         server.register(text).raise_for_status()
+        names = NEAR.replace("near", "names").replace("ON STREAM taxis", f"ON STREAM <{stream}>")
+        names = names.replace("SELECT ?taxi ?zone ?city", "SELECT ?text (1 AS ?n)").replace("?zone ex:partOf ?city", "")
+        server.register(names.replace("WHERE {", f"WHERE {{ VALUES ?text {{ {' '.join(texts)} }}")).raise_for_status()
         for time in (1000, 1200, 1500):
             path = "/streams/" + quote(stream, safe="")
             body = f"<{EVIL_IRIS[1]}> <http://ex/in> <{EVIL_IRIS[3]}> ."
             parameters = {"timestamp": str(time), "wait": "evaluated"}
             server.http.post(path, params=parameters, content=body, headers={"content-type": "text/turtle"})
-        for path in ("/", "/log", "/graphs", "/streams", "/streams/" + quote(stream, safe=""), "/queries",
+        for path in ("/", "/server", "/log", "/graphs", "/streams", "/streams/" + quote(stream, safe=""), "/queries",
                      "/queries/near",
                      "/nowhere/" + quote(EVIL_TEXTS[0]), "/explain?query=" + quote(EVIL_TEXTS[2]),
                      *("/resource?iri=" + quote(iri) for iri in EVIL_IRIS), "/resource?iri=" + quote(EVIL_TEXTS[0]),
@@ -176,6 +179,11 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
             if path == "/queries/near":
                 expect(page.get_by_text("connected", exact=True)).to_be_visible()
                 expect(page.get_by_role("region", name="The latest emission").locator("tbody tr").first).to_be_visible()
+            marked(page)
+        page.goto(f"{server.url}/console/queries/names")  # the groups of its chart are texts of others
+        for form in ("lines", "bars", "number"):
+            page.get_by_label("as", exact=True).select_option(form)
+            expect(page.locator("[data-live-number] b" if form == "number" else ".chart canvas")).to_be_visible()
             marked(page)
         for query in (
             "SELECT * { ?s ?p ?o } LIMIT 60",

@@ -84,6 +84,21 @@ def test_a_file_is_uploaded_into_the_default_graph(name: str, data: bytes, fresh
     assert fresh.service.query("ASK { <http://ex/a> <http://ex/p> ?o }").boolean
 
 
+def test_of_several_files_all_are_stored_or_none(fresh: Live) -> None:
+    good, wrong = b"<http://ex/a> <http://ex/p> <http://ex/o> .", b"<http://ex/a> <http://ex/p>"
+    sent = [("file", ("good.nt", good)), ("file", ("wrong.nt", wrong))]
+    answer = fresh.http.post("/console/upload", files=sent, data={"into": "default"})
+    assert answer.status_code == 400
+    assert "(in the file wrong.nt)" in answered(Page(answer.text))
+    assert fresh.service.head() == 0
+    sent[1] = ("file", ("more.ttl", b"<http://ex/b> <http://ex/p> 1 ."))
+    scripted = {"rillet-script": "1"}
+    answer = fresh.http.post("/console/upload", files=sent, data={"into": "default"}, headers=scripted)
+    assert (answer.status_code, answer.headers["rillet-location"]) == (204, "/console/graphs")
+    assert "had 0 triples and now has 2" in answered(get(fresh, "/graphs"))
+    assert fresh.service.head() == 1
+
+
 def test_rdf_is_uploaded_into_a_graph_and_replaces_it(fresh: Live) -> None:
     form = {"into": "named", "graph": "http://ex/g", "type": "text/turtle"}
     post(fresh, "/upload", text="<http://ex/a> <http://ex/p> 1, 2 .", **form)

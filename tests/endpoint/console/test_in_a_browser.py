@@ -24,6 +24,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/server",
     "/log",
     "/nowhere",
 )
@@ -174,10 +175,13 @@ def test_a_file_is_uploaded_looked_at_and_dropped(browser: Browser, tmp_path: Pa
     with live(tmp_path / "store") as server:
         page = browser.new_context(base_url=server.url).new_page()
         page.goto("/console/upload")
-        page.get_by_label("File", exact=True).set_input_files(file)
+        other = tmp_path / "more.nt"
+        other.write_text("<http://ex/bern> <http://ex/river> <http://ex/aare> .")
+        page.get_by_label("Files", exact=True).set_input_files([file, other])
         page.get_by_label("IRI of the graph").fill("http://ex/cities")
         page.get_by_role("button", name="Upload").click()
-        expect(page.get_by_role("status").first).to_contain_text("had 0 triples and now has 1")
+        expect(page.get_by_role("status").first).to_contain_text("had 0 triples and now has 2")
+        assert server.service.head() == 1, "all files are in one snapshot"
         row = page.get_by_role("row").filter(has_text="http://ex/cities")
         row.get_by_role("link", name="Browse").click()
         page.get_by_role("button", name="Run").click()

@@ -28,6 +28,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/server",
     "/log",
     "/sign-in",
     "/nowhere",

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.endpoint.console.conftest import editor, write
-from tests.endpoint.live import NEAR, Live
+from tests.endpoint.live import NEAR, Live, live
 
 COUNTS = """SELECT ?s (SUM(?x) AS ?n) {
   VALUES (?s ?x) { (<http://ex/a> 1) (<http://ex/b> 30) (<http://ex/c> 4) (<http://ex/a> 1) }
@@ -192,3 +192,16 @@ def test_an_older_snapshot_is_chosen_with_the_slider(page: Page, server: Live) -
     expect(page.get_by_label("Snapshot", exact=True)).to_have_value(str(server.service.head() - 2))
     page.keyboard.press("End")
     expect(page.get_by_label("Snapshot", exact=True)).to_have_value("")
+
+
+def test_a_text_is_registered_from_the_page_and_its_warnings_come_along(browser: Browser, tmp_path: Path) -> None:
+    with live(tmp_path) as running:
+        context = browser.new_context(base_url=running.url)
+        page = context.new_page()
+        page.goto("/console/query")
+        write(page, NEAR.replace("SELECT ?taxi", "SELECT ?taxy"))
+        page.get_by_role("button", name="Register").click()
+        expect(page.get_by_role("heading", name="near")).to_be_visible()
+        expect(page.get_by_text("near is registered.")).to_be_visible()
+        expect(page.locator(".notice.warned")).to_contain_text("?taxy is never bound")
+        context.close()

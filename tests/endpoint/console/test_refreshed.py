@@ -94,3 +94,11 @@ def test_errors_are_on_one_page(busy: Live) -> None:
     page = get(busy, "/log")
     assert "No query has failed." in [element.shown for element in page.all("p")]
     assert "The application that embeds this console has the log." in [element.shown for element in page.all("p")]
+
+
+def test_the_server_shows_what_is_retained_and_its_limits(busy: Live) -> None:
+    facts = get(busy, "/server").facts()
+    assert facts["Snapshots"] == f"0 to {busy.service.head()} can be queried"
+    assert facts["of taxis"].endswith(("bytes", "KiB"))
+    assert facts["Time of a query or update"] == "300 s"
+    assert facts["Runner"] == "inline: this service was started with the inline engine"

@@ -11,7 +11,7 @@ from typing import Any
 
 from endpoint.app import create_app
 from endpoint.http.access import Access
-from endpoint.serve import Server, listen
+from endpoint.serve import Server, ServeSettings, listen
 from hbase_store import Store
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.errors import WriterElsewhere
@@ -47,17 +47,23 @@ class SharedStore:
         )  # fmt: skip
 
     @contextmanager
-    def serving(self, token: str | None = None, **named: Any) -> Iterator[Live]:
+    def serving(
+        self, token: str | None = None, settings: ServeSettings | None = None, trusting: Any = True, **named: Any
+    ) -> Iterator[Live]:
+        """`settings`: those of TLS; `trusting`: the certificates that the client takes."""
+        settings = settings or ServeSettings("lmdb:")
+        tls = settings.tls()
         with listen("127.0.0.1", 0) as listening:
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            url = f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}"
             with self.service(url + "/") as service:
                 ready = threading.Event()
-                app = create_app(service, access=Access(token, BASE), forwards=True, **named)
-                server = Server(app, ready.set)
+                access = Access(token, BASE)
+                app = create_app(service, access=access, forwards=True, verify=settings.trusted(), **named)
+                server = Server(app, ready.set, tls)
                 thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
                 thread.start()
                 assert ready.wait(20), "the server did not start"
-                running = Live(service, server, url)
+                running = Live(service, server, url, trusting)
                 try:
                     with running.http:
                         yield running

@@ -151,6 +151,35 @@ def test_one_shot_queries_and_snapshots_are_answered_by_the_reader_itself(server
     assert reader.http.post("/sparql", data={"query": "EXPLAIN " + ALL}).status_code == 200
 
 
+def test_a_reader_that_is_told_makes_no_calls_of_the_store(
+    servers: tuple[Live, Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = servers
+    standby = reader.service._role._standby
+    until(standby._is_told, "the writer does not tell the reader of its snapshots")
+    looked: list[int] = []
+    follow = standby._writing.follow
+
+    def counted() -> bool:
+        looked.append(1)
+        return follow()
+
+    monkeypatch.setattr(standby._writing, "follow", counted)
+    heard_ms = standby._heard_ms
+    until(lambda: standby._heard_ms != heard_ms, "there is no sign of life")
+    assert len(looked) <= 3, "it looks by itself now and then only, and not every 50 ms"
+    writer.update(ONE)
+    until(lambda: len(rows(reader)) == 1, "the reader does not hear of the snapshot")
+    assert len(looked) <= 6
+
+
+def test_only_servers_of_the_store_may_follow_its_heads(servers: tuple[Live, Live]) -> None:
+    writer, reader = servers
+    assert writer.http.get("/$/heads").status_code == 403
+    sealed = Seal(reader.service.store.secret()).sealed("http", "GET", b"/$/heads")
+    assert reader.http.get("/$/heads", headers={HEADER: sealed}).status_code == 503
+
+
 def test_the_reader_becomes_the_writer_when_the_writer_ends(tmp_path: Path) -> None:
     with shared_store(tmp_path) as shared:
         with shared.serving() as writer:

@@ -48,9 +48,16 @@ class Fuseki:
     """One server with one dataset, `/ds`, that anybody on this machine may change."""
 
     def __init__(
-        self, home: str | os.PathLike[str], port: int = 0, data: str | os.PathLike[str] | None = None, heap: str = "1g"
+        self,
+        home: str | os.PathLike[str],
+        port: int = 0,
+        data: str | os.PathLike[str] | None = None,
+        heap: str = "1g",
+        services: bool = False,
     ) -> None:
-        """`home`: for its settings and its log. `data`: a folder for TDB2; None: in memory."""
+        """`home`: for its settings and its log. `data`: a folder for TDB2; None: in memory. `services`: it evaluates
+        SERVICE, which it does not by itself."""
+        self.services = services
         self.home, self.data, self.heap = Path(home).resolve(), data and Path(data).resolve(), heap
         self.port = port or _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,9 +92,10 @@ class Fuseki:
             self.data.mkdir(parents=True, exist_ok=True)
         where = ["--mem"] if self.data is None else ["--tdb2", "--loc", str(self.data)]
         command = [jdk.java(_WHAT), f"-Xmx{self.heap}", "-jar", str(jar()), "--port", str(self.port), "--localhost"]
+        allowed = ["--set", "arq:httpServiceAllowed=true"] if self.services else []
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, *where, "--update", f"/{DATASET}"],
+                [*command, *where, *allowed, "--update", f"/{DATASET}"],
                 env=os.environ | {"FUSEKI_BASE": str(self.home)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -264,6 +264,21 @@ def test_a_registered_query_cannot_call_a_function_in_python() -> None:
         attached.register(NEAR)
 
 
+def test_nor_can_one_that_is_registered_over_http() -> None:
+    dataset = DatasetExt()
+
+    @dataset.predicate_function(namespace=EX)
+    def part_of(zone: str) -> str:
+        return zone
+
+    with attach(dataset) as attached, running(attached.app()) as client:
+        form = {"content-type": "application/sparql-query"}
+        refused = client.post("/queries", content=NEAR, headers=form)
+        assert refused.status_code == 400 and "is a function in Python" in refused.text
+        other = NEAR.replace("ex:partOf", "ex:near")
+        assert client.post("/queries", content=other, headers=form).status_code == 201
+
+
 def test_an_update_may_call_functions_of_the_dataset() -> None:
     dataset = DatasetExt()
     dataset.add((EX.z1, EX.names, Literal("bern thun")))

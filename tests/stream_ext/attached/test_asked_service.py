@@ -203,3 +203,11 @@ def test_explain_and_the_source_say_what_is_asked(tmp_path: Path) -> None:
         assert service.source_status("main")["groups"] == [
             {"pattern": f"?s <{EX}partOf> ?o", "way": "asked", "quads": 2}
         ]
+
+
+def test_explain_does_not_say_how_it_is_where_the_source_does_not_count(tmp_path: Path) -> None:
+    source = PretendedSource(*CITIES, **ASKED)
+    with opened(tmp_path, sources=[source]) as service:
+        source.away = True
+        (found,) = service.explain(near())["sources"]
+        assert found["way"] is None and "connection refused" in found["error"]

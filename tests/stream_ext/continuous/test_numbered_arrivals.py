@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +118,74 @@ def test_what_is_saved_after_a_step_is_what_is_saved_after_each_of_its_arrivals(
         store.close()
         states.append(found)
     assert states[0] == states[1] != {}
+
+
+def test_a_step_of_joined_windows_is_no_longer_than_the_shortest_of_them(tmp_path: Path) -> None:
+    """Without a shared variable, rows that are in no window together would be joined by the million."""
+    pattern = "@1{ ?a :p ?b . ?c :p ?d } @2{ ?e :p ?f }"
+    for name, kinds in (("now", ("NOW", "NOW")), ("count", ("TRIPLES", "ELEMENTS"))):
+        windows = [Window(1, kind, count=2) for kind in kinds]
+        scene = ArrivalScene("cqels", windows, "SELECT ?a ?c ?e", pattern, None)
+        elements = tuple((time, ((f"<{EX}s{time}>", f"<{EX}p>", f"<{EX}o>"),)) for time in range(400))
+        scene.steps = [[Push(1, elements)]]
+        said = played(scene, tmp_path / name, None, 1)
+        assert len(said[1]) == 400
+        assert [len(each[3]) for each in said[1][5:8]] == ([1] * 3 if name == "now" else [7] * 3)
+
+
+def played_long(folder: Path, snapshots: int, elements: int) -> tuple[int, list[int]]:
+    """So many snapshots of so many elements; each is compared with a plain loop. How many rows were emitted, and the
+    bytes that the network retained after each snapshot."""
+    chance, now, rows, sizes = random.Random("long"), 0, 0, []
+    windows = [Window(1, "RANGE", 50), Window(2, "TRIPLES", count=20)]
+    scene = ArrivalScene("cqels", windows, "SELECT ?a ?b ?c", "@1{ ?a :p ?b } @2{ ?c :p ?b }", None)
+    store = hbase_store.open(f"lmdb:{folder}")
+    player, shard = Player(store, scene), Shard(store)
+    shard.build({}, player.register())
+    recent: deque[tuple[int, int]] = deque()  # times and keys of the first stream
+    last: deque[int] = deque(maxlen=20)  # keys of the second
+    for _ in range(snapshots):
+        pushes, expected = [], 0
+        for _ in range(elements // 100):
+            stream, came = chance.choice([1, 2]), []
+            for _ in range(100):
+                now += chance.choice([0, 0, 0, 1])
+                one, key = chance.randrange(1000), chance.randrange(200)
+                came.append((now, ((f"<{EX}n{one}>", f"<{EX}p>", f"<{EX}k{key}>"),)))
+            by_time: dict[int, list[int]] = defaultdict(list)
+            for time, ((_, _, key_text),) in came:
+                by_time[time].append(int(key_text[len(f"<{EX}k") : -1]))
+            for time, keys in by_time.items():
+                while recent and recent[0][0] <= time - 50:
+                    recent.popleft()
+                for key in keys:
+                    if stream == 1:
+                        recent.append((time, key))
+                        expected += sum(other == key for other in last)
+                    else:
+                        last.append(key)
+                        expected += sum(other == key for _, other in recent)
+            pushes.append(Push(stream, tuple(came)))
+        parts = shard.step(player.play(pushes))
+        assert not shard.faults
+        assert sum(len(part.columns[0]) for part in parts if part.emits) == expected
+        rows += expected
+        (run,) = shard.runs.all
+        assert run.evaluator.numbered is not None
+        sizes.append(run.evaluator.numbered.network.retained_bytes(0))
+    store.close()
+    return rows, sizes
+
+
+def test_a_long_stream_is_joined_as_by_a_plain_loop_and_state_does_not_grow(tmp_path: Path) -> None:
+    rows, sizes = played_long(tmp_path, 12, 1_000)
+    assert rows > 2_000
+    assert sizes[-1] < 2 * sizes[3]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_600)
+def test_a_million_elements_are_joined_as_by_a_plain_loop(tmp_path: Path) -> None:
+    rows, sizes = played_long(tmp_path, 100, 10_000)
+    assert rows > 200_000
+    assert sizes[-1] < 2 * sizes[10]

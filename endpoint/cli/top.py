@@ -1,0 +1,126 @@
+"""`rillet top`: the registered queries of a server, the busiest first, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from endpoint.cli import terminal
+from endpoint.cli.flags import Commands, add_command, add_server, seconds, whole
+from endpoint.cli.server_commands import client_of
+
+if TYPE_CHECKING:
+    from endpoint.client import Client
+
+_EXAMPLES = """\
+  rillet top                     on a terminal: a table that refreshes itself; Ctrl-C ends it
+  rillet top --by lag --every 5s
+  rillet top --times 1           one line for each query"""
+_ORDERS = ("rows", "emissions", "evaluations", "lag", "late")
+_RATES = ("rows", "emissions", "evaluations")
+_COUNTS = {"lag": "lag_ms", "late": "late"}
+_COLUMNS = ("query", "state", "runner", "rows/s", "last rates", "emissions/s", "evaluations/s", "lag ms", "late")
+_SPARK = 20
+
+
+def add(commands: Commands) -> None:
+    what = "show the registered queries with their rates and lags, the busiest first"
+    parser = add_command(commands, "top", top, what, _EXAMPLES)
+    parser.add_argument("--by", choices=_ORDERS, default="rows", help="what the order is by (default: rows)")
+    parser.add_argument("--every", type=seconds, default=2.0, metavar="TIME", help="how often (default: 2s)")
+    parser.add_argument("--times", type=whole, metavar="N", help="end after N tables; default: never")
+    add_server(parser)
+
+
+def top(arguments: argparse.Namespace) -> None:
+    live = terminal.is_live(sys.stdout)
+    with client_of(arguments) as client:
+        rates = Rates()
+        rates.take(_read(client), time.monotonic())
+        for count in _counted(arguments.times):
+            time.sleep(arguments.every)
+            rates.take(_read(client), time.monotonic())
+            rows = [_cells(each) for each in rates.ordered(arguments.by)]
+            if live:
+                _draw(client, terminal.table(_COLUMNS, rows))
+            else:
+                lines = [_COLUMNS, *rows] if count == 1 else rows
+                print("\n".join("\t".join(line) for line in lines), flush=True)
+
+
+def _counted(times: int | None) -> Iterator[int]:
+    count = 0
+    while times is None or count < times:
+        count += 1
+        yield count
+
+
+def _read(client: Client) -> list[dict[str, Any]]:
+    return [client.query_status(each["query"]) for each in client.queries()]
+
+
+@dataclass
+class Busy:
+    """A query, and how much it did in the last interval."""
+
+    status: Mapping[str, Any]
+    rates: dict[str, float] = field(default_factory=dict)
+    rows: deque[float] = field(default_factory=lambda: deque(maxlen=_SPARK))
+
+    def by(self, order: str) -> float:
+        return self.rates.get(order, 0.0) if order in _RATES else float(self.status[_COUNTS[order]] or 0)
+
+
+class Rates:
+    """What changed from one reading to the next one, for each second."""
+
+    def __init__(self) -> None:
+        self._busy: dict[str, Busy] = {}
+        self._at_s = 0.0
+
+    def take(self, statuses: list[dict[str, Any]], at_s: float) -> None:
+        passed_s, before = at_s - self._at_s, self._busy
+        self._at_s, self._busy = at_s, {}
+        for status in statuses:
+            name = status["query"]
+            earlier = before.get(name)
+            busy = Busy(status) if earlier is None else Busy(status, rows=earlier.rows)
+            if earlier is not None and passed_s > 0:
+                # A query that was dropped and registered anew starts from 0.
+                busy.rates = {each: max(0, status[each] - earlier.status[each]) / passed_s for each in _RATES}
+                busy.rows.append(busy.rates["rows"])
+            self._busy[name] = busy
+
+    def ordered(self, by: str) -> list[Busy]:
+        return sorted(self._busy.values(), key=lambda each: (-each.by(by), each.status["query"]))
+
+
+def _cells(busy: Busy) -> list[str]:
+    status = busy.status
+    rows, emissions, evaluations = (f"{busy.rates.get(each, 0.0):.1f}" for each in _RATES)
+    return [
+        status["query"],
+        status["state"],
+        status["runner"],
+        rows,
+        terminal.sparkline(busy.rows, _SPARK),
+        emissions,
+        evaluations,
+        str(status["lag_ms"] or 0),
+        str(status["late"]),
+    ]
+
+
+def _draw(client: Client, lines: list[str]) -> None:
+    """Draws the whole screen, as many lines as fit."""
+    server = client.status()
+    fault = f"  fault: {server['fault']}" if server["fault"] else ""
+    state = f"{server['queries']} queries on {server['runner']}, lag {server['lag_ms']} ms{fault}"
+    head = f"snapshot {server['head']}, {state}"
+    sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([head, "", *terminal.fitting(lines, 3)]) + "\n")
+    sys.stdout.flush()

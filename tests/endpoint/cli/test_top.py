@@ -1,0 +1,56 @@
+"""`rillet top`: what it computes of two readings, in which order, and what it prints of a real server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from endpoint.cli import terminal
+from endpoint.cli.command_line import main
+from endpoint.cli.top import Rates
+from tests.endpoint.live import NEAR, live
+
+
+def status(name: str, rows: int, lag_ms: int = 0, late: int = 0) -> dict[str, object]:
+    return {
+        "query": name, "state": "running", "runner": "inline", "rows": rows, "emissions": rows // 2,
+        "evaluations": rows, "lag_ms": lag_ms, "late": late,
+    }  # fmt: skip
+
+
+def test_rates_are_what_changed_between_two_readings() -> None:
+    rates = Rates()
+    rates.take([status("a", 10), status("b", 100, lag_ms=5), status("c", 50, late=9)], 1.0)
+    rates.take([status("a", 30), status("b", 110, lag_ms=5), status("c", 10, late=9), status("d", 7)], 3.0)
+    found = {each.status["query"]: each.rates.get("rows") for each in rates.ordered("rows")}
+    assert found == {"a": 10.0, "b": 5.0, "c": 0.0, "d": None}, "c began anew, d is new"
+    assert list(found) == ["a", "b", "c", "d"]
+    assert [each.status["query"] for each in rates.ordered("lag")] == ["b", "a", "c", "d"]
+    assert [each.status["query"] for each in rates.ordered("late")] == ["c", "a", "b", "d"]
+
+
+def test_bars_show_the_last_values() -> None:
+    assert terminal.sparkline([1, 2, 3, 4, 8], 3) == "▄▅█"
+    assert terminal.sparkline([0, 0], 9) == "▁▁"
+    assert terminal.sparkline([], 9) == ""
+    assert terminal.sparkline([-4, 0, 4], 9) == "▁▅█"
+
+
+def test_what_does_not_fit_on_the_screen_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [str(number) for number in range(20)]
+    assert terminal.fitting(lines[:7], 3) == lines[:7]
+    assert terminal.fitting(lines, 3) == [*lines[:6], "... 14 more"]
+
+
+def test_the_queries_of_a_server_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with live(tmp_path) as server:
+        for name in ("near", "far"):
+            server.register(NEAR.replace("near", name)).raise_for_status()
+        assert main(["top", "--times", "2", "--every", "0.01s", "--server", server.url]) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][:4] == ["query", "state", "runner", "rows/s"]
+    assert [line[0] for line in lines[1:]] == ["far", "near", "far", "near"]
+    assert all(line[1:4] == ["running", "inline", "0.0"] for line in lines[1:])

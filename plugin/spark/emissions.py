@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from plugin.spark.server import Server, ServerRefused
+from plugin.spark.server import RilletServer, ServerRefused
 from plugin.spark.values import RowReader
 
 _GONE = 410
@@ -31,7 +31,7 @@ class Emissions(InputPartition):  # type: ignore[misc]  # pyspark's types are no
 
 class EmissionsReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's types are not followed
     def __init__(
-        self, server: Server, query: str, rows: RowReader, begin: str, batch_max: int, fails_on_loss: bool
+        self, server: RilletServer, query: str, rows: RowReader, begin: str, batch_max: int, fails_on_loss: bool
     ) -> None:
         """`begin`: oldest, latest, or the number of the first emission. `batch_max`: of emissions."""
         self._server, self._query, self._rows = server, query, rows

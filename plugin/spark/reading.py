@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from plugin.spark.server import Server, ServerRefused
+from plugin.spark.server import RilletServer, ServerRefused
 from plugin.spark.values import RowReader, ntriples
 
 _PREDICATES = "SELECT DISTINCT ?p { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"
@@ -28,7 +28,7 @@ class Asked(InputPartition):  # type: ignore[misc]  # pyspark's types are not fo
 
 
 class SelectReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
-    def __init__(self, server: Server, query: str, rows: RowReader, snapshot: int | None) -> None:
+    def __init__(self, server: RilletServer, query: str, rows: RowReader, snapshot: int | None) -> None:
         self._server, self._query, self._rows, self._snapshot = server, query, rows, snapshot
 
     def partitions(self) -> Sequence[Asked]:
@@ -44,7 +44,7 @@ class StoreReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
 
     SCHEMA = "subject string, predicate string, object string, graph string"
 
-    def __init__(self, server: Server, snapshot: int | None) -> None:
+    def __init__(self, server: RilletServer, snapshot: int | None) -> None:
         self._server, self._snapshot = server, snapshot
 
     def partitions(self) -> Sequence[Asked]:
@@ -64,7 +64,7 @@ class StoreReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
             yield ntriples(row["s"]), predicate, ntriples(row["o"]), None if graph is None else ntriples(graph)
 
 
-def _rows(server: Server, asked: Asked) -> Iterator[dict[str, Any]]:
+def _rows(server: RilletServer, asked: Asked) -> Iterator[dict[str, Any]]:
     try:
         yield from server.rows(asked.query, asked.snapshot)
     except ServerRefused as error:

@@ -28,7 +28,7 @@ class ServerRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RilletServer:
     """`url`: for example http://127.0.0.1:8000; `token`: empty if the server needs none."""
 
     url: str
@@ -36,7 +36,7 @@ class Server:
     timeout_s: float = 300.0
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> Server:
+    def of(cls, options: Mapping[str, str]) -> RilletServer:
         return cls(options.get("server", "http://127.0.0.1:8000").rstrip("/"), options.get("token", ""))
 
     def status(self, query: str) -> dict[str, Any]:

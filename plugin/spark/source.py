@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from plugin.spark.emissions import OWN_COLUMNS, EmissionsReader
 from plugin.spark.reading import SelectReader, StoreReader
-from plugin.spark.server import Server
+from plugin.spark.server import RilletServer
 from plugin.spark.values import RowReader
 from plugin.spark.writing import ElementsWriter, source_of
 from stream_ext.language.algebra.algebra import Form, Query, Register
@@ -34,14 +34,14 @@ class RilletSource(DataSource):  # type: ignore[misc]  # pyspark's types are not
 
     def schema(self) -> str:
         if registered := self.options.get("registered"):
-            text = Server.of(self.options).status(registered)["text"]
+            text = RilletServer.of(self.options).status(registered)["text"]
             return ", ".join((OWN_COLUMNS, *_strings(_variables(text))))
         if query := self.options.get("query"):
             return ", ".join(_strings(_variables(query)))
         return StoreReader.SCHEMA
 
     def reader(self, schema: Any) -> SelectReader | StoreReader:
-        server, query = Server.of(self.options), self.options.get("query")
+        server, query = RilletServer.of(self.options), self.options.get("query")
         snapshot = int(self.options["snapshot"]) if "snapshot" in self.options else None
         if "registered" in self.options:
             raise ValueError("the emissions of a registered query are read with spark.readStream")
@@ -52,7 +52,7 @@ class RilletSource(DataSource):  # type: ignore[misc]  # pyspark's types are not
         if not registered:
             raise ValueError("say whose emissions are to be read: .option('registered', 'NAME')")
         return EmissionsReader(
-            Server.of(self.options),
+            RilletServer.of(self.options),
             registered,
             self._rows(schema, len(OWN_COLUMNS.split(","))),
             self.options.get("startingEmission", "oldest"),
@@ -70,7 +70,7 @@ class RilletSource(DataSource):  # type: ignore[misc]  # pyspark's types are not
                 "give the option checkpointLocation, or the option source: a name that no other program pushes under, "
                 "and that stays the same when this one is started again"
             )
-        return ElementsWriter(Server.of(self.options), stream, source, schema.fieldNames())
+        return ElementsWriter(RilletServer.of(self.options), stream, source, schema.fieldNames())
 
     def _rows(self, schema: Any, own: int = 0) -> RowReader:
         columns = [(field.name, field.dataType.typeName()) for field in schema.fields[own:]]

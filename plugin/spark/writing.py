@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
-from plugin.spark.server import Server
+from plugin.spark.server import RilletServer
 
 _CHUNK_LINES = 5_000
 _CHUNKS_MAX = 1 << 20
@@ -32,7 +32,7 @@ class Lines(WriterCommitMessage):  # type: ignore[misc]  # pyspark's types are n
 
 
 class ElementsWriter(DataSourceStreamWriter):  # type: ignore[misc]  # pyspark's types are not followed
-    def __init__(self, server: Server, stream: str, source: str, columns: Sequence[str]) -> None:
+    def __init__(self, server: RilletServer, stream: str, source: str, columns: Sequence[str]) -> None:
         unknown = sorted(set(columns) - _COLUMNS)
         if unknown or "data" not in columns:
             raise ValueError(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plugin.spark.server import Server, ServerRefused
+from plugin.spark.server import RilletServer, ServerRefused
 from plugin.spark.values import RowReader, ntriples
 from plugin.spark.writing import ElementsWriter, source_of
 from stream_ext.runners.spark.java import find_java
@@ -102,7 +102,7 @@ def test_emissions_come_in_batches_and_go_on_where_the_program_was(server: Live,
     lines = [json.loads(line) for file in committed(folder / "out") for line in file.read_text().splitlines()]
     rows = sorted((row["emission"], row["time"], row.get("taxi"), row.get("city")) for row in lines)
     true = []
-    for emission in Server(server.url).emissions("near", 0, int((folder / "until").read_text())):
+    for emission in RilletServer(server.url).emissions("near", 0, int((folder / "until").read_text())):
         for row in emission["results"]["bindings"] or [{}]:
             values = (row[name]["value"] if name in row else None for name in ("taxi", "city"))
             true.append((emission["emission"], emission["time"], *values))
@@ -187,10 +187,10 @@ def test_values_are_plain_or_typed_or_terms() -> None:
 
 def test_what_cannot_be_an_element_is_refused_before_anything_is_written() -> None:
     with pytest.raises(ValueError, match="data is needed"):
-        ElementsWriter(Server("http://127.0.0.1:1"), "s", "mine", ["subject"])
+        ElementsWriter(RilletServer("http://127.0.0.1:1"), "s", "mine", ["subject"])
     assert source_of("/a") != source_of("/b") and source_of("/a") == source_of("/a")
 
 
 def test_an_error_of_the_server_is_told(server: Live) -> None:
     with pytest.raises(ServerRefused, match="answered 404"):
-        Server(server.url).status("nobody")
+        RilletServer(server.url).status("nobody")

@@ -165,12 +165,17 @@ class Vocabulary:
 
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
         """The columns with new local ids, and the list of texts that they number: for use without this vocabulary."""
-        local = [column[self.is_own(column)] for column in columns] if self.created else []
-        used = np.unique(np.concatenate(local)) if local else _NONE
+        own = [self.is_own(column) for column in columns] if self.created else []
+        local = [column[mask] for column, mask in zip(columns, own, strict=False)]
+        used = _distinct(np.concatenate(local), len(self._texts)) if local else _NONE
         if not len(used):
             return columns, []
         counted = np.arange(_LOCAL_FIRST, _LOCAL_FIRST + len(used), dtype=np.uint64)
-        return [_translated(column, used, counted) for column in columns], self.decode(used)
+        found = [
+            _translated(column, used, counted) if mask.any() else column
+            for column, mask in zip(columns, own, strict=True)
+        ]
+        return found, self.decode(used)
 
     @property
     def created(self) -> int:
@@ -237,6 +242,15 @@ def decoder(created: Sequence[bytes], decode: Decode) -> Decode:
 
 def is_local(ids: Ids) -> Mask:
     return (ids >= np.uint64(_LOCAL_FIRST)) & (ids < np.uint64(_BEYOND_LOCAL))
+
+
+def _distinct(ids: Ids, count: int) -> Ids:
+    """The distinct ids in order; those that are local are places among so many texts, and need not be sorted."""
+    if not is_local(ids).all():
+        return np.unique(ids)
+    seen = np.zeros(count, np.bool_)
+    seen[(ids - np.uint64(_LOCAL_FIRST)).astype(np.int64)] = True
+    return np.flatnonzero(seen).astype(np.uint64) + np.uint64(_LOCAL_FIRST)
 
 
 def _translated(ids: Ids, known: Ids, meant: Ids) -> Ids:

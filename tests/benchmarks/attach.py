@@ -39,6 +39,8 @@ EX = "http://ex/"
 #: Elements a second, as in LSBench's mix.
 ELEMENTS = 13_000
 _CHANGES = 100
+#: Of the join with a source that is asked: few milliseconds each, so many are needed; the first of them warm up.
+_ASKED_BATCHES, _WARM = 44, 4
 _KEYS = 500  # of one request of the loop
 _STAMP = '"2026-01-01T00:00:%02dZ"^^<http://www.w3.org/2001/XMLSchema#dateTime>'
 QUERY = f"""PREFIX : <{EX}> REGISTER RSTREAM near AS SELECT ?sensor ?value ?place
@@ -128,7 +130,7 @@ def run(quick: bool) -> Figures:
     with _source(lines) as url, tempfile.TemporaryDirectory() as folder:
         source = _Source(url)
         loop, found_by_loop = _loop(url, pushes[: 2 if quick else 4])
-        polled = _polled(url, Path(folder), pushes[0][1], 100 if quick else ELEMENTS)
+        polled = _polled(url, Path(folder), pushes[0][1], 100 if quick else 1_000)
         with _opened(Path(folder) / "ours", []) as own, _opened(Path(folder) / "held", [source.read()]) as service:
             _load(own, lines)
             own.register(QUERY)
@@ -139,7 +141,7 @@ def run(quick: bool) -> Figures:
             refresh = _refreshed(service, source)
         with _opened(Path(folder) / "changed", [source.read(f"{EX}modified")]) as service:
             changed = _changed_only(service, source)
-        asked = _asked(source, Path(folder), lines, batches, triples)
+        asked = _asked(source, Path(folder), lines, triples)
     assert found == found_held and found[: len(found_by_loop)] == found_by_loop, "the ways find different rows"
     return {
         "triples": triples,
@@ -175,12 +177,12 @@ def summary(figures: Figures) -> str:
     )
 
 
-def _asked(source: _Source, folder: Path, lines: bytes, batches: int, triples: int) -> Figures:
+def _asked(source: _Source, folder: Path, lines: bytes, triples: int) -> Figures:
     """The same sensors report again and again, as sensors do: after the first time the source is not asked about them.
     And a tenth of them is new each second: then it is asked about these."""
     found: Figures = {}
     for name, new in (("", 0), ("_with_new", ELEMENTS // 10)):
-        pushes = _pushes(batches, triples, reporting=ELEMENTS, new=new)
+        pushes = _pushes(_ASKED_BATCHES, triples, reporting=ELEMENTS, new=new)
         asks = source.read(mode="ask")
         with (
             _opened(folder / f"ours_beside{name}", []) as own,
@@ -190,10 +192,10 @@ def _asked(source: _Source, folder: Path, lines: bytes, batches: int, triples: i
             for each in (own, service):
                 each.register(QUERY)
             trips = asks.health.round_trips
-            warmed = pushes[:2]
+            warmed = pushes[:_WARM]
             _push_all((own, service), warmed)
             first = asks.health.round_trips - trips
-            (ours, asked), (rows, rows_asked) = _push_all((own, service), pushes[2:], of_rows=len(pushes))
+            (ours, asked), (rows, rows_asked) = _push_all((own, service), pushes[_WARM:], of_rows=len(pushes))
             assert rows == rows_asked, "the source was asked for other rows"
             later = asks.health.round_trips - trips - first
         found |= {
@@ -201,7 +203,7 @@ def _asked(source: _Source, folder: Path, lines: bytes, batches: int, triples: i
             f"asked_batch_ms_p50{name}": asked,
             f"asked_over_ours{name}": round(asked / ours, 3),
             f"round_trips_at_first{name}": first,
-            f"round_trips{name}": round(later / len(pushes[2:]), 2),
+            f"round_trips{name}": round(later / len(pushes[_WARM:]), 2),
         }
     return found
 

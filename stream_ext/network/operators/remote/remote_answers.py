@@ -30,8 +30,10 @@ class AnsweredRows:
     """`places`: the rows of each key's answer. What is looked up for each row of the left side is in arrays, by the
     number of its key."""
 
-    def __init__(self, names: tuple[str, ...], width: int) -> None:
-        """Keys have `width` ids."""
+    def __init__(self, names: tuple[str, ...], shared: tuple[str, ...]) -> None:
+        """`shared`: the variables whose values the keys have, behind the service."""
+        width = 1 + len(shared)
+        self._shared = {name: place for place, name in enumerate(shared, 1)}
         self.columns: dict[str, Ids] = {name: np.empty(0, np.uint64) for name in names}
         self.places: dict[Key, range] = {}
         self._digests: dict[Key, bytes] = {}
@@ -74,7 +76,10 @@ class AnsweredRows:
         """`is_last`: no answer will be compared with these."""
         solutions = [solution for of_key in found.values() for solution in of_key]
         for name, before in self.columns.items():
-            texts = [solution.get(name) for solution in solutions]
+            if (place := self._shared.get(name)) is None:
+                texts = [solution.get(name) for solution in solutions]
+            else:  # where the key has a value, the rows have it
+                texts = [None if key[place] else each.get(name) for key, of_key in found.items() for each in of_key]
             column = np.zeros(len(texts), np.uint64)
             if bound := [text for text in texts if text is not None]:
                 column[[text is not None for text in texts]] = vocabulary.encode(bound)

@@ -149,7 +149,7 @@ class ServiceOperator:
         if self._asker is not None and self._asker not in (*left, *rest):
             rest.append(self._asker)
         self.variables = (*left, *rest)
-        self._stored = AnsweredRows(call.names, 1 + len(self.shared))
+        self._stored = AnsweredRows(call.names, self.shared)
         self._rows = PresentRows(len(left))
         self._service_answers = ServiceAnswers()
         self._turn = 0  # in which all answers were requested last
@@ -164,7 +164,7 @@ class ServiceOperator:
         if not left.count:
             return empty(len(self.variables))
         keys = self._keys(left)
-        stored = AnsweredRows(self._call.names, len(keys))
+        stored = AnsweredRows(self._call.names, self.shared)
         stored.take(self._answers(keys_in(keys), moment)[0], moment.vocabulary, is_last=True)
         return self._joined(moment, left, stored.of_numbers(stored.numbers(keys)), stored)
 

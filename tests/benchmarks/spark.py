@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from stream_ext.clock import SystemClock
 from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
 
 Figures = dict[str, Any]
@@ -98,8 +99,9 @@ def _run(load: Load, folder: Path, shards: int) -> tuple[Figures, dict[str, list
     spark = SparkSettings(epoch_s=30, warmup_epochs=3, shards=shards or 1)
     engine: Literal["spark", "inline"] = "spark" if shards else "inline"
     service = Service.open(
-        f"lmdb:{folder / 'store'}", base="http://rillet/", clock=SystemClock(), engine=engine, spark=spark, batch_ms=0
-    )
+        f"lmdb:{folder / 'store'}", base="http://rillet/", clock=SystemClock(), engine=engine, spark=spark, batch_ms=0,
+        limits=Limits(lag_ms=600_000, evaluated_s=600.0),  # all is pushed at once
+    )  # fmt: skip
     try:
         service.create_stream("s", {})
         for text in load.texts():

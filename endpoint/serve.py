@@ -57,7 +57,7 @@ class ServeSettings:
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
     spark_epoch_s: float = 30.0
-    spark_shards: int = 0
+    spark_shards: int = 1
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     step_timeout_s: float = 10.0
     batch_ms: int = 100

@@ -69,8 +69,8 @@ def _add_runner(group: Group) -> None:
 
 
 def _add_spark(group: Group) -> None:
-    shards = "tasks of Spark that share the queries; 0: one less than there are cores, at most 8"
-    add_setting(group, "--spark-shards", shards, "0", type=whole, metavar="N")
+    shards = "tasks of Spark that share the queries; 0: one less than it has cores, at most 8"
+    add_setting(group, "--spark-shards", shards, "1", type=whole, metavar="N")
     add_setting(group, "--spark-memory", "the memory of Spark's driver", "512M", type=size, metavar="SIZE")
     conf = "a setting of Spark itself, for example spark.executor.memory=2g; may be given several times"
     add_setting(group, "--spark-conf", conf, type=assignments, action=Several, metavar="NAME=VALUE")

@@ -28,13 +28,13 @@ async def tell(exchange: Exchange) -> None:
         raise NotWriter("this server is not the writer of its store", 1)
     await exchange.start(200, MEDIA_TYPE, [])
     gone = asyncio.create_task(exchange.gone())
-    told: tuple[int, int] | None = None
-    told_s = loop.time()
+    sent: tuple[int, int] | None = None
+    sent_s = loop.time()
     try:
         while not (gone.done() or state.stopping) and service.role == "writer":
             now = int(service.head()), service.commits
-            if now != told or loop.time() - told_s >= _ALIVE_S:
-                told, told_s = now, loop.time()
+            if now != sent or loop.time() - sent_s >= _ALIVE_S:
+                sent, sent_s = now, loop.time()
                 await exchange.piece(b"%d %d\n" % now)
             await asyncio.sleep(_LOOK_S)
     finally:

@@ -1,4 +1,4 @@
-"""Holding: what registered queries need of the source `main` is held here, and kept fresh.
+"""Holding: what registered queries need of the source `main` is held here, and changed fresh.
 
     what the source has of the patterns of all queries, less what is held  -->  one snapshot, if there is a difference
 
@@ -372,10 +372,10 @@ class Holding:
             there = view.catalog.main
             if there is not None:  # absorbing goes on beside
                 absorbed = {"absorbed_sn": there.absorbed_sn, "store_id": there.store_id}
-                kept = msgspec.structs.replace(record, **absorbed)
+                changed = msgspec.structs.replace(record, **absorbed)
             else:
-                kept = record
-            return Intent(result=int, steps=[CatalogStep("source", MAIN_NUMBER, kept)], write=found.write)
+                changed = record
+            return Intent(result=int, steps=[CatalogStep("source", MAIN_NUMBER, changed)], write=found.write)
 
         return int(self._publish(change).result())
 

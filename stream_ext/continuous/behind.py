@@ -58,7 +58,7 @@ class QueriesBehind:
         return number in self._units
 
     @property
-    def stand(self) -> dict[int, int]:
+    def positions(self) -> dict[int, int]:
         """The snapshot up to which each query was stepped."""
         return {number: unit.sn for number, unit in self._units.items()}
 
@@ -136,9 +136,9 @@ class QueriesBehind:
 
     @property
     def has_more(self) -> bool:
-        return any(map(self._goes_on, self.units))
+        return any(map(self._is_ready, self.units))
 
-    def _goes_on(self, unit: UnitBehind) -> bool:
+    def _is_ready(self, unit: UnitBehind) -> bool:
         return not (unit.unanswered or self._is_suspended(unit)) and (
             unit.sn < self._shard.sn or unit.own_shard is not None
         )
@@ -146,9 +146,9 @@ class QueriesBehind:
     def _is_suspended(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.suspended for number in unit.numbers)
 
-    def go_on(self) -> list[Part]:
+    def step_one(self) -> list[Part]:
         """The next turn of one unit."""
-        ready = [unit for unit in self.units if self._goes_on(unit)]
+        ready = [unit for unit in self.units if self._is_ready(unit)]
         begun = [unit for unit in ready if unit.own_shard is not None]
         if len(begun) >= _CATCHING_UP_MAX:
             ready = begun
@@ -272,10 +272,12 @@ class QueriesBehind:
         if number in own_shard.faults:
             self._take_fault(number, own_shard)
             if (unit := self._units.get(number)) is not None:
-                stood = unit.states[number] or definition.state
-                emitted.append(self._position_after_move(number, stood.behind(unit.sn, stood.within, unanswered=True)))
+                reached = unit.states[number] or definition.state
+                emitted.append(
+                    self._position_after_move(number, reached.behind(unit.sn, reached.within, unanswered=True))
+                )
         elif run is not None:
-            state = run.stand(own_shard.sn)
+            state = run.query_state(own_shard.sn)
             if own_shard.sn < sn or run.is_underway:
                 state = state if state.behind_at is not None else state.behind(own_shard.position)
                 self._units[number] = UnitBehind({number}, own_shard.position, {number: state}, own_shard=own_shard)

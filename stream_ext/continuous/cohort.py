@@ -43,7 +43,7 @@ class Member:
         self.begins: list[int | None] = []
 
 
-class Stand(NamedTuple):
+class CohortState(NamedTuple):
     """The position of a cohort: the number of its queries (a query that joins later is added at the end), the state
     that is the same for all of them, and the queries without an emission since their pause."""
 
@@ -146,19 +146,19 @@ class Cohort:
             return self._whole_state(sn, number in self._gaps)
         return _own_state(self.members[number], self.state(sn), self._gaps)
 
-    def stand(self, sn: int, underway: tuple[int, Within] | None = None) -> Stand:
+    def whole_state(self, sn: int, underway: tuple[int, Within] | None = None) -> CohortState:
         """`underway`: the cohort is in the middle of the snapshot after `sn`."""
         state = self.state(sn)
         if underway is not None:
             later, within = underway
             within = msgspec.structs.replace(within, k=self.steps.count)
             state = msgspec.structs.replace(state, sn=later).behind(sn, within)
-        return Stand(len(self.members), state, frozenset(self._gaps))
+        return CohortState(len(self.members), state, frozenset(self._gaps))
 
-    def joining(self, stand: Stand) -> list[Joining]:
+    def joining(self, whole: CohortState) -> list[Joining]:
         """The queries of that time with their states of that time, for another network."""
-        members = islice(self.members.values(), stand.members)
-        return [Joining(each.number, each.constants, _own_state(each, stand.state, stand.gaps)) for each in members]
+        members = islice(self.members.values(), whole.members)
+        return [Joining(each.number, each.constants, _own_state(each, whole.state, whole.gaps)) for each in members]
 
     def position(self, sn: int, at: Within) -> QueryState:
         """The state in the middle of snapshot `sn`, after the evaluations of push `at`."""

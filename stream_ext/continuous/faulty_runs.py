@@ -33,15 +33,15 @@ class FaultyRuns:
 
     def stepped(self, run: Run, sn: int, pushes: PushesOfSnapshot) -> Sequence[Part]:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
-        stood = run.stand(self._shard.sn) if run.plan.has_services else None
+        state_before = run.query_state(self._shard.sn) if run.plan.has_services else None
         self._shard.stepping(sn, run.numbers)
         turn, was_underway = self._shard.turn_of_run(), run.is_underway
         try:
-            return run.go_on(turn) if was_underway else run.step(sn, pushes, turn)
+            return run.continue_step(turn) if was_underway else run.step(sn, pushes, turn)
         except StoreUnavailable:
             raise
         except Unanswered as error:
-            return self.without_answer(run, error, self._shard.sn, stood)
+            return self.without_answer(run, error, self._shard.sn, state_before)
         except Exception as error:  # noqa: BLE001  as in `Shard.guarded`
             before = run.joining_before()
             if not before:
@@ -54,12 +54,12 @@ class FaultyRuns:
             runs, turn_of = self._shard.runs.of, self._shard.turn_of_run
             return self.without_them(alike, error, lambda some: runs[some[0].number].step(sn, again, turn_of()))
 
-    def without_answer(self, run: Run, error: Unanswered, sn: int, stood: QueryState | None) -> Sequence[Part]:
-        """The parts before the missing answer. The query was at `sn` with the state `stood`; None: it began after
-        `sn`."""
+    def without_answer(self, run: Run, error: Unanswered, sn: int, state_before: QueryState | None) -> Sequence[Part]:
+        """The parts before the missing answer. The query was at `sn` with the state `state_before`; None: it began
+        after `sn`."""
         parts, state = run.state_without_answer()
-        if state is None or (stood is None and state.within is None):
-            state = stood
+        if state is None or (state_before is None and state.within is None):
+            state = state_before
         (number,) = run.numbers  # a query with SERVICE shares no network
         self._shard.runs.drop(run.numbers)
         self._shard.report(number, error, sn if state is None or state.behind_at is None else state.behind_at, state)
@@ -77,7 +77,7 @@ class FaultyRuns:
         self,
         alike: Sequence[PlannedQuery],
         error: Exception,
-        go_on: Callable[[Sequence[PlannedQuery]], Sequence[Part]],
+        step_again: Callable[[Sequence[PlannedQuery]], Sequence[Part]],
     ) -> list[Part]:
         """Finds the faulty queries by halving, and reports them; the others continue in networks of their own."""
         parts: list[Part] = []
@@ -90,7 +90,7 @@ class FaultyRuns:
                 if tries > _TRIES_MAX or late > _LATE_MAX:
                     raise error
                 self._shard.runs.start_apart(some, self._shard.sn)
-                parts += go_on(some)
+                parts += step_again(some)
             except StoreUnavailable:
                 raise
             except Exception as fault:  # noqa: BLE001  as in `Shard.guarded`

@@ -21,7 +21,7 @@ from itertools import count
 import msgspec
 
 from hbase_store import Store, StreamPosition
-from stream_ext.continuous.cohort import Cohort, Stand
+from stream_ext.continuous.cohort import Cohort, CohortState
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator
@@ -55,7 +55,7 @@ class Run:
         self._sn = 0  # the snapshot that it is stepped in, or was last
         self._going: Iterator[int] | None = None  # the evaluations that are left of that snapshot
         self._emitted: list[Part] = []  # the parts of this turn
-        self._before: list[tuple[Cohort, Stand]] = []  # where the cohorts were before this turn
+        self._before: list[tuple[Cohort, CohortState]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
         self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
 
@@ -124,7 +124,7 @@ class Run:
         """All its queries, with their states after this snapshot."""
         (cohort,) = self.cohorts
         if self.plan.is_shared:
-            return cohort.joining(cohort.stand(sn))
+            return cohort.joining(cohort.whole_state(sn))
         own = replace(self.plan.first, state=self.state_now(cohort.only, sn))
         return [own.joining]
 
@@ -242,7 +242,7 @@ class Run:
             self._position.begin_turn(self.cohorts[0])
         if self.plan.asked and self.evaluator.is_built and not self.evaluator.is_planned_for(sn):
             self._plan_anew(sn)
-        return self.go_on(turn)
+        return self.continue_step(turn)
 
     def _plan_anew(self, sn: int) -> None:
         """Our own store has got something that only a source was asked for: both are from now on. The windows and the
@@ -251,7 +251,7 @@ class Run:
         self._build_if_known(evaluator, sn - 1, self.ranked())
         self.evaluator = evaluator
 
-    def go_on(self, turn: Turn) -> Sequence[Part]:
+    def continue_step(self, turn: Turn) -> Sequence[Part]:
         """Continues the snapshot that the run is underway in."""
         return self._with_times(self._gone_on(turn))
 
@@ -267,7 +267,7 @@ class Run:
         sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
         if self.plan.is_shared:
             underway = None if within is None else (sn, within)
-            self._before = [(cohort, cohort.stand(sn - 1, underway)) for cohort in self.cohorts]
+            self._before = [(cohort, cohort.whole_state(sn - 1, underway)) for cohort in self.cohorts]
         if self._position is not None:
             self._position.begin_turn(self.cohorts[0])
         self._evaluations.most = turn.left
@@ -316,7 +316,7 @@ class Run:
 
     # -- positions and states ------------------------------------------------------------------------------------
 
-    def stand(self, sn: int) -> QueryState:
+    def query_state(self, sn: int) -> QueryState:
         """Of a query alone: the state that was emitted last, in the middle of the snapshot underway, else the one at
         `sn`."""
         (cohort,) = self.cohorts
@@ -340,7 +340,7 @@ class Run:
     def joining_before(self) -> list[Joining]:
         """All queries that share the network with their states before the last turn: for another network, if this one
         has a fault. None of a query alone: it has the fault."""
-        return [joining for cohort, stand in self._before for joining in cohort.joining(stand)]
+        return [joining for cohort, whole in self._before for joining in cohort.joining(whole)]
 
     def parts_before_fault(self) -> Sequence[Part]:
         """Of a query alone: the parts of the turn that has just raised, up to the evaluation that raised."""

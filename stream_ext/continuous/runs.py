@@ -93,12 +93,12 @@ class Runs:
         into = next((run for run in runs if run.plan.is_shared), None)
         if into is None:
             numbers = [run.numbers[0] for run in runs]
-            alone = [
+            singles = [
                 replace(run.plan.first, state=run.state_now(number, sn), timing=run.timing)
                 for run, number in zip(runs, numbers, strict=True)
             ]
             try:
-                self.start_apart(alone, sn)
+                self.start_apart(singles, sn)
             except StoreUnavailable:
                 raise
             except Exception:  # noqa: BLE001  each goes on alone, and reports its own fault, if it has one

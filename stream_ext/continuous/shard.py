@@ -59,7 +59,7 @@ class Shard:
 
     A query without an answer from a remote endpoint is reported, too. It is stepped again from its position, snapshot
     by snapshot, once there may be an answer. The same holds for queries with more due evaluations in a snapshot than
-    the others can wait for: `go_on` steps them, a piece at a time, until they have caught up.
+    the others can wait for: `step_one_behind` steps them, a piece at a time, until they have caught up.
 
     Queries of one template share a run if they are evaluated at the same times; any other query has a run of its own.
     A store that does not answer is no query's fault: StoreUnavailable goes to the runner, which builds a new shard."""
@@ -153,17 +153,17 @@ class Shard:
     @property
     def behind(self) -> dict[int, int]:
         """The queries that have fallen behind, and the snapshot up to which each was stepped."""
-        return self.those_behind.stand
+        return self.those_behind.positions
 
     @property
     def has_more(self) -> bool:
-        """Whether `go_on` has something to do."""
+        """Whether `step_one_behind` has something to do."""
         return self.those_behind.has_more
 
-    def go_on(self) -> list[Part]:
+    def step_one_behind(self) -> list[Part]:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
-        parts = self.those_behind.go_on()
+        parts = self.those_behind.step_one()
         return [*before, *parts, *self.take_unsent()]
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
@@ -221,7 +221,7 @@ class Shard:
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
         run = self.runs.of.get(definition.number)
-        state = None if run is None else run.stand(sn)
+        state = None if run is None else run.query_state(sn)
         self.runs.end(definition.number)
         self.go_on_with(definition, state)
 

@@ -126,7 +126,7 @@ class Merge(HandOver):
                 if is_sent and done is not None and not self._any_behind():
                     position = done
                 sent.begin(self._attempts, position)
-            elif runner == Runner.BESIDE and self._sent.any_on_spark:
+            elif runner == Runner.PARTLY_INLINE and self._sent.any_on_spark:
                 self._sent.inline = {}
             return self._attempts, position, self._states_now()
 
@@ -276,7 +276,7 @@ class Merge(HandOver):
         return retry(act, self._clock, over, self._changed, self._waits)
 
     def _may_send(self, runner: Runner, shard: int) -> bool:
-        if runner == Runner.BESIDE:
+        if runner == Runner.PARTLY_INLINE:
             return self._sent.inline is not None
         if runner == Runner.INLINE:
             return not self._sent.any_on_spark

@@ -22,12 +22,12 @@ from stream_ext.windows.query_state import QueryState
 
 
 class Runner(StrEnum):
-    """Who evaluates registered queries. `BESIDE`: the inline runner while Spark has other queries. `TRIAL`: a process
-    that tries queries in quarantine; it sends no parts."""
+    """Who evaluates registered queries. `PARTLY_INLINE`: the inline runner while Spark has other queries. `TRIAL`: a
+    process that tries queries in quarantine; it sends no parts."""
 
     INLINE = "inline"
     SPARK = "spark"
-    BESIDE = "beside"
+    PARTLY_INLINE = "partly_inline"
     TRIAL = "trial"
 
 
@@ -75,7 +75,7 @@ class MergedProgress:
             if not self._sent.any_on_spark:
                 return Runner.INLINE
             some = not self._sent.all_on_spark or self.homes.any_after(self._position)
-            return Runner.BESIDE if some else None
+            return Runner.PARTLY_INLINE if some else None
 
     def taken_beside(self) -> Callable[[QueryDefinition], bool]:
         """Which queries the inline runner has while Spark has others: those that stay inline, and those of the shards
@@ -84,7 +84,7 @@ class MergedProgress:
             plan, inline = self._plan, self._sent.inline_shards
         return lambda query: query.home is not None or (bool(inline) and plan.shard_of_query(query) in inline)
 
-    def goes_on(self, role: Runner) -> bool:
+    def is_current(self, role: Runner) -> bool:
         """Whether the parts that the inline runner sends in this role still count."""
         with self._changed:
             return self.role == role and (role == Runner.INLINE or self._sent.inline is not None)

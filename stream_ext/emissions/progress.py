@@ -251,7 +251,7 @@ class Progress:
         looked_at = dict.fromkeys((*come, *sorted(back), *part.joined))
         for query in looked_at:
             joined = part.joined.get(query)
-            if query in queries and not self._goes_on(query, group, joined):
+            if query in queries and not self._continues(query, group, joined):
                 self._enter(query, group, joined or self.state(query) or queries[query].state)
         for query in np.setdiff1d(group.queries, part.queries, assume_unique=True).tolist():
             if self.is_in(query, group):
@@ -292,7 +292,7 @@ class Progress:
         group = self._groups[number] = EmissionGroup(number, part.emits, part.state, 0)
         return group
 
-    def _goes_on(self, query: int, group: EmissionGroup, joined: QueryState | None) -> bool:
+    def _continues(self, query: int, group: EmissionGroup, joined: QueryState | None) -> bool:
         """Whether the query is in the group already, and has not joined anew."""
         if not self.is_in(query, group):
             return False

@@ -263,8 +263,8 @@ def _taken_apart(
         parameters = tuple((position, markers.place_of[id]) for position, id in ends if id in markers.place_of)
         if parameters:
             if id(pattern) not in lifted:
-                alone = _Lifted(pattern, parameters, 0.0)
-                lifted[id(pattern)] = _Lifted(pattern, parameters, estimates.count(alone.with_ids(real)))
+                uncounted = _Lifted(pattern, parameters, 0.0)
+                lifted[id(pattern)] = _Lifted(pattern, parameters, estimates.count(uncounted.with_ids(real)))
             joins.append((number, list(lifted).index(id(pattern))))
     found = {place for each in lifted.values() for _, place in each.parameters}
     if found != set(places) or _mentions_elsewhere(network, lifted, markers.place_of):

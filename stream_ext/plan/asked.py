@@ -50,10 +50,10 @@ class AskedPlan(NamedTuple):
 
     def remotes(self) -> Iterator[tuple[Remote, bool]]:
         """What the source is asked, and whether our own store has nothing for it."""
-        beside = {id(item) for node in nodes_of(self.select) if _is_beside(node) for item in children(node)}
+        separate = {id(item) for node in nodes_of(self.select) if _is_separate(node) for item in children(node)}
         for node in nodes_of(self.select):
             if isinstance(node, Remote) and node.group is not None:
-                yield node, id(node) not in beside
+                yield node, id(node) not in separate
 
 
 def with_asked(select: Select, is_asked: Callable[[PatternScan], bool], attached: Attached) -> AskedPlan:
@@ -88,7 +88,7 @@ def _unless_known(remote: Remote, numbers: count[int]) -> Logic | None:
     return Conjunction((replace(remote, group=replace(group, unless=None)),), (known,))
 
 
-def _is_beside(node: Logic) -> bool:
+def _is_separate(node: Logic) -> bool:
     """Whether it is what `_unless_known` makes."""
     return isinstance(node, Conjunction) and any(
         question.name.startswith(_KNOWN) for test in node.tests for question in test.questions

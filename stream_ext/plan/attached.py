@@ -270,13 +270,13 @@ class Attached:
             return pattern
         if self.traits.default == "empty":
             raise NotSent
-        beside = [(path, found) for path in pattern.paths if (found := with_its_start(path)) is not None]
-        rest = Bgp(pattern.patterns, tuple(path for path in pattern.paths if all(path is not p for p, _ in beside)))
+        separate = [(path, found) for path in pattern.paths if (found := with_its_start(path)) is not None]
+        rest = Bgp(pattern.patterns, tuple(path for path in pattern.paths if all(path is not p for p, _ in separate)))
         check_empty_paths(rest, GraphScope())
         sent: Pattern | None = None
         if rest.patterns or rest.paths:
             sent = self._once(rest) if self.traits.repeats else rest
-        return all_of([*([sent] if sent is not None else []), *(found for _, found in beside)])
+        return all_of([*([sent] if sent is not None else []), *(found for _, found in separate)])
 
     def _once(self, pattern: Bgp) -> Pattern:
         """The solutions as a set: the source finds a triple as often as its graphs have it."""

@@ -115,7 +115,7 @@ class InlineRunner:
                 faults = self._new_faults(shard)
                 self._merge.take(role, sn, parts)
                 self._report_faults(faults)
-                if role == Runner.BESIDE:
+                if role == Runner.PARTLY_INLINE:
                     self._on_sent()
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
@@ -150,7 +150,7 @@ class InlineRunner:
     def _catch_up(self, shard: Shard) -> list[Part]:
         others_wait, began_ms = shard.sn < self._head, self._clock.now_ms()
         try:
-            return shard.go_on()
+            return shard.step_one_behind()
         finally:
             if others_wait:
                 self._share.went_on(self._clock.now_ms() - began_ms)
@@ -170,8 +170,8 @@ class InlineRunner:
         shard, because the other runner has (or had) the queries meanwhile."""
 
         def may_run() -> bool:
-            there = role == Runner.BESIDE or self._merge.position == shard.sn
-            return not self._closed and self._merge.goes_on(role) and there
+            there = role == Runner.PARTLY_INLINE or self._merge.position == shard.sn
+            return not self._closed and self._merge.is_current(role) and there
 
         with self._changed:
             self._changed.wait_for(lambda: self._head > shard.sn or self._may_catch_up(shard) or not may_run())

@@ -207,7 +207,7 @@ def _step(job: TrialJob, report: Callable[[str], object]) -> None:
     # Many evaluations are done in pieces; the trial does as many pieces as fit into a time.
     until_s = time.monotonic() + _CATCH_UP_S
     while shard.has_more and time.monotonic() < until_s:
-        shard.go_on()
+        shard.step_one_behind()
     report("stepped")
 
 

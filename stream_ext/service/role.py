@@ -99,7 +99,7 @@ class Role:
         """At a reader: the writer has told that it has this snapshot, and this commit of emissions."""
         following = self._following
         if following is not None:
-            self._standby.heard(not following.has(snapshot, commit))
+            self._standby.followed(not following.has(snapshot, commit))
 
     def status(self) -> dict[str, Any]:
         """`holder`: of a reader, the process that writes, if it is known."""

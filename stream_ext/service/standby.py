@@ -112,7 +112,7 @@ class Standby:
             self._is_urgent, self._heard_ms = True, None
             self._changed.notify_all()
 
-    def heard(self, news: bool) -> None:
+    def followed(self, news: bool) -> None:
         """The writer has given a sign of life; `news`: it has published something. Any thread may call."""
         with self._changed:
             self._heard_ms = self._clock.now_ms()

@@ -163,11 +163,11 @@ class _SeatWorker:
         """Evaluates a piece of what the queries that are behind have missed."""
         underway.steps(self.sn)
 
-        def go_on() -> Sequence[Any]:
+        def step_one_behind() -> Sequence[Any]:
             cached.shard.return_to(cached.codec.decode_states(states))
-            return cached.shard.go_on()
+            return cached.shard.step_one_behind()
 
-        parts, took_ms = self._timed(cached, go_on)
+        parts, took_ms = self._timed(cached, step_one_behind)
         underway.steps(self.sn)
         self._send(cached, parts, wire.Piece(cached.shard.has_more, took_ms))
         underway.rests()

@@ -92,7 +92,7 @@ def change_of(
 def in_turn(change: Change, during: Callable[[], AbstractContextManager[None]]) -> Change:
     """The change, whose writing is done within a context."""
 
-    def taken(view: HeadView) -> Intent:
+    def accepted(view: HeadView) -> Intent:
         intent = change(view)
 
         def write(batch: Batch) -> None:
@@ -102,7 +102,7 @@ def in_turn(change: Change, during: Callable[[], AbstractContextManager[None]]) 
 
         return replace(intent, write=write)
 
-    return taken
+    return accepted
 
 
 def updated(published: UpdateOutcome, store: Store) -> Updated:

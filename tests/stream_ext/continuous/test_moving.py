@@ -47,18 +47,18 @@ class _Pair:
     """Two shards that have all queries between them."""
 
     def __init__(self, store: Store) -> None:
-        self.spark, self.beside = Shard(store, takes_on_spark), Shard(store, takes_inline)
+        self.spark, self.partly_inline = Shard(store, takes_on_spark), Shard(store, takes_inline)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         self.spark.build(states, sn)
-        self.beside.build(states, sn)
+        self.partly_inline.build(states, sn)
 
     def step(self, sn: int) -> list[Part]:
-        return self.spark.step(sn) + self.beside.step(sn)
+        return self.spark.step(sn) + self.partly_inline.step(sn)
 
     @property
     def faults(self) -> dict[int, str]:
-        return self.spark.faults | self.beside.faults
+        return self.spark.faults | self.partly_inline.faults
 
 
 class _Moving(_Play):
@@ -131,7 +131,7 @@ class _Moving(_Play):
         """At the snapshot that is merged, and then up to where the other is."""
         head, (position, states) = self.pair.spark.sn, self.chance.choice(self.history[-_BEHIND_MAX:])
         anew = _Pair(self.store)
-        which = self.chance.choice(["spark", "beside"])
+        which = self.chance.choice(["spark", "partly_inline"])
         shard = getattr(anew, which)
         shard.build(states, position)
         while shard.sn < head:

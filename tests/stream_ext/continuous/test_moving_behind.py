@@ -83,10 +83,10 @@ class _Runner:
             self._check()
             self.play.merge.take(self.name, self.shard.sn, parts)
 
-    def go_on(self) -> None:
+    def step_one_behind(self) -> None:
         if self.shard.has_more:
             self.play.cuts += 1
-            parts = self.shard.go_on()
+            parts = self.shard.step_one_behind()
             self._check()
             self.play.merge.take_piece(self.name, parts)
 
@@ -128,7 +128,7 @@ class Playing:
     def _runners(self) -> list[_Runner]:
         for sn in range(self.merge.position, int(self.store.head()) + 1):
             self.merge.publish(sn, True)
-        return [_Runner(self, "spark", takes_on_spark), _Runner(self, "beside", takes_inline)]
+        return [_Runner(self, "spark", takes_on_spark), _Runner(self, "partly_inline", takes_inline)]
 
     def run(self) -> None:
         for step in self.scene.steps:
@@ -142,7 +142,7 @@ class Playing:
         for _ in range(100_000):
             for runner in self.runners:
                 runner.step()
-                runner.go_on()
+                runner.step_one_behind()
             idle = all(not runner.shard.has_more for runner in self.runners)
             if idle and self.merge.position == int(self.store.head()):
                 break
@@ -172,7 +172,7 @@ class Playing:
         if action == "step":
             runner.step()
         elif action == "go on":
-            runner.go_on()
+            runner.step_one_behind()
         elif action == "move":
             self._move()
         elif action == "hold":

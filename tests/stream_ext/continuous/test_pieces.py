@@ -50,21 +50,21 @@ class Pieces:
         self.take(self.shard.step(sn))
         self.sn = sn
         while self.shard.has_more and self.chance.random() < 0.7:
-            self.go_on()
+            self.step_one_behind()
 
-    def go_on(self) -> None:
+    def step_one_behind(self) -> None:
         self.cut += 1
         if self.chance.random() < 0.3:
             self.rebuilt += 1
             self.build()
-        self.take(self.shard.go_on())
+        self.take(self.shard.step_one_behind())
 
     def finish(self) -> None:
         for _ in range(100_000):
             if not self.shard.has_more:
                 assert not self.shard.behind
                 return
-            self.go_on()
+            self.step_one_behind()
         raise AssertionError("it never gets through")
 
     def take(self, parts: Sequence[Part]) -> None:

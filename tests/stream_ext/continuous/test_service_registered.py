@@ -275,9 +275,9 @@ def test_a_long_past_is_made_up_for_little_by_little(
         line.second(number, triple(f"t{number}", "z1", "in"))
     line.clock.advance(60_000)
     line.answers()
-    go_ons: list[int] = []
-    go_on = Shard.go_on
-    monkeypatch.setattr(Shard, "go_on", lambda shard: (go_ons.append(shard.sn), go_on(shard))[1])
+    steps: list[int] = []
+    step = Shard.step_one_behind
+    monkeypatch.setattr(Shard, "step_one_behind", lambda shard: (steps.append(shard.sn), step(shard))[1])
     for number in range(21, 28):
         line.second(number)
         assert len(line.observed("other")) == number - 1
@@ -286,7 +286,7 @@ def test_a_long_past_is_made_up_for_little_by_little(
             line.service.drop_query("dropped")
             if restarts:
                 line.restart()
-    assert max(Counter(go_ons).values()) >= 2 * 20 // 5 - 2, "both were made up for by turns"
+    assert max(Counter(steps).values()) >= 2 * 20 // 5 - 2, "both were made up for by turns"
     assert line.state() == "running" and line.observed() == line.observed("other")
     assert not any("gap" in each for each in emissions_of(line.service))
 

@@ -148,7 +148,7 @@ class Divided(_Play):
         role = self.merge.role
         if role is None:
             return
-        stays = self.inline is not None and self.inline[0] == role and self.merge.goes_on(role)
+        stays = self.inline is not None and self.inline[0] == role and self.merge.is_current(role)
         if not stays or (role == Runner.INLINE and self.inline and self.inline[1].sn != self.merge.position):
             _, position, states = self.merge.attempt(role)
             takes = takes_all if role is Runner.INLINE else self.merge.taken_beside()

@@ -67,12 +67,12 @@ class SomeOnSpark(Spark):
 class Beside:
     def __init__(self, merge: Merge, moves: Moves) -> None:
         self.merge, self.moves = merge, moves
-        _, self.sn, _ = merge.attempt("beside")
+        _, self.sn, _ = merge.attempt("partly_inline")
 
     def step(self) -> None:
         if self.sn < self.moves.head:
             self.sn += 1
-            self.merge.take("beside", self.sn, self.moves.beside(self.sn))
+            self.merge.take("partly_inline", self.sn, self.moves.beside(self.sn))
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -125,7 +125,7 @@ def stepped(merge: Merge, moves: Moves, inline: Inline | Beside | None) -> Inlin
     if role is None:
         return None
     kind = Inline if role == "inline" else Beside
-    stands = isinstance(inline, kind) and merge.goes_on(role) and (kind is Beside or inline.sn == merge.position)
+    stands = isinstance(inline, kind) and merge.is_current(role) and (kind is Beside or inline.sn == merge.position)
     if not stands:
         inline = Inline(merge) if role == "inline" else Beside(merge, moves)
     assert inline is not None

@@ -249,7 +249,7 @@ class Sender:
     def takes(self, sn: int) -> list[int]:
         if self.runner == "inline":
             return list(GROUP)
-        return [query for query in GROUP if stays(query, sn) == (self.runner == "beside")]
+        return [query for query in GROUP if stays(query, sn) == (self.runner == "partly_inline")]
 
     def step(self) -> None:
         """The next one, or one again that was sent before."""
@@ -301,7 +301,7 @@ def test_queries_that_are_emitted_together_say_everything_once_whoever_steps_the
         log.dies = chance.choice(["before", "after"]) if action == "die" else None
         try:
             if action in ("inline", "die") and (role := merge.role) is not None:
-                if inline is None or inline.runner != role or not merge.goes_on(role):
+                if inline is None or inline.runner != role or not merge.is_current(role):
                     inline = Sender(merge, role, chance)
                 if role == "inline" and inline.sn != merge.position:
                     inline = Sender(merge, role, chance)

@@ -38,7 +38,7 @@ class AnsweredRows:
         self.places: dict[Key, range] = {}
         self._digests: dict[Key, bytes] = {}
         self._count = 0
-        self._width, self._kept = width, 0
+        self._width, self._retained = width, 0
         self._begin_table()
 
     def _begin_table(self) -> None:
@@ -66,7 +66,7 @@ class AnsweredRows:
 
     @property
     def is_overgrown(self) -> bool:
-        return len(self.places) > max(_FEW, 2 * self._kept)
+        return len(self.places) > max(_FEW, 2 * self._retained)
 
     def differing(self, found: Found) -> list[Key]:
         """The keys whose answer has changed, or is their first."""
@@ -108,7 +108,7 @@ class AnsweredRows:
         for key, place in retained:
             self.places[key] = range(self._count, self._count + len(place))
             self._count += len(place)
-        self._kept = len(self.places)
+        self._retained = len(self.places)
         self._begin_table()
         self._place(self.places)
 

@@ -91,8 +91,8 @@ class SourceJoin(ServiceOperator):
         there = shared.of(what)
         known = {key: there[text] for key in keys if (text := texts[key]) is not None and text in there}
         answers, _ = self._answers([key for key in keys if key not in known], moment)
-        kept = {text: solutions for key, solutions in answers.items() if (text := texts[key]) is not None}
-        shared.keep(what, kept, _ANSWERS_MAX + 2 * len(self._stored.places))
+        retained = {text: solutions for key, solutions in answers.items() if (text := texts[key]) is not None}
+        shared.keep(what, retained, _ANSWERS_MAX + 2 * len(self._stored.places))
         return {**known, **answers}, set()
 
     def _sent(self, keys: Sequence[Key], moment: Moment) -> dict[Key, tuple[bytes | None, ...] | None]:
@@ -165,8 +165,8 @@ class _Answer:
             self._moment.control.spend(size)
             placed = [self._question.place(solution, stop - start, self._called) for solution in solutions]
             self._kinds.check(solutions, self._called)
-            kept = self._own(solutions, self._labels(f"{batch}"))
-            for place, solution, is_new in zip(placed, kept, self._are_new(kept), strict=True):
+            retained = self._own(solutions, self._labels(f"{batch}"))
+            for place, solution, is_new in zip(placed, retained, self._are_new(retained), strict=True):
                 fixed = zip(self._shared, keys[places[start + place]][1:], wanted[start + place], strict=True)
                 if is_new and is_compatible(fixed, solution, self._called):
                     found[places[start + place]].append(solution)
@@ -187,9 +187,9 @@ class _Answer:
             return None
         self._moment.control.spend(size)
         self._restored(solutions)
-        kept = self._own(solutions, self._labels("whole"))
+        retained = self._own(solutions, self._labels("whole"))
         by_values: dict[tuple[bytes | None, ...], list[Solution]] = defaultdict(list)
-        for solution, is_new in zip(kept, self._are_new(kept), strict=True):
+        for solution, is_new in zip(retained, self._are_new(retained), strict=True):
             if is_new:
                 by_values[tuple(solution.get(name) for name in self._shared)].append(solution)
         return [by_values.get(tuple(row), []) for row in wanted]
@@ -201,8 +201,8 @@ class _Answer:
         for some in self._source.select(text, self._asked):
             self._moment.control.spend(bytes_of(some))
             self._restored(some)
-            kept = self._own(some, labels, not found)
-            found += [solution for solution, is_new in zip(kept, self._are_new(kept), strict=True) if is_new]
+            retained = self._own(some, labels, not found)
+            found += [solution for solution, is_new in zip(retained, self._are_new(retained), strict=True) if is_new]
             if len(found) >= enough:
                 break
         return found[:enough]
@@ -221,19 +221,19 @@ class _Answer:
         """With labels of our own for the blank nodes of an answer. SourceFailed where the query would compare them."""
         if not any(text.startswith(b"_:") for solution in solutions for text in solution.values()):
             return list(solutions)
-        kept, apart = [], False
+        retained, apart = [], False
         for solution in solutions:
             for name in solution.keys() & (self._group.joined | self._group.distinguished):
                 if solution[name].startswith(b"_:"):
                     apart = True
                     if name in self._group.joined:
                         raise self._lost(name)
-            kept.append({name: labels.own(text) for name, text in solution.items()})
+            retained.append({name: labels.own(text) for name, text in solution.items()})
         self._blank_answers += apart and begins
         # What a registered query is told next is another answer.
         if self._blank_answers > (1 if self._moment.last else 0):
             raise self._lost(next(iter(self._group.distinguished)))
-        return kept
+        return retained
 
     def _lost(self, name: str) -> SourceFailed:
         return SourceFailed(

@@ -73,9 +73,16 @@ def emissions(session: Any, server: str, folder: Path) -> dict[str, Any]:
 
 
 def _emission_reached(folder: Path) -> int:
-    lines = [line for file in folder.glob("part-*.json") for line in file.read_text().splitlines()]
-    lines = [line for line in lines if line.endswith("}")]  # one may be half written
+    """The last emission in a file that Spark has committed."""
+    lines = [line for file in committed(folder) for line in file.read_text().splitlines()]
     return max((json.loads(line)["emission"] for line in lines), default=0)
+
+
+def committed(folder: Path) -> list[Path]:
+    """The files that Spark counts; a program that is stopped leaves others."""
+    logs = [log for log in (folder / "_spark_metadata").glob("*") if not log.name.startswith(".")]
+    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines() if line.startswith("{")]
+    return [folder / name for name in {Path(line["path"]).name for line in lines}]
 
 
 def write(session: Any, server: str, folder: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from stream_ext.runners.spark.java import find_java
 from tests.docs.pages import pages
 from tests.endpoint.live import Live, live
 from tests.parts.waiting import until
+from tests.plugin.spark.program import committed
 
 ROOT = Path(__file__).parents[3]
 _FILES, _ELEMENTS = 10, 3
@@ -112,13 +113,6 @@ def test_emissions_come_in_batches_and_go_on_where_the_program_was(server: Live,
     assert server.register().status_code == 201
     (folder / "until").write_text("1000000")
     assert "dropped and registered again" in run("emissions", server, folder)["fault"]
-
-
-def committed(folder: Path) -> list[Path]:
-    """The files that Spark counts; a program that is stopped leaves others."""
-    logs = [log for log in (folder / "_spark_metadata").iterdir() if not log.name.startswith(".")]
-    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines() if line.startswith("{")]
-    return [folder / name for name in {Path(line["path"]).name for line in lines}]
 
 
 def emitted(server: Live) -> int:

@@ -190,7 +190,7 @@ class _Slow:
         self.sn = sn
         return []
 
-    def go_on(self) -> list[Part]:
+    def step_one_behind(self) -> list[Part]:
         self.clock.advance(100)
         self.pieces += 1
         return []
@@ -198,7 +198,7 @@ class _Slow:
     def attempt(self, runner: str) -> tuple[int, int, dict[int, QueryState]]:
         return 1, 0, {}
 
-    def goes_on(self, role: str) -> bool:
+    def is_current(self, role: str) -> bool:
         return True
 
     def take(self, runner: str, sn: int, parts: list[Part]) -> None:

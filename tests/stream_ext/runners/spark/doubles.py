@@ -87,7 +87,7 @@ class ChainShard:
     def generation(self, number: int) -> int:
         return 7
 
-    def go_on(self) -> list[Part]:
+    def step_one_behind(self) -> list[Part]:
         return []
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:

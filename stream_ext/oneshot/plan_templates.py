@@ -133,17 +133,26 @@ class PlanTemplates:
         return tuple(bound for plan in plans if (bound := plan.bound(outline.constants)) is not None)
 
     def learn(self, outline: Outline, text: str, base: str, query: Query, snapshot: Snapshot, encode: Encode) -> None:
-        """Makes a plan with parameters of a text that is planned now. `query`: what was parsed from it."""
+        """Makes a plan with parameters of a text that is planned now. `query`: what was parsed from it.
+
+        Not if the outline has all that it may have: texts that differ in what is no parameter, such as a word in a
+        FILTER, would each be planned again for plans that serve none of the others."""
+        sn = int(snapshot.sn)
+        if len(self._fresh(outline, sn)) >= _PLANS_MAX:
+            return
         made = plan_template(outline, text, base, query, snapshot, encode)
         with self._lock:
             plans = self._plans.get(outline.key, ())
             if made is not None and plans is not None:
-                fresh = [plan for plan in plans if abs(plan.sn - made.sn) < SNAPSHOTS_MAX]
-                self._plans[outline.key] = (made, *fresh)[:_PLANS_MAX]
+                self._plans[outline.key] = (made, *self._fresh(outline, sn))[:_PLANS_MAX]
             elif not plans:
                 self._plans[outline.key] = None
             while len(self._plans) > _OUTLINES_MAX:
                 self._plans.popitem(last=False)
+
+    def _fresh(self, outline: Outline, sn: int) -> list[PlanTemplate]:
+        """The plans of the outline that may still serve this snapshot."""
+        return [plan for plan in self._plans.get(outline.key) or () if abs(plan.sn - sn) < SNAPSHOTS_MAX]
 
 
 def plan_template(

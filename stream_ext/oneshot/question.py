@@ -128,12 +128,12 @@ class Question:
 
 
 class Questions:
-    """The last questions that were read. `shares_plans`: those that differ in constants share their plans."""
+    """The last questions that were read. Those that differ in constants share their plans."""
 
-    def __init__(self, shares_plans: bool = True) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[str, str], Question] = OrderedDict()
-        self._templates = PlanTemplates() if shares_plans else None
+        self._templates = PlanTemplates()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -154,10 +154,8 @@ class Questions:
         return question
 
     def _read(self, text: str, base: str) -> Question:
-        outline = outline_of(text, base) if self._templates is not None else None
-        if self._templates is None or outline is None:
-            return Question.read(text, base)
-        plans = self._templates.find(outline)
-        if plans is None:
+        outline = outline_of(text, base)
+        plans = None if outline is None else self._templates.find(outline)
+        if outline is None or plans is None:
             return Question.read(text, base)
         return Question(text, base, None if plans else parse(text, base), _Learning(outline, plans, self._templates))

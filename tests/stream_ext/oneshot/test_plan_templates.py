@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.errors import QuerySyntaxError
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.language.syntax.outline import outline_of
+from stream_ext.language.syntax.outline import Outline, outline_of
 from stream_ext.oneshot.answers import answer_once
-from stream_ext.oneshot.plan_templates import PlanTemplate
+from stream_ext.oneshot.plan_templates import PlanTemplate, plan_template
 from stream_ext.oneshot.question import Question, Questions
 from tests.stream_ext.generated import EX, LITERALS, NODES, PREDICATES, PROLOGUE
 from tests.stream_ext.oneshot.test_differential import made
@@ -160,6 +161,22 @@ def test_a_constant_with_other_counts_gets_a_plan_of_its_own(ask: Ask, used: lis
     assert len(used) == 2
     ask(text.format("many", 10))
     assert len(used) == 3
+
+
+def test_texts_that_no_plan_serves_are_planned_again_a_few_times_only(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has another word in its condition, which is no parameter; its subject would be one."""
+    tried: list[str] = []
+
+    def counted(outline: Outline, text: str, *more: Any) -> PlanTemplate | None:
+        tried.append(text)
+        return plan_template(outline, text, *more)
+
+    monkeypatch.setattr("stream_ext.oneshot.plan_templates.plan_template", counted)
+    for n in range(20):
+        ask(f"SELECT ?n {{ :s{n} :name ?n FILTER(CONTAINS(?n, 'name {n}')) }}")
+    assert len(tried) == 8
 
 
 @pytest.mark.parametrize(

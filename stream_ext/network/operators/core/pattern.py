@@ -75,6 +75,15 @@ class IdPattern:
             fits &= test
         return fits, lambda which: tuple([columns[place][which] for place in self._places])
 
+    def match_in_window(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
+        """As `match`, of the triples (s, p, o, g) of a window, which have to be in the pattern's graph."""
+        fits, bindings = self.match(columns)
+        if self.graph.each is not None:
+            fits &= columns[G] != 0  # GRAPH ?g ranges over the named ones
+        elif self.graph.one:
+            fits &= columns[G] == np.uint64(self.graph.one)
+        return fits, bindings
+
 
 def id_pattern(source: PatternScan, resolve: Resolve, held: bool = False) -> IdPattern:
     fixed: dict[int, int] = {}

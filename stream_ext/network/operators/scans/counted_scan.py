@@ -43,12 +43,7 @@ class CountedScan:
 
     def arrive(self, triples: Sequence[Ids], times: Times, numbers: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream (s, p, o, g), with their places; and the columns of `extra`."""
-        fits, columns = self.pattern.match(triples)
-        graph = self.pattern.graph
-        if graph.each is not None:
-            fits &= triples[3] != 0  # GRAPH ?g ranges over the named ones
-        elif graph.one:
-            fits &= triples[3] == np.uint64(graph.one)
+        fits, columns = self.pattern.match_in_window(triples)
         if fits.any():
             rows = (*columns(fits), *(column[fits] for column in extra))
             self._new = _joined(self._new, (rows, times[fits], numbers[fits]))

@@ -96,12 +96,7 @@ class NumberedCountedScan:
 
     def arrive(self, triples: Sequence[Ids], times: Times, numbers: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream (s, p, o, g), with the numbers that `Displacing` has given them."""
-        fits, columns = self.pattern.match(triples)
-        graph = self.pattern.graph
-        if graph.each is not None:
-            fits &= triples[3] != 0  # GRAPH ?g ranges over the named ones
-        elif graph.one:
-            fits &= triples[3] == np.uint64(graph.one)
+        fits, columns = self.pattern.match_in_window(triples)
         if fits.any():
             self._coming.append((columns(fits), numbers[fits]))
 

@@ -37,12 +37,7 @@ class WindowScan:
     def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
         columns that are kept behind their bindings."""
-        fits, columns = self.pattern.match((s, p, o, g))
-        graph = self.pattern.graph
-        if graph.each is not None:
-            fits &= g != 0  # GRAPH ?g ranges over the named ones
-        elif graph.one:
-            fits &= g == np.uint64(graph.one)
+        fits, columns = self.pattern.match_in_window((s, p, o, g))
         count = np.count_nonzero(fits)
         if count == len(fits):
             if count:

@@ -7,7 +7,7 @@ RUN_FLAGS ?=
 FUSEKI_FLAGS ?=
 TEST_FLAGS ?= -n 2 --dist loadgroup
 
-.PHONY: help run test test-fast setup check bench soak hbase fuseki clean
+.PHONY: help run test test-fast setup check docs bench soak hbase fuseki clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 10
@@ -41,6 +41,10 @@ check: $(STAMP)  ## everything that continuous integration runs: style, types, l
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
+docs: $(STAMP)  ## the documentation as a site, in site/; it needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html, or serve it: $(BIN)/python -m http.server --directory site 8080"
+
 bench: $(STAMP)  ## the benchmarks, quick; raw figures go to docs/explanation/figures
 	for name in line store language oneshot http streams attacks; do \
 	  $(BIN)/rillet bench $$name --quick --json docs/explanation/figures/$$name.json || exit 1; \
@@ -57,4 +61,4 @@ fuseki: $(STAMP)  ## a real Apache Jena Fuseki on this machine, http://127.0.0.1
 	$(BIN)/python -m tests.parts.fuseki.server run --home rillet-data/fuseki --port 3030 $(FUSEKI_FLAGS)
 
 clean:  ## remove the virtual environment and caches (data stays)
-	rm -rf $(VENV) endpoint/console/web/node_modules endpoint/console/static/libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) site endpoint/console/web/node_modules endpoint/console/static/libraries .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import httpx
 
 _RETRY_S = 0.5
+_DROPPED = ": dropped"  # the last line of a response whose query is gone
 _SILENCE_S = 60.0  # a server sends something every 15 s; after this time without data it is gone
 
 
@@ -103,11 +104,13 @@ class Client:
         parameters = _given({"since": since, "limit": limit})
         return _object(self._send("GET", _path("streams", stream, "late"), params=parameters))
 
-    def register(self, text: str, name: str | None = None) -> dict[str, Any]:
-        """The name, plan and warnings of the query; `name` is for a text without a name."""
+    def register(self, text: str, name: str | None = None, *, replace: bool = False) -> dict[str, Any]:
+        """The name, plan and warnings of the query; `name` is for a text without a name. `replace`: a query of this
+        name with another text ends, and its emissions with it."""
         headers = {"content-type": "application/sparql-query"}
         method, path = ("POST", "/queries") if name is None else ("PUT", _path("queries", name))
-        return _object(self._send(method, path, content=text, headers=headers))
+        parameters = {"replace": "true"} if replace else {}
+        return _object(self._send(method, path, content=text, headers=headers, params=parameters))
 
     def queries(self) -> list[dict[str, Any]]:
         return list(self._send("GET", "/queries").json()["queries"])
@@ -192,8 +195,8 @@ class Client:
         """The emissions after `since`, without end, each once and in order.
 
         If the connection is lost, the client reconnects for up to `patience_s` and continues after the last received
-        emission; then it raises the error. If the query is dropped, it raises `Refused`. `on_change` is called with
-        a message when the connection is lost and when it is back."""
+        emission; then it raises the error. If the query is dropped or replaced, it raises `Refused`. `on_change` is
+        called with a message when the connection is lost and when it is back."""
         lost_at: float | None = None
         while True:
             try:
@@ -230,6 +233,8 @@ class Client:
                     number = int(line[4:])
                 elif line.startswith("data: "):
                     yield number, line[6:]
+                elif line == _DROPPED:
+                    raise Refused(404, f"the query {query} was dropped, or replaced by another of this name")
 
     def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         answer = self._http.request(method, path, **request)

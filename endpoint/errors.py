@@ -86,7 +86,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.QueryCancelled, 503),
     (store.BadStoreUrl, 400),
     (store.StoreUnavailable, 503),
-    (store.WriterElsewhere, 503),
+    (store.AnotherWriter, 503),
     (store.Fenced, 503),
     (store.Unwritable, 413),
     (WorkerEnded, 503),

@@ -42,6 +42,8 @@ log = logging.getLogger("rillet.server")
 _SWITCH_S = 0.001
 #: Open files besides connections: those of the store, of Spark and of SERVICE requests.
 _OTHER_FILES = 512
+#: The most processes that read long pushes, unless more are asked for.
+_PUSH_READERS_MAX = 4
 _GRACE_S = 5  # for running answers when the server stops
 #: So many new containers are looked at together for cycles; Python's default is 700. There are few cycles: nearly all
 #: that is found is what running requests use.
@@ -56,8 +58,10 @@ class ServeSettings:
     base: str | None = None
     engine: Literal["spark", "inline"] = "spark"
     spark_master: str = "local[*]"
+    spark_address: str = ""
+    spark_package: str = ""
     spark_epoch_s: float = 30.0
-    spark_shards: int = 1
+    spark_shards: int = 0  # one for each core
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     step_timeout_s: float = 10.0
     batch_ms: int = 100
@@ -82,6 +86,7 @@ class ServeSettings:
     log_level: Level | None = None  # None: it depends on standard error
     log_format: Form = "text"
     query_workers: int | None = None  # None: one, for an embedded store
+    push_readers: int | None = None  # None: one for each core
     token: str | None = None
     read_token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
@@ -103,6 +108,7 @@ class ServeSettings:
             catch_up_ms=int(self.max_catch_up_s * 1000),
             lag_ms=int(self.max_lag_s * 1000),
             read_s=self.query_timeout_s,
+            push_readers=self.readers(),
         )
 
     def limits(self) -> HttpLimits:
@@ -140,6 +146,10 @@ class ServeSettings:
             )
         return int(embedded) if self.query_workers is None else self.query_workers
 
+    def readers(self) -> int:
+        """The number of processes that read long pushes."""
+        return min(os.cpu_count() or 1, _PUSH_READERS_MAX) if self.push_readers is None else self.push_readers
+
     def access(self, base: str) -> Access:
         """Who may read and write; raises BadArgument if the tokens do not protect what they should."""
         check_token(self)
@@ -166,8 +176,15 @@ class ServeSettings:
 
     def spark(self) -> SparkSettings:
         """The settings of Spark; raises BadArgument if it could not be started with them."""
-        return SparkSettings(master=self.spark_master, epoch_s=self.spark_epoch_s, step_timeout_s=self.step_timeout_s,
-                             shards=self.spark_shards, conf=dict(self.spark_conf))  # fmt: skip
+        return SparkSettings(
+            master=self.spark_master,
+            address=self.spark_address,
+            package=self.spark_package,
+            epoch_s=self.spark_epoch_s,
+            step_timeout_s=self.step_timeout_s,
+            shards=self.spark_shards,
+            conf=dict(self.spark_conf),
+        )
 
 
 class _Loop(uvloop.Loop):

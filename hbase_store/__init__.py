@@ -8,7 +8,8 @@
 
 What one publish wrote is a *slab*; slabs are merged into sorted *runs*, which is called folding.
 
-Names are imported when they are first used, so that importing this package costs next to nothing."""
+Beside the rooms are the open store: `store` publishes, `reading` reads rows of snapshots, `verification` checks after a
+crash. Names are imported when they are first used, so that importing this package costs next to nothing."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hbase_store.backends.calls import Calls, purpose, purposes
+    from hbase_store.backends.lease import this_machine
     from hbase_store.edges.snapshot import NAMED, Rows, Snapshot
     from hbase_store.layout.rows import CatalogChange, PushMark, Sn, SnRow, StreamMove, StreamPosition
     from hbase_store.layout.stream_columns import StreamColumns
     from hbase_store.log.emission_rows import EmissionRow
     from hbase_store.log.emissions import EmissionLog
+    from hbase_store.opening import place_of_files
     from hbase_store.store import Store
     from hbase_store.store import open_store as open
     from hbase_store.writing.batch import Batch
@@ -47,8 +50,10 @@ _PLACES = {
     "StreamMove": "hbase_store.layout.rows",
     "StreamPosition": "hbase_store.layout.rows",
     "open": "hbase_store.store",
+    "place_of_files": "hbase_store.opening",
     "purpose": "hbase_store.backends.calls",
     "purposes": "hbase_store.backends.calls",
+    "this_machine": "hbase_store.backends.lease",
 }
 
 __all__ = [
@@ -70,8 +75,10 @@ __all__ = [
     "StreamMove",
     "StreamPosition",
     "open",
+    "place_of_files",
     "purpose",
     "purposes",
+    "this_machine",
 ]
 
 

@@ -10,7 +10,7 @@ StoreError
 ├── Corrupt            what was written cannot be read back
 ├── IdsExhausted       all numbers that terms or blank nodes could have are given away
 ├── SnapshotGone       the snapshot was there, and is not retained any more
-├── WriterElsewhere    another process is the one writer (`address`, `pid`)
+├── AnotherWriter    another process is the one writer (`address`, `pid`)
 └── Fenced             we were the writer, and are not any more; nothing of the last batch counts
     └── Undecided          the same, but whether the last batch counts cannot be found out
 """
@@ -58,7 +58,7 @@ class SnapshotGone(StoreError):
     pass
 
 
-class WriterElsewhere(StoreError):
+class AnotherWriter(StoreError):
     """`address` is empty if the writer is no server; `pid` is 0 if it is not known yet."""
 
     def __init__(self, address: str, pid: int, where: str) -> None:
@@ -70,7 +70,7 @@ class WriterElsewhere(StoreError):
             advice = "that process is not a server: wait until it ends, or stop it"
         super().__init__(f"{who} is the writer of {where}; {advice}")
 
-    def __reduce__(self) -> tuple[type[WriterElsewhere], tuple[str, int, str]]:
+    def __reduce__(self) -> tuple[type[AnotherWriter], tuple[str, int, str]]:
         # By default an exception is pickled as its message alone, which is not what __init__ takes.
         return type(self), (self.address, self.pid, self.where)
 

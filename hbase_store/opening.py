@@ -3,17 +3,21 @@ behind one or several Thrift servers."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from hbase_store.backends.lease import Leasing
+from hbase_store.backends.lease import Leasing, this_machine
 from hbase_store.errors import BadStoreUrl
 from hbase_store.verification import verify
 
 if TYPE_CHECKING:
+    from hbase_store.backends.hbase import HBaseKeyValue
     from hbase_store.backends.lmdb import LmdbKeyValue
+    from hbase_store.backends.thrift_transports import ThriftAccess
 
 Durability = Literal["process", "power"]
 
@@ -40,11 +44,21 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
         backend = LmdbKeyValue(url.removeprefix("lmdb:"), read_only=read_only, durability=durability)
         return _verified(backend) if backend.machine_crashed() else backend
     if url.startswith("hbase://"):
-        from hbase_store.backends.hbase import HBaseKeyValue
-
-        (first, *others), namespace = place_of(url)
-        return HBaseKeyValue(*first, namespace, read_only=read_only, others=others)
+        return place_of(url).opened(read_only)
     raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
+
+
+def place_of_files(url: str) -> str:
+    """Which file of which machine a store of files is; the same path may be another file elsewhere. A process
+    namespace is a machine: LMDB knows its readers by their process numbers. Empty: there is no such file here, or the
+    store is not of files."""
+    if not url.startswith("lmdb:"):
+        return ""
+    try:
+        file = os.stat(os.path.join(url.removeprefix("lmdb:"), "data.mdb"))
+    except OSError:
+        return ""
+    return f"{this_machine()}/{file.st_dev}/{file.st_ino}"
 
 
 def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:
@@ -56,10 +70,28 @@ def _verified(backend: LmdbKeyValue) -> LmdbKeyValue:
     return backend
 
 
-def place_of(url: str) -> tuple[list[tuple[str, int]], str]:
-    """The Thrift servers, and the namespace: hbase://HOST1:9090,HOST2:9090/NAMESPACE."""
+@dataclass(frozen=True, slots=True)
+class HBasePlace:
+    """The Thrift servers, how they are spoken to, and the namespace."""
+
+    servers: list[tuple[str, int]]
+    namespace: str
+    access: ThriftAccess
+
+    def opened(self, read_only: bool = False) -> HBaseKeyValue:
+        from hbase_store.backends.hbase import HBaseKeyValue
+
+        (host, port), *others = self.servers
+        return HBaseKeyValue(host, port, self.namespace, read_only=read_only, others=others, access=self.access)
+
+
+def place_of(url: str) -> HBasePlace:
+    """hbase://HOST1:9090,HOST2:9090/NAMESPACE, and behind a question mark the options of `thrift_transports`."""
+    from hbase_store.backends.thrift_transports import access_of
+
     advice = f"{url!r}: write hbase://HOST:{THRIFT_PORT}/NAMESPACE, or several HOST:PORT with commas"
     hosts, _, path = url.removeprefix("hbase://").partition("/")
+    path, _, options = path.partition("?")
     namespace = path.strip("/")
     servers: list[tuple[str, int]] = []
     for each in hosts.split(","):
@@ -73,4 +105,4 @@ def place_of(url: str) -> tuple[list[tuple[str, int]], str]:
         servers.append((host, port))
     if not namespace:
         raise BadStoreUrl(advice)
-    return servers, namespace
+    return HBasePlace(servers, namespace, access_of(options, [host for host, _ in servers], os.environ))

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, HBaseKeyValue, is_absent, table_name
+from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, is_absent, table_name
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.thrift_connections import Connections
 from hbase_store.backends.thrift_verbs import BUCKETS, create_table, delete_table, family_of, regions_of
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
-from hbase_store.opening import WallClock, place_of
+from hbase_store.opening import HBasePlace, WallClock, place_of
 
 #: Keys of one table resemble each other: each is stored as its difference from the one before.
 _ENCODING = "FAST_DIFF"
@@ -32,7 +32,7 @@ class TableFinding:
 
 def script(url: str, compression: str = "NONE") -> str:
     """The commands for `hbase shell` that make the tables, split into the buckets of their keys."""
-    _, namespace = _of(url, compression)
+    namespace = _of(url, compression).namespace
     lines = []
     if ":" in namespace:
         lines.append(f"create_namespace '{namespace.partition(':')[0]}'")
@@ -49,23 +49,22 @@ def script(url: str, compression: str = "NONE") -> str:
 
 def create(url: str, compression: str = "NONE") -> None:
     """Makes the tables that are absent, through Thrift: one region each."""
-    servers, namespace = _of(url, compression)
-    connections = Connections(servers, TIMEOUT_MS)
+    place = _of(url, compression)
+    connections = Connections(place.servers, TIMEOUT_MS, place.access)
     try:
         for table in TABLES:
-            _call(connections, create_table, table_name(namespace, table).encode(), compression)
+            _call(connections, create_table, table_name(place.namespace, table).encode(), compression)
     finally:
         connections.close()
-    (host, port), *others = servers
-    HBaseKeyValue(host, port, namespace, others=others).close()  # which notes the version of the layout
+    place.opened().close()  # which notes the version of the layout
 
 
 def check(url: str) -> list[TableFinding]:
     """What there is of each table, and whether it may be read."""
-    servers, namespace = _of(url)
-    connections = Connections(servers, TIMEOUT_MS)
+    place = _of(url)
+    connections = Connections(place.servers, TIMEOUT_MS, place.access)
     try:
-        return [_finding(connections, table_name(namespace, table), table != "meta") for table in TABLES]
+        return [_finding(connections, table_name(place.namespace, table), table != "meta") for table in TABLES]
     finally:
         connections.close()
 
@@ -97,16 +96,15 @@ def _finding(connections: Connections, name: str, may_be_split: bool) -> TableFi
 def drop(url: str) -> list[str]:
     """Deletes all tables of the store, with all its data; the names of those that there were. A store to which a
     process writes is not deleted."""
-    servers, namespace = _of(url)
-    (host, port), *others = servers
-    store = HBaseKeyValue(host, port, namespace, read_only=False, others=others)
+    place = _of(url)
+    store = place.opened()
     try:
-        store.lease(WallClock()).take("")  # WriterElsewhere, if a process writes
+        store.lease(WallClock()).take("")  # AnotherWriter, if a process writes
     finally:
         store.close()
-    connections = Connections(servers, TIMEOUT_MS)
+    connections = Connections(place.servers, TIMEOUT_MS, place.access)
     try:
-        names = [table_name(namespace, table) for table in TABLES]
+        names = [table_name(place.namespace, table) for table in TABLES]
         for name in names:
             _call(connections, delete_table, name.encode())
         return names
@@ -118,7 +116,7 @@ def _call(connections: Connections, verb: Any, *arguments: Any) -> Any:
     return connections.call(verb, *arguments)
 
 
-def _of(url: str, compression: str = "NONE") -> tuple[list[tuple[str, int]], str]:
+def _of(url: str, compression: str = "NONE") -> HBasePlace:
     if not url.startswith("hbase://"):
         raise BadStoreUrl(f"{url}: this is about stores on HBase; write hbase://HOST:9090/NAMESPACE")
     if compression not in COMPRESSIONS:

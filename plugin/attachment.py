@@ -103,6 +103,7 @@ class Attachment:
         return _distinct_triples(self.match(snapshot, ANYTHING, None, everywhere=True))
 
     def names(self, pattern: TriplePattern) -> list[Node | None]:
+        """The graphs that have triples of a pattern; None stands for the default graph."""
         snapshot = self.snapshot()
         if pattern == ANYTHING:
             graphs = [*([DEFAULT_GRAPH] if snapshot.count_all() else []), *snapshot.graphs().tolist()]

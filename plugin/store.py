@@ -251,7 +251,7 @@ class RilletStore(Store):
         return next((name for name, uri in self._namespaces.items() if uri == str(namespace)), None)
 
     def namespaces(self) -> Iterator[tuple[str, URIRef]]:
-        for prefix, namespace in list(self._namespaces.items()):
+        for prefix, namespace in dict(self._namespaces).items():
             yield prefix, URIRef(namespace)
 
     # ---- SPARQL

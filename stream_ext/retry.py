@@ -35,7 +35,6 @@ def retry(
     `condition`: the caller holds its lock, which is reentrant; it is released between two tries. `waits` shows
     meanwhile that the store is waited for."""
     until_ms = clock.now_ms() + _GIVE_UP_MS
-    pause = condition or threading.Condition()
     waited: Kind | None = None
     try:
         while True:
@@ -48,6 +47,7 @@ def retry(
                 waited = "disk" if isinstance(error, DiskFull) else "store"
                 if waits is not None:
                     waits.begin(waited, str(error))
+            pause = condition or threading.Condition()
             with pause:
                 clock.wait(pause, clock.now_ms() + _PAUSE_MS)
     finally:

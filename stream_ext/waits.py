@@ -14,8 +14,8 @@ A call that neither fails nor returns cannot report; so a call of the store is m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +45,24 @@ class _Call:
     since_ms: int
 
 
+class _During:
+    """A call is in `calls` until it ends. A class, for each write enters several: a generator takes three times as
+    long."""
+
+    __slots__ = ("_call", "_calls", "_lock")
+
+    def __init__(self, calls: dict[object, _Call], lock: threading.Lock, call: _Call) -> None:
+        self._calls, self._lock, self._call = calls, lock, call
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._calls[self] = self._call
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            del self._calls[self]
+
+
 class Waits:
     """Any thread may begin, end and look; no call blocks."""
 
@@ -64,17 +82,9 @@ class Waits:
         with self._lock:
             self._waits.pop(kind, None)
 
-    @contextmanager
-    def during(self, kind: Kind, who: str) -> Iterator[None]:
-        """While a call is under way that may never return."""
-        key = object()
-        with self._lock:
-            self._calls[key] = _Call(kind, who, self._now_ms())
-        try:
-            yield
-        finally:
-            with self._lock:
-                del self._calls[key]
+    def during(self, kind: Kind, who: str) -> AbstractContextManager[None]:
+        """Encloses a call that may never return. The status shows for how long it has been waiting."""
+        return _During(self._calls, self._lock, _Call(kind, who, self._now_ms()))
 
     def current(self) -> tuple[Wait, ...]:
         """One of each kind, the longest first."""

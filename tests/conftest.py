@@ -1,5 +1,5 @@
 """What all tests share: the real parts that some of them start, a limit of time for each, and surroundings of their
-own: an empty folder, no settings of whoever runs them, and a Ctrl-C that works."""
+own: an empty folder, no settings of whoever runs them, loggers that no other test has set, and a Ctrl-C that works."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.parts.fuseki.fixture import fuseki, fuseki_server
 from tests.parts.hbase.fixture import hbase_server
+from tests.parts.loggers import loggers_as_before
+from tests.parts.missing import pytest_make_collect_report, pytest_runtest_makereport
 from tests.parts.virtuoso import virtuoso
 
 __all__ = ["fuseki", "fuseki_server", "hbase_server", "virtuoso"]
+__all__ += ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
 ROOT = Path(__file__).parent.parent
 #: Seconds that a test may take which is so marked; all others have the default (pyproject.toml).
@@ -36,6 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(max(own)))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With `--dist loadgroup`, each group stays in one worker. xdist tells the group by the end of the test's name."""
+    group = item.get_closest_marker("xdist_group")
+    if group and getattr(item.config.option, "loadgroup", False) and not item.nodeid.endswith(f"@{group.args[0]}"):
+        pytest.fail(f"pytest {pytest.__version__} and this pytest-xdist ignore groups", pytrace=False)
+
+
 @pytest.fixture(scope="session")
 def _empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("empty")
@@ -53,6 +64,19 @@ def _own_surroundings(_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     if threading.current_thread() is threading.main_thread():
         # One that began in the background of a shell ignores it, and so would all its children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _loggers_of_the_module() -> Iterator[None]:
+    """For what the servers of a whole module do to them."""
+    with loggers_as_before():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _loggers_of_the_test() -> Iterator[None]:
+    with loggers_as_before():
+        yield
 
 
 def _watch_port(event: str, arguments: tuple[object, ...]) -> None:

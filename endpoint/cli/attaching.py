@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from endpoint.cli.flags import Group, OneOf, Several, UsageError, add_setting, iri, open_file, seconds
+from endpoint.cli.flags import Group, OneOf, Several, UsageError, add_setting, iri, mark_setting, open_file, seconds
 
 if TYPE_CHECKING:
     from stream_ext.remote.source import SourceSettings
@@ -117,7 +117,7 @@ def _add(
 
 def _add_file(group: Group, help: str) -> None:
     # No variable has the name of the file: RILLET_ATTACH_AUTH is the secret itself.
-    group.add_argument("--attach-auth", help=help, type=_file, action=Several, metavar="[NAME=]FILE")
+    mark_setting(group.add_argument("--attach-auth", help=help, type=_file, action=Several, metavar="[NAME=]FILE"))
 
 
 def _file(text: str) -> Named:

@@ -17,6 +17,8 @@ from endpoint.cli import (
     hbase_tables,
     loading,
     maintenance,
+    new_project,
+    packing,
     pushing,
     query,
     resources,
@@ -24,11 +26,13 @@ from endpoint.cli import (
     serving,
     top,
 )
-from endpoint.cli.flags import Command, Parser, add_command
+from endpoint.cli.flags import Command, Parser, UsageError, add_command
+from endpoint.cli.settings_file import find_settings
 
 _DESCRIPTION = "An RDF store with streams: SPARQL 1.1 queries and continuous queries over the same data."
 _EPILOG = """\
 examples:
+  rillet new rooms                          make a folder to start from
   rillet load people.ttl                    load a file into the store in ./rillet-data
   rillet serve                              start a server on http://127.0.0.1:8000
   rillet query 'SELECT * { ?s ?p ?o } LIMIT 5'
@@ -37,8 +41,8 @@ examples:
   rillet watch near                         show the results of the query as they are emitted
 
 exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted
-environment: RILLET_NAME sets the default of a setting (RILLET_STORE, RILLET_PORT ...);
-  RILLET_DEBUG=1 shows tracebacks"""
+settings: rillet.toml in this folder (or --config FILE) sets the defaults of flags, as port = 8080;
+  so does a variable RILLET_NAME (RILLET_STORE, RILLET_PORT ...); RILLET_DEBUG=1 shows tracebacks"""
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -60,6 +64,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"rillet {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Command)
     serving.add(commands)
+    new_project.add(commands)
     loading.add(commands)
     query.add(commands)
     pushing.add(commands)
@@ -70,6 +75,7 @@ def build_parser() -> Parser:
     demonstrating.add(commands)
     backing_up.add(commands)
     hbase_tables.add(commands)
+    packing.add(commands)
     maintenance.add(commands)
     help_ = add_command(commands, "help", _help, "show this help, or the help of a command", "  rillet help push")
     help_.add_argument("command", nargs="?", choices=list(commands.choices), metavar="COMMAND", help="the command")
@@ -86,11 +92,21 @@ def _help(arguments: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
-    if not (sys.argv[1:] if argv is None else argv):
+    given = list(sys.argv[1:] if argv is None else argv)
+    if not given:
         parser.print_help(sys.stderr)
         return 2
-    _check_order(parser, list(sys.argv[1:] if argv is None else argv))
-    arguments = parser.parse_args(argv)
+    _check_order(parser, given)
+    try:
+        settings = find_settings(given, os.environ)
+        if settings is not None:
+            settings.set_defaults(parser)
+    except UsageError as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(_message(error))
+    arguments = parser.parse_args(given)
+    arguments.settings_file = None if settings is None else str(settings.path)
     try:
         return int(arguments.run(arguments) or 0)
     except KeyboardInterrupt:
@@ -131,8 +147,6 @@ def _message(error: Exception) -> str:
 
 
 def _is_usage(error: Exception) -> bool:
-    from endpoint.cli.flags import UsageError
-
     return isinstance(error, UsageError)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 
 import shtab
 
-from endpoint.cli.flags import OneOf
+from endpoint.cli.flags import OneOf, actions_of
 
 _STORES = {
     "preamble": {
@@ -25,7 +24,7 @@ _rillet_stores() {
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    for action in _actions(parser):
+    for action in actions_of(parser):
         if isinstance(action.type, OneOf):
             action.choices = action.type.values
         elif action.metavar == "FILE" or action.dest == "file":
@@ -33,12 +32,3 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
         elif action.dest == "store":
             action.complete = _STORES  # type: ignore[attr-defined]  # where shtab looks for it
     return str(shtab.complete(parser, shell))
-
-
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The actions of all commands."""
-    for action in parser._actions:  # argparse has no public list of them
-        yield action
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from _actions(each)

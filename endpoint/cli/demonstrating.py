@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from endpoint.cli.server_commands import client_of
 
 if TYPE_CHECKING:
     from endpoint.demo.benchmark import Benchmark
-    from endpoint.demo.playing import Asked, PlayProgress
+    from endpoint.demo.playing import PlayedQuery, PlayProgress
 
 _CITY = "city"
 _NAMES = (_CITY, "lsbench", "citybench", "srbench")
@@ -70,7 +71,7 @@ def demo(arguments: argparse.Namespace) -> None:
         raise UsageError(f"{arguments.data}: this folder does not exist")
     recording = benchmark.generate(arguments.seed) if arguments.data is None else benchmark.read(Path(arguments.data))
     usual = benchmark.speed if arguments.data is None else benchmark.read_speed
-    with _server(arguments.server) as url:
+    with _interrupted_by_sigterm(), _server(arguments.server) as url:
         arguments.server = url
         with client_of(arguments) as client:
             queries = prepare(client, benchmark, recording, wanted)
@@ -83,6 +84,20 @@ def demo(arguments: argparse.Namespace) -> None:
             except KeyboardInterrupt:
                 print(file=sys.stderr)  # the terminal has written ^C into our line
             screen.end(progress)
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the demonstration as Ctrl-C does: its server is stopped, and the store removed."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _benchmark(name: str) -> Benchmark:
@@ -109,7 +124,7 @@ def _server(url: str | None) -> Iterator[str]:
 class _Screen:
     """On a terminal a table that is drawn again and again; otherwise lines."""
 
-    def __init__(self, benchmark: Benchmark, url: str, queries: list[Asked]) -> None:
+    def __init__(self, benchmark: Benchmark, url: str, queries: list[PlayedQuery]) -> None:
         self._benchmark, self._url = benchmark, url
         self._live = terminal.is_live(sys.stdout)
         self._prefixes = {iri: name for name, iri in benchmark.prefixes.items()}
@@ -143,7 +158,7 @@ class _Screen:
             if asked.state == "failed":
                 _print(f"{asked.name} has failed: {asked.refused}")
 
-    def _cells(self, asked: Asked) -> list[str]:
+    def _cells(self, asked: PlayedQuery) -> list[str]:
         numbers = [str(each) for each in (asked.emissions, asked.rows)]
         return [
             asked.question.name,
@@ -154,7 +169,7 @@ class _Screen:
             asked.question.about,
         ]
 
-    def _last(self, asked: Asked) -> str:
+    def _last(self, asked: PlayedQuery) -> str:
         """The first row of the last emission that has rows."""
         if asked.latest is None:
             return ""

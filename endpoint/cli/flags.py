@@ -1,4 +1,5 @@
-"""Flags that several commands share. Every setting has a flag and a variable: `--batch-ms` is RILLET_BATCH_MS."""
+"""Flags that several commands share. Every setting has a flag, a variable and a key in the settings file: `--batch-ms`
+is RILLET_BATCH_MS and `batch-ms`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import argparse
 import difflib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from stream_ext.errors import RilletError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
+
+CONFIG = "--config"
 
 Commands = Any  # argparse gives its sub-parsers no public type
 Group = Any  # nor its groups of flags, which accept flags as a parser does
@@ -42,6 +45,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"rillet: {message}\n(try: {self.prog} --help)\n")
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if not isinstance(arg_string, Preset):
+            return super()._get_value(action, arg_string)
+        try:
+            if isinstance(action, Several):
+                each = (super(Parser, self)._get_value(action, text) for text in arg_string.texts)
+                return tuple(value for values in each for value in values)
+            return super()._get_value(action, str(arg_string))  # a plain text: nobody else knows a Preset
+        except argparse.ArgumentError as error:
+            raise argparse.ArgumentError(action, f"{arg_string.where}: {error.message}") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -107,12 +121,49 @@ def add_command(
     return parser
 
 
+class Preset(str):
+    """The value of a setting that is not on the command line, and where it is: a variable, or a line of a file.
+
+    texts: what a flag that may be given several times would be given, one text each time"""
+
+    where: str
+    texts: tuple[str, ...]
+
+    def __new__(cls, where: str, *texts: str) -> Preset:
+        made = super().__new__(cls, " ".join(texts))
+        made.where, made.texts = where, texts
+        return made
+
+
 def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = None, **more: Any) -> None:
-    """Adds a flag whose default may come from the environment; argparse parses this default as a text of the command
-    line."""
+    """Adds a flag whose default may come from the environment or the settings file; argparse parses this default as a
+    text of the command line."""
     variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
     shown = "" if default is None else f", default {default}"
-    parser.add_argument(flag, default=os.environ.get(variable, default), help=f"{help} ({variable}{shown})", **more)
+    if variable in os.environ:
+        default = Preset(variable, os.environ[variable])
+    mark_setting(parser.add_argument(flag, default=default, help=f"{help} ({variable}{shown})", **more))
+    if CONFIG not in parser._option_string_actions:
+        file = "a file with settings (RILLET_CONFIG, default rillet.toml of this folder, if there is one)"
+        parser.add_argument(CONFIG, metavar="FILE", help=file)  # it is read before this parser is
+
+
+def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The flags and arguments of a parser and of all its commands."""
+    for action in parser._actions:  # argparse has no public list of them
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from actions_of(each)
+
+
+def mark_setting(action: argparse.Action) -> None:
+    """The flag can be given in the settings file."""
+    action.is_setting = True  # type: ignore[attr-defined]  # argparse has no place for what its users know
+
+
+def is_setting(action: argparse.Action) -> bool:
+    return getattr(action, "is_setting", False)
 
 
 class Several(argparse.Action):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _UNAUTHORIZED = 401
 _REGISTER = """\
   rillet register -f near.rq
+  rillet register -f near.rq --replace      near has another text now
   rillet register --name near 'SELECT ?t FROM NAMED WINDOW <urn:w> ON STREAM taxis [RANGE 10s STEP 1s]
                                WHERE { WINDOW <urn:w> { ?t ?p ?z } }'"""
 _WATCH = """\
@@ -45,6 +46,7 @@ def add(commands: Commands) -> None:
     register_ = add_command(commands, "register", register, "register a continuous query", _REGISTER)
     add_text(register_)
     register_.add_argument("--name", help="the name of the query, if the text has none")
+    register_.add_argument("--replace", action="store_true", help="drop a query of this name with another text")
     add_server(register_)
     watch_ = add_command(commands, "watch", watch, "show the results of a registered query as they are emitted", _WATCH)
     watch_.add_argument("query", help=_QUERY)
@@ -179,7 +181,7 @@ def print_json(value: Any) -> None:
 def register(arguments: argparse.Namespace) -> None:
     text = text_of(arguments)
     with client_of(arguments) as client:
-        registered = client.register(text, arguments.name)
+        registered = client.register(text, arguments.name, replace=arguments.replace)
     for warning in registered.get("warnings", []):
         print(f"warning: {warning}", file=sys.stderr)
     print(f"{registered['query']} is registered; see its results with: rillet watch {registered['query']}")
@@ -195,6 +197,8 @@ def status(arguments: argparse.Namespace) -> None:
     behind = f"the queries are {server['lag']} snapshots behind" if server["lag"] else "all queries have evaluated it"
     print(f"{arguments.server}: store {server['store']}, snapshot {server['head']}; {behind}")
     print(f"queries run on {server['runner']}: {server['why']}; {server['subscriptions']} subscribed")
+    for shard in (server["spark"] or {}).get("shards", ()):
+        print(_of_shard(shard))
     if server["role"] == "reader":
         print(f"role: reader; {_writer_of(server['holder'])}")
     if server["fault"]:
@@ -204,6 +208,15 @@ def status(arguments: argparse.Namespace) -> None:
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
     rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
     print("\n".join(terminal.table(columns, rows)) if rows else "no queries are registered")
+
+
+def _of_shard(shard: dict[str, Any]) -> str:
+    where = f"process {shard['pid']} of {shard['host']}" if shard["pid"] is not None else "no process"
+    why = f" ({shard['why']})" if shard["why"] else ""
+    return (
+        f"shard {shard['shard']} runs on {shard['runner']}{why}: {where}, {shard['core_share']:.0%} of a core, "
+        f"{shard['lag']} snapshots behind, built {shard['builds']} times"
+    )
 
 
 def _writer_of(holder: dict[str, Any] | None) -> str:

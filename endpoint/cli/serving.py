@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from endpoint.cli import attaching
 from endpoint.cli.flags import (
@@ -25,6 +26,9 @@ from endpoint.cli.flags import (
     urls,
     whole,
 )
+
+if TYPE_CHECKING:
+    from endpoint.serve import ServeSettings
 
 _EXAMPLES = """\
   rillet serve
@@ -61,7 +65,17 @@ def _add_address(group: Group) -> None:
 
 def _add_runner(group: Group) -> None:
     add_setting(group, "--engine", "the runner of registered queries: spark or inline", "spark", type=_ENGINE)
-    add_setting(group, "--spark-master", "where Spark runs: local[N] or spark://...", "local[*]", metavar="URL")
+    add_setting(
+        group,
+        "--spark-master",
+        "where Spark runs: local[N], spark://HOST:PORT, yarn, k8s://...",
+        "local[*]",
+        metavar="URL",
+    )
+    reached = "where tasks on other machines reach this server: HOST or HOST:PORT"
+    add_setting(group, "--spark-address", reached, "", metavar="HOST")
+    packed = "the environment that tasks run in, from rillet package; if not given, the same path on all machines"
+    add_setting(group, "--spark-package", packed, "", metavar="FILE")
     add_setting(group, "--spark-epoch", "length of an epoch; 0: micro-batches", "30s", type=seconds, metavar="TIME")
     _add_spark(group)
     hangs = "kill a Spark worker that shows no progress for this long"
@@ -69,8 +83,8 @@ def _add_runner(group: Group) -> None:
 
 
 def _add_spark(group: Group) -> None:
-    shards = "tasks of Spark that share the queries; 0: one less than it has cores, at most 8"
-    add_setting(group, "--spark-shards", shards, "1", type=whole, metavar="N")
+    shards = "tasks of Spark that share the queries; 0: one for each core, at most 8"
+    add_setting(group, "--spark-shards", shards, "0", type=whole, metavar="N")
     add_setting(group, "--spark-memory", "the memory of Spark's driver", "512M", type=size, metavar="SIZE")
     conf = "a setting of Spark itself, for example spark.executor.memory=2g; may be given several times"
     add_setting(group, "--spark-conf", conf, type=assignments, action=Several, metavar="NAME=VALUE")
@@ -93,6 +107,8 @@ def _spark_conf(arguments: argparse.Namespace) -> dict[str, str]:
 def _add_streams(group: Group) -> None:
     waits = "the longest that a push waits for other pushes to share its snapshot, in milliseconds"
     add_setting(group, "--batch-ms", waits, "100", type=whole, metavar="N")
+    readers = "processes that read long pushes; default one for each core, at most 4; 0: the server reads them"
+    add_setting(group, "--push-readers", readers, type=whole, metavar="N")
     survives = "what an acknowledged push survives: process (a crash of the server) or power (a power failure)"
     add_setting(group, "--durability", survives, "process", type=OneOf("process", "power"))
     retained = "how long old snapshots can be queried"
@@ -174,18 +190,46 @@ def serve(arguments: argparse.Namespace) -> None:
     if arguments.port > 65_535:
         raise UsageError(f"--port {arguments.port}: the greatest port is 65535")
     from endpoint.http.stop_signals import Stopped
-    from endpoint.serve import ServeSettings
     from endpoint.serve import serve as run
+
+    settings = _settings(arguments)
+    _check(settings)
+    if arguments.settings_file is not None:
+        print(f"settings of {arguments.settings_file}", flush=True)
+    try:
+        run(settings, announce=lambda line: print(line, flush=True))
+    except Stopped:
+        print("stopped before it was ready", flush=True)
+
+
+def _check(settings: ServeSettings) -> None:
+    """What can be known to be wrong before the store is opened. Raises UsageError."""
     from stream_ext.errors import BadArgument
+
+    try:
+        settings.spark()
+        settings.workers()
+        settings.tls()
+        settings.limits()
+        settings.attached()
+    except BadArgument as error:
+        raise UsageError(str(error)) from None
+
+
+def _settings(arguments: argparse.Namespace) -> ServeSettings:
+    """A table: each setting, and the flag that it comes from."""
+    from endpoint.serve import ServeSettings
     from stream_ext.remote.allowed_urls import AllowedUrls
 
-    settings = ServeSettings(
+    return ServeSettings(
         store=arguments.store,
         host=arguments.host,
         port=arguments.port,
         base=arguments.base,
         engine=arguments.engine,
         spark_master=arguments.spark_master,
+        spark_address=arguments.spark_address,
+        spark_package=arguments.spark_package,
         spark_epoch_s=arguments.spark_epoch,
         spark_shards=arguments.spark_shards,
         spark_conf=_spark_conf(arguments),
@@ -209,6 +253,7 @@ def serve(arguments: argparse.Namespace) -> None:
         idle_timeout_s=arguments.idle_timeout,
         least_rate=arguments.least_rate,
         query_workers=arguments.query_workers,
+        push_readers=arguments.push_readers,
         slow_query_s=arguments.slow_query,
         log_level=arguments.log_level,
         log_format=arguments.log_format,
@@ -230,15 +275,3 @@ def serve(arguments: argparse.Namespace) -> None:
         updates=arguments.updates,
         absorb=arguments.absorb,
     )
-    try:
-        settings.spark()
-        settings.workers()
-        settings.tls()
-        settings.limits()
-        settings.attached()
-    except BadArgument as error:
-        raise UsageError(str(error)) from None
-    try:
-        run(settings, announce=lambda line: print(line, flush=True))
-    except Stopped:
-        print("stopped before it was ready", flush=True)

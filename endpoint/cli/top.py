@@ -21,10 +21,12 @@ _EXAMPLES = """\
   rillet top                     on a terminal: a table that refreshes itself; Ctrl-C ends it
   rillet top --by lag --every 5s
   rillet top --times 1           one line for each query"""
-_ORDERS = ("rows", "emissions", "evaluations", "lag", "late")
-_RATES = ("rows", "emissions", "evaluations")
+_ORDERS = ("rows", "cpu", "emissions", "evaluations", "lag", "late")
+_RATES = {"rows": "rows", "cpu": "core_ms", "emissions": "emissions", "evaluations": "evaluations"}
 _COUNTS = {"lag": "lag_ms", "late": "late"}
-_COLUMNS = ("query", "state", "runner", "rows/s", "last rates", "emissions/s", "evaluations/s", "lag ms", "late")
+_COLUMNS = (
+    "query", "state", "runner", "rows/s", "last rates", "cpu %", "emissions/s", "evaluations/s", "lag ms", "late",
+)  # fmt: skip
 _SPARK = 20
 
 
@@ -92,7 +94,9 @@ class Rates:
             busy = Busy(status) if earlier is None else Busy(status, rows=earlier.rows)
             if earlier is not None and passed_s > 0:
                 # A query that was dropped and registered anew starts from 0.
-                busy.rates = {each: max(0, status[each] - earlier.status[each]) / passed_s for each in _RATES}
+                busy.rates = {
+                    rate: max(0, status[field] - earlier.status[field]) / passed_s for rate, field in _RATES.items()
+                }
                 busy.rows.append(busy.rates["rows"])
             self._busy[name] = busy
 
@@ -102,15 +106,16 @@ class Rates:
 
 def _cells(busy: Busy) -> list[str]:
     status = busy.status
-    rows, emissions, evaluations = (f"{busy.rates.get(each, 0.0):.1f}" for each in _RATES)
+    rows, cpu_ms, emissions, evaluations = (busy.rates.get(rate, 0.0) for rate in _RATES)
     return [
         status["query"],
         status["state"],
         status["runner"],
-        rows,
+        f"{rows:.1f}",
         terminal.sparkline(busy.rows, _SPARK),
-        emissions,
-        evaluations,
+        f"{cpu_ms / 10:.1f}",  # of 1,000 ms in a second
+        f"{emissions:.1f}",
+        f"{evaluations:.1f}",
         str(status["lag_ms"] or 0),
         str(status["late"]),
     ]

@@ -21,6 +21,7 @@ from endpoint.console import (
     resource,
     server,
     signing,
+    sources,
     streams,
     vocabulary,
 )
@@ -31,9 +32,8 @@ from endpoint.errors import describe
 from endpoint.http import browsers
 from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
-from hbase_store.errors import StoreError, StoreUnavailable
+from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
-from stream_ext.service.service import READER
 from stream_ext.waits import STOPS
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def snapshot(room: Room) -> Response:
 
 
 PAGES = (
-    Page("/", "overview", overview.page),
+    Page("/", "overview", overview.page, ("GET", "POST")),
     Page("/query", "query", query_editor.query, ("GET", "POST")),
     Page("/query/check", "check", checking.check, ("GET", "POST")),
     Page("/query/layout", "layout", checking.layout, ("POST",)),
@@ -85,6 +85,7 @@ PAGES = (
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
     Page("/snapshot", "snapshot", snapshot),
     Page("/figures", "figures", figures.page),
+    Page("/sources", "sources", sources.page, ("GET", "POST")),
     Page("/server", "server", server.page),
     Page("/log", "log", log_page.page),
     Page("/<path:_>", "nothing", nothing_there),
@@ -99,6 +100,7 @@ MENU = (
     ("streams", "Streams"),
     ("queries", "Registered queries"),
     ("explain", "Explain"),
+    ("sources", "Attached stores"),
     ("server", "Server"),
     ("log", "Log"),
 )
@@ -165,8 +167,8 @@ def _context(room: Room, name: str) -> dict[str, Any]:
 def _check_store(room: Room) -> None:
     """Rejects a page that needs the store while the store does not answer, so that it occupies no thread."""
     page = (request.endpoint or "").rpartition(".")[2]
-    if page not in WITHOUT_STORE and (wait := room.service.waits.hangs(READER)) is not None:
-        raise StoreUnavailable(f"the store does not answer: {wait.why}; this page works again when it does")
+    if page not in WITHOUT_STORE:
+        room.check_store()
 
 
 def failed(error: Exception) -> tuple[str, int]:

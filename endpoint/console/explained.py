@@ -20,8 +20,19 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class Operator:
     text: str
-    rows: float | None  # estimated
-    is_hot: bool  # among those with the most rows
+    estimated: float | None  # rows
+    rows: int | None  # None: the query was not run
+    ms: float | None
+    is_hot: bool  # among those that took the longest, or if that is not known, that have the most rows
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """What an attached store has to do with it: a pattern that is held or asked, or a question to it."""
+
+    text: str
+    way: str
+    quads: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +40,26 @@ class Plan:
     text: str
     tree: list[Node]
     operators: list[Operator]
+    sources: list[SourcePart]
+    ms: float | None = None  # how long the operators took together; None: the query was not run
 
 
 def plan_of(unit: Unit, explained: Mapping[str, Any], prefixes: Mapping[str, str]) -> Plan:
     """`explained` is what `Service.explain` says of the same text."""
     text = explain_text(unit)
-    return Plan(text, tree(text), _operators(explained.get("operators", ()), prefixes))
+    operators = _operators(explained.get("operators", ()), prefixes)
+    sources = [_source_part(each) for each in explained.get("sources", ())]
+    return Plan(text, tree(text), operators, sources, explained.get("ms"))
+
+
+def _source_part(explained: Mapping[str, Any]) -> SourcePart:
+    if "asked" in explained:
+        there = "asked: only it has data for this" if explained["exclusive"] else "asked, beside Rillet's own store"
+        return SourcePart(explained["asked"], there, None)
+    why = explained.get("error")
+    return SourcePart(
+        explained.get("pattern", ""), f"not known: {why}" if why else explained["way"], explained.get("quads")
+    )
 
 
 def tree(text: str) -> list[Node]:
@@ -54,12 +79,15 @@ def tree(text: str) -> list[Node]:
 
 
 def _operators(listed: Any, prefixes: Mapping[str, str]) -> list[Operator]:
-    most = max((each.get("estimated", 0) for each in listed), default=0)
+    effort = "ms" if any("ms" in each for each in listed) else "estimated"
+    most = max((each.get(effort, 0) for each in listed), default=0)
     return [
         Operator(
             _brief(each["operator"], prefixes),
-            rows := each.get("estimated"),
-            bool(rows and rows > most / 2 and len(listed) > 1),
+            each.get("estimated"),
+            each.get("rows"),
+            each.get("ms"),
+            bool((took := each.get(effort)) and took > most / 2 and len(listed) > 1),
         )
         for each in listed
     ]

@@ -122,6 +122,7 @@ def _written(room: Room, change: Callable[..., GraphWriteOutcome]) -> int:
 
 
 def page(room: Room) -> ResponseReturnValue:
+    """The page of the graphs of the store, each with its number of triples."""
     counts = room.statistics.counts()
     named = [(shown(term), parse_term(term), count) for term, count in counts.named.items()]
     return render_template(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from flask import render_template
+from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.room import Room
 from endpoint.console.shown import shown
 from endpoint.console.statistics import Counts, memory_bytes
-from hbase_store.errors import StoreUnavailable
+from endpoint.errors import describe
+from hbase_store.errors import StoreError, StoreUnavailable
 from hbase_store.version import __version__
+from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import READER
 
 _PREDICATES_SHOWN = 12
@@ -19,6 +21,34 @@ _NOTHING = Counts(0, 0, 0, 0, {}, {})
 
 
 def page(room: Room) -> ResponseReturnValue:
+    if request.method == "POST":
+        try:
+            room.check_may_write()
+            room.check_store()
+            return _demo(room, request.form.get("act", ""))
+        except (RilletError, StoreError) as error:
+            problem = describe(error)
+            return _shown(room, problem), problem.status
+    return _shown(room)
+
+
+def _demo(room: Room, act: str) -> ResponseReturnValue:
+    if act == "play":
+        room.demo.start()
+        flash("The city is played: six queries have results from now on. Click on one.")
+        return redirect(url_for(".queries"))
+    if act == "stop":
+        room.demo.stop()
+        flash("The city stands still. Its streams and queries are still there.")
+    elif act == "remove":
+        room.demo.remove()
+        flash("The streams, the queries and the graph of the city were dropped.")
+    else:
+        raise BadArgument(f"{act!r} is not an action of this page")
+    return redirect(url_for(".overview"))
+
+
+def _shown(room: Room, problem: object = None) -> str:
     counts, age_s = _counted(room)
     most = list(counts.predicates.items())[:_PREDICATES_SHOWN]
     return render_template(
@@ -32,6 +62,8 @@ def page(room: Room) -> ResponseReturnValue:
         version=__version__,
         sparql=room.http_url("sparql"),
         sources=room.service.sources_status(),
+        demo=room.demo.state,
+        problem=problem,
     )
 
 

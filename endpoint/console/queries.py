@@ -22,24 +22,26 @@ _EARLIER = 20
 
 def page(room: Room) -> ResponseReturnValue:
     if request.method == "GET":
-        return _list(room, request.args.get("query", REGISTRATION))
-    text, name = request.form.get("query", ""), request.form.get("name", "").strip() or None
+        return _list(room, request.args.get("query", REGISTRATION), request.args.get("replace"))
+    text, replaced = request.form.get("query", ""), request.form.get("replace") or None
+    name = replaced or request.form.get("name", "").strip() or None
     try:
         text = room.checked_text(text)
         room.check_may_write()
-        definition, created, warnings = room.service.register(text, name)
+        definition, created, warnings = room.service.register(text, name, replaces=replaced is not None)
     except (RilletError, StoreError) as error:
         problem = describe(error)
-        return _list(room, text, problem=problem), problem.status
+        return _list(room, text, replaced, problem), problem.status
     flash(f"{definition.name} is registered." if created else f"{definition.name} was already registered.")
     for warning in warnings:
         flash(warning, "warning")
     return redirect(url_for(".registered", name=definition.name))
 
 
-def _list(room: Room, text: str, problem: object = None) -> str:
+def _list(room: Room, text: str, replaced: str | None = None, problem: object = None) -> str:
+    """`replaced`: the query whose text is edited."""
     states = [room.service.query_status(query.name) for query in room.service.queries()]
-    return render_template("console/queries.html", states=states, text=text, problem=problem)
+    return render_template("console/queries.html", states=states, text=text, replaced=replaced, problem=problem)
 
 
 def registered(room: Room, name: str) -> ResponseReturnValue:

@@ -25,7 +25,7 @@ from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError
-from stream_ext.errors import NotFound, RilletError
+from stream_ext.errors import BadArgument, NotFound, RilletError
 from stream_ext.language.algebra.algebra import Form, Query, Register
 from stream_ext.language.algebra.statements import Explain, Update
 from stream_ext.oneshot.question import Question
@@ -48,6 +48,8 @@ def query(room: Room) -> ResponseReturnValue:
         question = room.service.question(text, room.limits.control(_DEADLINE_S).check)
         if act == "explain":
             return _editor(room, text=text, plan=_plan(room, question))
+        if act == "analyze":
+            return _editor(room, text=text, plan=_measured(room, question))
         return _register(room, question) if act == "register" else _run(room, question)
     except (RilletError, StoreError) as error:
         problem = describe(error)
@@ -83,6 +85,16 @@ def _register(room: Room, question: Question) -> ResponseReturnValue:
 
 def _plan(room: Room, question: Question) -> Plan:
     return plan_of(question.unit, room.service.explain(question), prefixes_of(question.text))
+
+
+def _measured(room: Room, question: Question) -> Plan:
+    """The plan of a query that is run; of anything else the plan alone, as nothing may change."""
+    unit = question.unit
+    if not isinstance(unit, Query) or unit.windows:
+        raise BadArgument("only a query without windows is measured; the page of a registered query shows its rates")
+    with room.control(_DEADLINE_S, run=_run_name()) as control:
+        found = room.service.analyze(question, _integer("snapshot"), control)
+    return plan_of(unit, found, prefixes_of(question.text))
 
 
 def _run_name() -> str:

@@ -16,11 +16,14 @@ from flask import request, session
 from endpoint.console.figures import Figures
 from endpoint.console.sessions import SIGNED_IN
 from endpoint.console.statistics import Classes, Counts, Statistics
+from endpoint.demo.in_store import DemoInStore
 from endpoint.errors import Unauthorized
 from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.last_known import LastKnown
+from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import TooLarge
+from stream_ext.service.service import READER
 
 if TYPE_CHECKING:
     from stream_ext.evaluation_budget import Control
@@ -40,10 +43,12 @@ class Room:
     figures: Figures = field(init=False)
     running: dict[str, Control] = field(default_factory=dict)  # by the names that pages gave to their queries
     classes: Classes = field(default_factory=Classes)
+    demo: DemoInStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.counts = LastKnown("counts", self.statistics.counts)
         self.figures = Figures(self.service)
+        self.demo = DemoInStore(self.service)
 
     @property
     def guarded(self) -> bool:
@@ -77,6 +82,11 @@ class Room:
         """Raises Unauthorized. The origin of the request was checked before."""
         if self.guarded and self.signed_in != "write":
             raise Unauthorized("this changes the store: sign in with the token of this server first")
+
+    def check_store(self) -> None:
+        """Raises StoreUnavailable while the store does not answer: what needs it would occupy a thread."""
+        if (wait := self.service.waits.hangs(READER)) is not None:
+            raise StoreUnavailable(f"the store does not answer: {wait.why}; this page works again when it does")
 
     @contextmanager
     def control(self, timeout_s: float, what: str = "query", run: str = "") -> Iterator[Control]:

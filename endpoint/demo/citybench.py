@@ -249,6 +249,7 @@ class _City:
         return lines
 
     def _located(self, time: int) -> list[str]:
+        """Where the user is, who has moved a little since the observation before."""
         latitude, longitude = self._user
         self._user = latitude + self._chance.gauss(0, 0.001), longitude + self._chance.gauss(0, 0.001)
         observation, place = f"<{_STREAMS['user']}-{time}>", f"<{_STREAMS['user']}-{time}-coordinates>"

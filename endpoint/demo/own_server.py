@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,14 +23,17 @@ def own_server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="rillet-demo-") as folder, Path(folder, "log").open("wb") as log:
         # Settings of the user, such as a store or a token, are for other servers.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RILLET_")}
-        command = [sys.executable, "-m", "endpoint", "serve", "--store", f"lmdb:{folder}/store", "--port", "0"]
+        # So are those in a rillet.toml of the current folder.
+        Path(folder, "rillet.toml").touch(mode=0o600)
+        command = [sys.executable, "-m", "endpoint", "serve", "--config", f"{folder}/rillet.toml"]
         server = subprocess.Popen(
-            [*command, "--engine", "inline", "--batch-ms", "20"],
+            [*command, "--store", f"lmdb:{folder}/store", "--port", "0", "--engine", "inline", "--batch-ms", "20"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment,
             start_new_session=True,  # an interrupt is for the demonstration, which stops the server
+            preexec_fn=_end_with_parent,
         )
         try:
             yield _address(server, Path(folder, "log"))
@@ -41,6 +46,11 @@ def own_server() -> Iterator[str]:
                 server.wait()
             if server.stdout is not None:
                 server.stdout.close()
+
+
+def _end_with_parent() -> None:
+    """Asks the kernel to stop this process when its parent ends, however that goes."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def _address(server: subprocess.Popen[bytes], log: Path) -> str:

@@ -12,7 +12,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from endpoint.client import Refused
 from endpoint.demo.benchmark import (
@@ -38,7 +38,7 @@ _READ_EMISSIONS = 200
 
 
 @dataclass(slots=True)
-class Asked:
+class PlayedQuery:
     """A query of the benchmark in one dialect, and what the server has answered so far."""
 
     question: BenchmarkQuery
@@ -57,7 +57,7 @@ class Asked:
 class PlayProgress:
     """What was played."""
 
-    queries: list[Asked]
+    queries: list[PlayedQuery]
     elements: int = 0
     triples: int = 0
     late: int = 0
@@ -72,13 +72,34 @@ def pace_of(number: float, factor: bool) -> Pace:
     return AsItWas(number) if factor else PerSecond(number)
 
 
+class Receiving(Protocol):
+    """What a player needs of a client."""
+
+    def push(self, stream: str, data: str, /, *, media_type: str) -> dict[str, Any]: ...
+    def heartbeat(self, stream: str, timestamp: int, /) -> dict[str, Any]: ...
+
+
+class Preparing(Protocol):
+    """What the preparation needs of a client."""
+
+    def queries(self) -> list[dict[str, Any]]: ...
+    def streams(self) -> list[dict[str, Any]]: ...
+    def drop_query(self, query: str, /) -> None: ...
+    def drop_stream(self, stream: str, /) -> None: ...
+    def create_stream(self, stream: str, **options: Any) -> dict[str, Any]: ...
+    def put_graph(self, graph: str, data: bytes, /, *, media_type: str = ...) -> None: ...
+    def register(self, text: str, /) -> dict[str, Any]: ...
+
+
 # ---- before
 
 
-def prepare(client: Client, benchmark: Benchmark, recording: Recording, dialects: Sequence[str]) -> list[Asked]:
+def prepare(
+    client: Preparing, benchmark: Benchmark, recording: Recording, dialects: Sequence[str]
+) -> list[PlayedQuery]:
     """Creates the streams, loads the stored data, and registers the queries. What an earlier demonstration left on this
     server is dropped."""
-    _clear(client, benchmark)
+    clear(client, benchmark)
     for name, iri in benchmark.streams.items():
         client.create_stream(stream_name(benchmark, name), iri=iri)
     for graph in recording.stored:
@@ -91,7 +112,8 @@ def prepare(client: Client, benchmark: Benchmark, recording: Recording, dialects
     ]
 
 
-def _clear(client: Client, benchmark: Benchmark) -> None:
+def clear(client: Preparing, benchmark: Benchmark) -> None:
+    """Drops the queries and streams of this benchmark that are there."""
     ours = {
         query_name(benchmark, question, dialect) for question in benchmark.questions for dialect in question.dialects
     }
@@ -104,8 +126,8 @@ def _clear(client: Client, benchmark: Benchmark) -> None:
             client.drop_stream(stream)
 
 
-def _register(client: Client, benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> Asked:
-    asked = Asked(question, dialect, query_name(benchmark, question, dialect))
+def _register(client: Preparing, benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> PlayedQuery:
+    asked = PlayedQuery(question, dialect, query_name(benchmark, question, dialect))
     try:
         client.register(benchmark.text(question, dialect))
     except Refused as error:
@@ -132,7 +154,7 @@ class Player:
 
     def __init__(
         self,
-        client: Client,
+        client: Receiving,
         benchmark: Benchmark,
         elements: Iterator[RecordedElement],
         pace: Pace,

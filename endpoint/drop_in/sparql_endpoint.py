@@ -116,7 +116,7 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
                 responses=API_RESPONSES,
                 include_in_schema=each == path,
             )
-        self.router.default = self._elsewhere
+        self.router.default = self._other_path
         if cors_enabled:  # without credentials: a page of others must not use what a browser remembers
             self.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
 
@@ -189,7 +189,7 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
 
     # ---- elsewhere: as our own application
 
-    async def _elsewhere(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def _other_path(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.router.not_found(scope, receive, send)
             return

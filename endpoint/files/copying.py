@@ -162,6 +162,7 @@ class _Copying:
             yield batch
 
     def _batch(self, graphs: Sequence[Counted]) -> Iterator[Done]:
+        """Copies small graphs by one request; one by one, if the source does not answer all together."""
         names = tuple(each.graph for each in graphs)
         what = Loaded(self._source.url, 0, 0, None, part=json.dumps({_WHOLE: names}))
         try:

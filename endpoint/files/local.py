@@ -26,7 +26,7 @@ def changes(text: str) -> bool:
 
 
 def update(url: str, text: str) -> None:
-    """Runs an update. WriterElsewhere if another process writes to the store."""
+    """Runs an update. AnotherWriter if another process writes to the store."""
     with closing(Service.open(url, base=DEFAULT_BASE, clock=SystemClock(), engine="inline")) as service:
         service.update(text)
 

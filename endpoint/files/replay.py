@@ -79,7 +79,7 @@ class Cutter:
         self._number = 0
         self._key: bytes | None = None
         self._run: list[bytes] = []
-        self._directives = LineDirectives(b"", announced=False) if format in ("nt", "nq") else None
+        self._directives = LineDirectives(announced=False) if format in ("nt", "nq") else None
 
     def feed(self, lines: Iterable[bytes]) -> Iterator[Element]:
         for line in lines:
@@ -125,6 +125,7 @@ class Cutter:
         return self._directives is not None and self._directives.announced
 
     def _end_run(self) -> Element:
+        """The triples that were read with the same key, as one element."""
         triples, self._run = self._run, []
         element: dict[str, object] = {}
         if self._format == "tnt" and self._time_from == "data":

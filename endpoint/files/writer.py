@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 
 _RETRY_FOR_S, _RETRY_EVERY_S = 5.0, 0.25
 Written = TypeVar("Written")
 
 
 def with_writer(write_here: Callable[[], Written], write_through: Callable[[str], Written]) -> Written:
-    """`write_here` writes in this process, or raises WriterElsewhere; `write_through` is called with the address of
+    """`write_here` writes in this process, or raises AnotherWriter; `write_through` is called with the address of
     the server that writes. A server that is just starting or ending is tried again for some seconds; otherwise the
     error names the writer."""
     until = time.monotonic() + _RETRY_FOR_S
     while True:
         try:
             return write_here()
-        except WriterElsewhere as error:
+        except AnotherWriter as error:
             if error.address and _answers(error.address):
                 return write_through(error.address)
             if not error.address or time.monotonic() >= until:

@@ -46,7 +46,7 @@ _NO_CONTENT = 204
 
 _NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 #: What the writer says when nothing of a request was done because it is the writer no more.
-_NOT_DONE = frozenset(("not-writer", "writer-elsewhere", "fenced"))
+_NOT_DONE = frozenset(("not-writer", "another-writer", "fenced"))
 
 
 class _Lost(Exception):

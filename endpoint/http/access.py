@@ -127,6 +127,7 @@ class Access:
     # ---- host names
 
     def check_host(self, host: str | None) -> None:
+        """Raises Forbidden for a request under a host name that this server does not have: against DNS rebinding."""
         if self._hosts is None or host in self._answered:
             return
         name = _name(host)

@@ -232,8 +232,8 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def _check_head(self) -> None:
-        besides_url = self._head_bytes - len(self.url)
-        if self._head_bytes > self._limits.head_bytes or besides_url > _SMALL_HEAD_BYTES:
+        other_bytes = self._head_bytes - len(self.url)
+        if self._head_bytes > self._limits.head_bytes or other_bytes > _SMALL_HEAD_BYTES:
             self._all.ended["head"] += 1
             most = f"{self._limits.head_bytes} bytes, or its headers over {_SMALL_HEAD_BYTES}"
             self._refuse(431, f"the head of a request is over {most}: send what is long in the body")

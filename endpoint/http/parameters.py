@@ -164,8 +164,14 @@ class Parameters:
                 raise BadArgument(f"{name}=: {reason}")
 
     def done(self, known: str) -> None:
+        """Rejects what is left; `known`: the names that the request could have had."""
         if self._values:
             names = re.findall(r"[\w-]+", known.partition(";")[0].partition("(")[0])
             unknown = [name[:60] for name in list(self._values)[:_NAMED_MAX]]
-            left = ", ".join(f"{name}={meant(name, names)}" for name in unknown)
+            left = ", ".join(f"{name}={_why(name, names)}" for name in unknown)
             raise BadArgument(f"unknown for this request: {left}; known: {known}")
+
+
+def _why(name: str, known: list[str]) -> str:
+    """A parameter may be known and not belong to this text, such as `at` to a registration."""
+    return " (it does not belong to this kind of text)" if name in known else meant(name, known)

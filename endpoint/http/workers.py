@@ -21,6 +21,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RETRY_AFTER_S = 1
+_MEASURED_WAITING = 16
 #: The event loop waits for a result at most so long, once a pass; after a late one, not again for a while.
 _WAIT_S, _PAUSE_S = 0.005, 0.2
 
@@ -116,6 +117,8 @@ class Workers:
     def __init__(self, limits: HttpLimits) -> None:
         self.operations = Pool("operations", 2, limits.waiting)  # never for calls that may wait for the store
         self.readers = Pool("queries", limits.readers, limits.waiting)
+        #: A query worker cannot measure a query: many at once would delay everything else in this process.
+        self.measurers = Pool("measured queries", 1, _MEASURED_WAITING)
         self.writers = Pool("writes", limits.writers, limits.waiting)
         self.unpackers = Pool("unpacking", limits.unpackers, limits.waiting)
         self.waiters = Pool("evaluations", limits.waiters, limits.waiting)
@@ -123,6 +126,6 @@ class Workers:
 
     def close(self) -> None:
         for pool in (
-            self.readers, self.writers, self.unpackers, self.waiters, self.followers, self.operations,
+            self.readers, self.measurers, self.writers, self.unpackers, self.waiters, self.followers, self.operations,
         ):  # fmt: skip
             pool.close()

@@ -174,24 +174,29 @@ class Handler(logging.Handler):
 @contextmanager
 def logging_to(stream: TextIO, settings: Settings, secrets: Sequence[str] = ()) -> Iterator[None]:
     """While the context is open, all log records of this process are written to this stream."""
+    global _current, _handler
     handler = Handler(stream)
     handler.setFormatter(Formatter(settings.form, secrets))
-    root, ours = logging.getLogger(), logging.getLogger("rillet")
-    before = root.handlers[:], root.level, ours.level
-    root.handlers[:] = [handler]
+    root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.level.upper()]
     # Only warnings of libraries. Nothing of uvicorn: it would log answers that are cut off a second time, and each
     # connection that sends no HTTP.
-    root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[settings.level.upper()]))
-    ours.setLevel(settings.level.upper())
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-    global _current, _handler
+    levels = {"rillet": level, "uvicorn": logging.CRITICAL, None: max(logging.WARNING, level)}
+    before = root.handlers[:], {name: logging.getLogger(name).level for name in levels}, _current, _handler
+    root.handlers[:] = [handler]
+    _set_levels(levels)
     _current, _handler = settings, handler
     try:
         yield
     finally:
-        _handler = None
-        root.handlers[:], root.level, ours.level = before
+        root.handlers[:], levels_before, _current, _handler = before
+        _set_levels(levels_before)
         handler.close()
+
+
+def _set_levels(levels: Mapping[str | None, int]) -> None:
+    """By `setLevel`, for loggers remember what is enabled; None is the root."""
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 _current: Settings | None = None

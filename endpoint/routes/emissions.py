@@ -31,6 +31,9 @@ SSE = Offer("text/event-stream", "sse")
 
 Header = tuple[bytes, bytes]
 
+#: The comment at the end of server-sent events whose query was dropped.
+#: The empty id makes a client forget the number where it stopped: a later query of the name has numbers of its own.
+_DROPPED = b"id:\n: dropped\n\n"
 _BLOCK_BYTES = 64 << 10
 _KNOWN = "since, until, limit, follow, wait"
 _STREAMING = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
@@ -76,6 +79,8 @@ async def read_results(exchange: Exchange, name: str) -> None:
 
 
 def _span(exchange: Exchange, parameters: Parameters, offer: Offer) -> Span:
+    """Which emissions a request wants, and whether it waits for later ones. An event stream that reconnects says in the
+    header Last-Event-ID where it stopped."""
     since, until, limit = (parameters.integer(known) for known in ("since", "until", "limit"))
     follow, wait_s = parameters.flag("follow"), parameters.duration_s("wait")
     parameters.done(_KNOWN)
@@ -128,10 +133,16 @@ async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers:
     await exchange.start(200, media_type, [*_STREAMING, *headers])
     if sse:
         await exchange.piece(b": rillet\n\n")  # so that the client notices at once that it is connected
-    with suppress(NotFound):  # dropped meanwhile: its emissions are gone
+    was_dropped = False
+    try:
         # One subscription from the first page on: a later query of the same name is another query.
         async with _listening(exchange, name, span.since) as listener:
             await _send_all(exchange, listener, span, sse)
+            was_dropped = listener.subscription.ended and listener.subscription.fault is None
+    except NotFound:  # dropped meanwhile: its emissions are gone
+        was_dropped = True
+    if sse and was_dropped:
+        await exchange.piece(_DROPPED)  # or else the client would come again, and meet another query
     await exchange.end()
 
 

@@ -119,7 +119,7 @@ def _target(exchange: Exchange, parameters: Parameters, path: str | None) -> Gra
     if sum(named is not None for named in (default, graph, path)) > 1:
         raise BadArgument("name one graph: default, graph= or a path below /data, not several of them")
     if default:
-        raise BadArgument(f"default={default}: it has no value, /data?default")
+        raise BadArgument(f"default={default}: this parameter takes no value; write /data?default")
     iri = exchange.state.base + "data/" + path if path is not None else graph
     if iri is not None:
         checked_graph(iri)

@@ -108,12 +108,13 @@ def _of_http(state: AppState) -> Iterator[Metric]:
     counted = CounterMetricFamily(
         "rillet_http_requests_total", "Requests answered.", labels=["route", "method", "status"]
     )
-    for (route, method, status), count in list(requests.counted.items()):
+    for (route, method, status), count in dict(requests.counted).items():
         counted.add_metric([route, method, str(status)], count)
     yield counted
     yield _times(requests)
     pools = (
         workers.readers,
+        workers.measurers,
         workers.writers,
         workers.unpackers,
         workers.waiters,
@@ -142,7 +143,7 @@ def _times(requests: Requests) -> Metric:
     family = HistogramMetricFamily(
         "rillet_http_request_seconds", "Time from a request to the end of its response.", labels=["route"]
     )
-    for route, buckets in list(requests.times.items()):
+    for route, buckets in dict(requests.times).items():
         sums = list(accumulate(buckets))
         bounds = [*map(floatToGoString, BOUNDS_S), "+Inf"]
         family.add_metric([route], list(zip(bounds, sums, strict=True)), requests.seconds[route])
@@ -197,8 +198,8 @@ def _of_waits(state: AppState) -> Iterator[Metric]:
 
 
 def _of_figures(figures: MeasuredFigures) -> Iterator[Metric]:
-    yield from _of_streams(figures.streams)
-    yield from _of_queries(figures.queries)
+    yield from _of_all("stream", figures.streams, _OF_STREAM)
+    yield from _of_all("query", figures.queries, _OF_QUERY)
     retention, spark = figures.retention, figures.spark
     yield _gauge("rillet_timing_bytes", "Size of the stream elements that are not absorbed.", retention["timing_bytes"])
     most = "The limit of this size (--timing-bytes)."
@@ -217,38 +218,45 @@ _OF_SPARK = {
 }
 
 
-def _of_streams(streams: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    def of(key: str, scale: float = 1) -> Iterator[tuple[str, float | None]]:
-        return ((one["stream"], None if one[key] is None else one[key] / scale) for one in streams)
+_OfEach = tuple[type[GaugeMetricFamily | CounterMetricFamily], str, str, str, int]
 
-    batches = "Batches of a stream."
-    yield _of_each(CounterMetricFamily, "rillet_stream_batches_total", batches, "stream", of("batches"))
-    elements = "Elements since the start of the server."
-    yield _of_each(CounterMetricFamily, "rillet_stream_elements_total", elements, "stream", of("elements"))
-    late = "Late elements."
-    yield _of_each(CounterMetricFamily, "rillet_stream_late_total", late, "stream", of("late"))
-    time_ = "The time of the stream."
-    yield _of_each(GaugeMetricFamily, "rillet_stream_time_seconds", time_, "stream", of("time_ms", 1000))
-    behind = "How far the time of the stream is behind the clock."
-    yield _of_each(GaugeMetricFamily, "rillet_stream_behind_seconds", behind, "stream", of("behind_ms", 1000))
+#: Of each stream and query: the metric, what it is, the field of the status, and how many units of the field are one.
+_OF_STREAM: tuple[_OfEach, ...] = (
+    (CounterMetricFamily, "rillet_stream_batches_total", "Batches of a stream.", "batches", 1),
+    (CounterMetricFamily, "rillet_stream_elements_total", "Elements since the start of the server.", "elements", 1),
+    (CounterMetricFamily, "rillet_stream_late_total", "Late elements.", "late", 1),
+    (GaugeMetricFamily, "rillet_stream_time_seconds", "The time of the stream.", "time_ms", 1000),
+    (
+        GaugeMetricFamily, "rillet_stream_behind_seconds", "How far the time of the stream is behind the clock.",
+        "behind_ms", 1000,
+    ),
+)  # fmt: skip
+_OF_QUERY: tuple[_OfEach, ...] = (
+    (CounterMetricFamily, "rillet_query_emissions_total", "The number of a query's last emission.", "emissions", 1),
+    (
+        CounterMetricFamily, "rillet_query_evaluations_total", "Evaluations since the start of the server.",
+        "evaluations", 1,
+    ),
+    (
+        CounterMetricFamily, "rillet_query_core_seconds_total",
+        "CPU time of evaluations since the start of the server; of a template, divided among its queries.",
+        "core_ms", 1000,
+    ),
+    (CounterMetricFamily, "rillet_query_rows_total", "Rows emitted since the start of the server.", "rows", 1),
+    (
+        GaugeMetricFamily, "rillet_query_lag_seconds", "How long the next snapshot of the query has been waiting.",
+        "lag_ms", 1000,
+    ),
+    (GaugeMetricFamily, "rillet_query_time_seconds", "The time of the query's last evaluation.", "time_ms", 1000),
+    (GaugeMetricFamily, "rillet_query_failed", "1 if the query has failed or is parked.", "failed", 1),
+    (GaugeMetricFamily, "rillet_query_waiting", "1 while the query waits for another store to answer.", "waiting", 1),
+)  # fmt: skip
 
 
-def _of_queries(queries: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
-    def of(key: str, scale: float = 1) -> Iterator[tuple[str, float | None]]:
-        return ((one["query"], None if one[key] is None else one[key] / scale) for one in queries)
-
-    emissions = "The number of a query's last emission."
-    yield _of_each(CounterMetricFamily, "rillet_query_emissions_total", emissions, "query", of("emissions"))
-    evaluations = "Evaluations since the start of the server."
-    yield _of_each(CounterMetricFamily, "rillet_query_evaluations_total", evaluations, "query", of("evaluations"))
-    rows = "Rows emitted since the start of the server."
-    yield _of_each(CounterMetricFamily, "rillet_query_rows_total", rows, "query", of("rows"))
-    lag = "How long the next snapshot of the query has been waiting."
-    yield _of_each(GaugeMetricFamily, "rillet_query_lag_seconds", lag, "query", of("lag_ms", 1000))
-    time_ = "The time of the query's last evaluation."
-    yield _of_each(GaugeMetricFamily, "rillet_query_time_seconds", time_, "query", of("time_ms", 1000))
-    failed = "1 if the query has failed or is parked."
-    yield _of_each(GaugeMetricFamily, "rillet_query_failed", failed, "query", of("failed"))
+def _of_all(label: str, listed: Sequence[Mapping[str, Any]], metrics: Iterable[_OfEach]) -> Iterator[Metric]:
+    for family, name, help, key, units in metrics:
+        values = ((one[label], None if one[key] is None else one[key] / units) for one in listed)
+        yield _of_each(family, name, help, label, values)
 
 
 def _of_store_calls(store: Any) -> Iterator[Metric]:
@@ -298,7 +306,7 @@ def _of_query_workers(crew: QueryWorkers) -> Iterator[Metric]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """0 for a process that has just ended."""
+    """The memory that a process of this server takes; 0 if it has just ended."""
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -25,13 +25,12 @@ from endpoint.query_workers import Ask
 from stream_ext import registered_functions
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Form, Query
-from stream_ext.language.algebra.volatile import is_volatile
 
 if TYPE_CHECKING:
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.dataset import Dataset
     from stream_ext.oneshot.evaluate import Answer
-    from stream_ext.oneshot.question import Question as AskedQuestion
+    from stream_ext.oneshot.question import Question as OneShotQuestion
     from stream_ext.service.service import Service
 
 #: Returns the next pieces, joined, and whether they are the last.
@@ -42,7 +41,7 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    asked: AskedQuestion
+    asked: OneShotQuestion
     query: Query
     key: Key
     snapshot: int | None
@@ -119,8 +118,7 @@ def _is_same_for_all(request: QueryRequest, service: Service) -> bool:
     snapshots."""
     if service.sources:
         return False
-    # Cheap conditions first: `is_volatile` walks through the whole query.
-    return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not is_volatile(request.query)
+    return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not request.asked.is_volatile
 
 
 class Begun(NamedTuple):

@@ -31,6 +31,7 @@ _FLAG: Schema = {"type": "boolean", "default": False}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _TIME: Schema = {"type": "string", "description": "milliseconds since 1970, or an xsd:dateTime"}
 _DURATION: Schema = {"type": "string", "example": "30s"}
+_EXPLAIN: Schema = {"type": "string", "enum": ["false", "true", "analyze"], "default": "false"}
 _WAIT: Schema = {"type": "string", "enum": ["published", "evaluated"], "default": "published"}
 
 #: name -> (schema, description)
@@ -40,7 +41,8 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "snapshot": (_NUMBER, "query this snapshot instead of the latest one"),
     "at": (_TIME, "evaluate a query with windows at this time"),
     "timeout": (_DURATION, "the longest that the query may take"),
-    "explain": (_FLAG, "explain the text, and do not run it"),
+    "explain": (_EXPLAIN, "true: explain the text, and do not run it; analyze: run it, and measure each operator"),
+    "replace": (_FLAG, "drop a query of this name with another text, in the same snapshot"),
     "wait": (_WAIT, "respond when the change is readable, or when registered queries have evaluated it"),
     "default-graph-uri": (_TEXTS, "graphs that form the default graph of the query"),
     "named-graph-uri": (_TEXTS, "named graphs of the query"),
@@ -136,10 +138,12 @@ _RANGE = "since until limit follow wait emission"
 _OF_QUERIES: dict[str, dict[str, Operation]] = {
     "/queries": {
         "GET": Operation("List the registered queries", gives=(JSON,), tag="Queries"),
-        "POST": Operation("Register a query", "", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
+        "POST": Operation("Register a query", "replace", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
     },
     "/queries/{query}": {
-        "PUT": Operation("Register a query by name", "", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
+        "PUT": Operation(
+            "Register a query by name", "replace", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True
+        ),
         "POST": Operation("Pause, resume or move a query", "action runner", (), (JSON,), 200, (404,), "Queries", True),
         "GET": Operation("The status of a query", gives=(JSON,), also=(404,), tag="Queries"),
         "DELETE": Operation("Drop a query", "", (), (), 204, (404,), "Queries", True),
@@ -221,6 +225,7 @@ _STATUS_MEANINGS = {
 
 
 def document(title: str, description: str, version: str, root: str) -> dict[str, Any]:
+    """The OpenAPI description of all routes. `root`: the address of the server."""
     paths: dict[str, dict[str, Any]] = {}
     for path, methods in OPERATIONS.items():
         shown = path.replace("...}", "}")

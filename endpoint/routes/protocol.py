@@ -77,7 +77,11 @@ async def sparql(exchange: Exchange) -> None:
         return
     parameters.ignore(SPARQLWRAPPER)
     text, explain = strip_explain(exchange.checked_text(text))
-    if parameters.flag("explain") or explain:
+    wanted = parameters.choice("explain", ("false", "true", "analyze"), "false")
+    if wanted == "analyze":
+        await _analyze(exchange, text, parameters)
+        return
+    if wanted == "true" or explain:
         parameters.done(_KNOWN)
         await _explain(exchange, text)
         return
@@ -216,6 +220,20 @@ async def _describe(exchange: Exchange, offer: Offer) -> None:
 async def _explain(exchange: Exchange, asked: str | Question) -> None:
     explained = await exchange.state.workers.readers.run(exchange.state.service.explain, asked)
     await exchange.answer_json(200, explained)
+
+
+async def _analyze(exchange: Exchange, text: str, parameters: Parameters) -> None:
+    """Evaluates a query as a client's query is: it is listed, can be cancelled, and has a budget and a time limit."""
+    state = exchange.state
+    timeout_s, snapshot = parameters.timeout_s(state.limits.query_s), parameters.integer("snapshot")
+    parameters.ignore(("timeout",))
+    parameters.done("query, snapshot, timeout, explain")
+    async with state.underway.watched(exchange, text, timeout_s) as question:
+        measuring = state.workers.measurers.submit(state.service.analyze, text, snapshot, question.control)
+        question.here = measuring
+        found = await question.in_time(measuring)
+        question.check_wanted()
+    await exchange.answer_json(200, found)
 
 
 def _query_request(

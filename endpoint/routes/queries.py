@@ -27,16 +27,17 @@ async def list_queries(exchange: Exchange) -> None:
 
 async def register(exchange: Exchange, name: str | None = None) -> None:
     """POST /queries, PUT /queries/{q}: the body is a REGISTER text or a bare windowed query."""
-    text = await _text(exchange)
+    text, replaces = await _text(exchange)
     exchange.check_may_write()
     service = exchange.state.service
 
     def register_query() -> tuple[int, dict[str, Any]]:
         question = service.question(text)
-        definition, created, warnings = service.register(question, name)
+        definition, created, warnings = service.register(question, name, replaces=replaces)
         explained = service.explain(question)
-        if (why := service.why_failed(definition.name)) is not None:  # its first evaluation may be complete by now
-            warnings = [*warnings, f"the query has failed: {why}"]
+        why = service.why_not_evaluated(definition.name)  # its first evaluation may be complete by now
+        if why is not None:
+            warnings = [*warnings, f"the query is not evaluated: {why}"]
         return (201 if created else 200), {
             "query": definition.name,
             "iri": definition.iri,
@@ -51,19 +52,23 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
     await exchange.answer_json(status, registered, [location])
 
 
-async def _text(exchange: Exchange) -> str:
+async def _text(exchange: Exchange) -> tuple[str, bool]:
+    """The text to register, and whether it replaces a query of its name."""
     if exchange.media_type == FORM:
         body = await exchange.body(exchange.state.limits.text_bytes * 4)
         text, parameters = read_request(exchange, body)
-        parameters.done("query")
-        return exchange.checked_text(text or "")
+        replaces = parameters.flag("replace")
+        parameters.done("query, replace")
+        return exchange.checked_text(text or ""), replaces
     if exchange.media_type != QUERY_TYPE:
         raise UnsupportedMedia(
             f"Content-Type {exchange.media_type or '(none)'}: send the query to register as {QUERY_TYPE} "
             f"(curl: -H 'Content-Type: {QUERY_TYPE}')"
         )
-    exchange.parameters().done(_NO_PARAMETERS)
-    return await exchange.text_body("query")
+    parameters = exchange.parameters()
+    replaces = parameters.flag("replace")
+    parameters.done("replace")
+    return await exchange.text_body("query"), replaces
 
 
 async def status(exchange: Exchange, name: str) -> None:

@@ -126,6 +126,7 @@ async def _acknowledge(exchange: Exchange, receipt: PushReceipt, pending: bool) 
 
 
 def _options(body: bytes) -> dict[str, Any]:
+    """The options of a stream: a JSON object; an empty body has none."""
     if not body.strip():
         return {}
     try:

@@ -27,6 +27,7 @@ from hbase_store.backends.meta_cells import (
     counter_key,
 )
 from hbase_store.backends.thrift_connections import ConnectionDied, Connections, ServerAddress, thrift
+from hbase_store.backends.thrift_transports import IN_THE_CLEAR, ThriftAccess
 from hbase_store.backends.thrift_verbs import (
     COLUMN,
     ROW_BYTES,
@@ -86,8 +87,9 @@ class HBaseKeyValue:
         read_only: bool = False,
         timeout_ms: int = TIMEOUT_MS,
         others: Sequence[ServerAddress] = (),
+        access: ThriftAccess = IN_THE_CLEAR,
     ) -> None:
-        """`others`: further Thrift servers of the same HBase."""
+        """`others`: further Thrift servers of the same HBase. `access`: how they are spoken to."""
         if not _NAMESPACE.fullmatch(namespace):
             raise BadStoreUrl(
                 f"{namespace!r} is not a namespace; use letters, digits and _, as in hbase://host:9090/rillet, or in "
@@ -98,7 +100,7 @@ class HBaseKeyValue:
         self.read_only = read_only
         self._names = {table: table_name(namespace, table).encode() for table in TABLES}
         self._largest = dict.fromkeys(TABLES, 0)  # of late; 0: nothing is known
-        self._connections = Connections(servers, timeout_ms)
+        self._connections = Connections(servers, timeout_ms, access)
         self._parallel = InParallel(_THREADS)
         self.calls = Calls()
         self._lease: CellLease | None = None
@@ -142,6 +144,8 @@ class HBaseKeyValue:
     # ---- reading
 
     def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
+        """The values of some keys, in their order. `sizes`: how long each is about, so that large ones share no
+        call."""
         found: dict[Key, Value] = {}
         wanted = [salted(table, key) for key in dict.fromkeys(keys) if key]
         size_of = {salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
@@ -301,7 +305,10 @@ class HBaseKeyValue:
             with self.calls.counted(verb.__name__.lstrip("_")):
                 return self._connections.call(verb, *arguments, **options)
         except ConnectionDied as died:
-            raise StoreUnavailable(f"{self.where} broke the connection: {died}; is HBase running?") from died
+            raise StoreUnavailable(
+                f"{self.where} broke the connection: {died}; is HBase running, and does it expect TLS, a login or "
+                "another transport?"
+            ) from died
 
     def health(self) -> list[tuple[str, bool]]:
         """The Thrift servers, and whether calls go to each now."""

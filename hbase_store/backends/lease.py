@@ -20,7 +20,7 @@ import msgspec
 
 from hbase_store.backends.keyvalue import CompareAndSet, KeyValue
 from hbase_store.backends.meta_cells import LEASE_KEY
-from hbase_store.errors import StoreError, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, StoreError, StoreUnavailable
 
 LEASE_MS = 30_000
 #: So often the cell is read again when it was not as expected.
@@ -41,7 +41,7 @@ class Lease(Protocol):
     def take(self, address: str) -> None:
         """Become the writer, or stay it; `address` is where others send their writes ('' for no server).
 
-        Raises WriterElsewhere."""
+        Raises AnotherWriter."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class FileLease:
             if lock is None:
                 lock = _locks[self._file] = self._lock()
             if lock.lease is not self:
-                raise WriterElsewhere(_read_holder(lock.descriptor).address, os.getpid(), str(self._file.parent))
+                raise AnotherWriter(_read_holder(lock.descriptor).address, os.getpid(), str(self._file.parent))
             _write_holder(lock.descriptor, FileHolder(address, os.getpid(), self._boot))
 
     def machine_crashed(self) -> bool:
@@ -164,7 +164,7 @@ class FileLease:
         except (BlockingIOError, PermissionError):
             holder = _read_holder(descriptor)
             os.close(descriptor)
-            raise WriterElsewhere(holder.address, holder.pid, str(self._file.parent)) from None
+            raise AnotherWriter(holder.address, holder.pid, str(self._file.parent)) from None
         return _Lock(descriptor, os.getpid(), self)
 
 
@@ -358,5 +358,5 @@ class CellLease:
         old = None if expected is None else msgspec.json.encode(expected)
         return self._backend.publish([], CompareAndSet(LEASE_KEY, old, msgspec.json.encode(new)))
 
-    def _another_writer(self, holder: CellHolder) -> WriterElsewhere:
-        return WriterElsewhere(holder.address, holder.pid, f"{self._where} (on {holder.host})")
+    def _another_writer(self, holder: CellHolder) -> AnotherWriter:
+        return AnotherWriter(holder.address, holder.pid, f"{self._where} (on {holder.host})")

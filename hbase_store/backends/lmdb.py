@@ -234,20 +234,21 @@ class LmdbKeyValue:
             self._environment.close()
             self._length.close()
 
-    @contextmanager
-    def _call(self) -> Iterator[None]:
+    def _call(self) -> _Call:
         """While calls are running nobody closes the environment or changes its map."""
+        return _Call(self)
+
+    def _call_begins(self) -> None:
         self._check_not_forked()
         with self._calls:
             if self._closed:
                 raise StoreUnavailable(f"{self.path} is closed; open it again")
             self._calls_running += 1
-        try:
-            yield
-        finally:
-            with self._calls:
-                self._calls_running -= 1
-                self._calls.notify_all()
+
+    def _call_ends(self) -> None:
+        with self._calls:
+            self._calls_running -= 1
+            self._calls.notify_all()
 
     def _check_not_forked(self) -> None:
         # Before any lock is taken: another thread may have held it when the process was forked.
@@ -287,6 +288,19 @@ class LmdbKeyValue:
             self._calls.wait_for(lambda: self._calls_running == 0)
             self._environment.set_mapsize(0)
             self._calls_running += 1
+
+
+class _Call:
+    __slots__ = ("_backend",)
+
+    def __init__(self, backend: LmdbKeyValue) -> None:
+        self._backend = backend
+
+    def __enter__(self) -> None:
+        self._backend._call_begins()
+
+    def __exit__(self, *error: object) -> None:
+        self._backend._call_ends()
 
 
 # ---- one environment per folder and process

@@ -8,8 +8,6 @@ import os
 import shutil
 import stat
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +15,7 @@ import lmdb
 
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.meta_cells import LAYOUT_KEY, LAYOUT_VERSION, check_layout
-from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreUnavailable
+from hbase_store.errors import Corrupt, DiskFull, LayoutError, StoreError, StoreUnavailable
 
 log = logging.getLogger("rillet.store")
 
@@ -101,24 +99,37 @@ def _make_tables(environment: Any) -> None:
 _NO_ROOM = (errno.EIO, errno.EFBIG, errno.EDQUOT, errno.ENOSPC)
 
 
-@contextmanager
-def named_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except lmdb.DiskError as error:
-        raise DiskFull(_disk_full(path, error)) from error
-    except lmdb.MapFullError as error:
-        raise StoreUnavailable(f"{path} has filled its address space and cannot grow further") from error
-    except lmdb.ReadersFullError as error:
-        raise StoreUnavailable(f"{path} already has {READERS_MAX} readers; stop some of them") from error
-    except (lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.PanicError) as error:
-        raise Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data again") from error
-    except lmdb.VersionMismatchError as error:
-        raise LayoutError(f"{path} was written by another version of LMDB: {error}") from error
-    except lmdb.Error as error:
-        if any(os.strerror(number) in str(error) for number in _NO_ROOM):
-            raise DiskFull(_disk_full(path, error)) from error
-        raise StoreUnavailable(f"{path}: {error}; check the disk and its free space") from error
+class named_errors:
+    """Raises errors of LMDB as errors of the store. A class, for each call of the store enters one."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, lmdb.Error):
+            raise _named(self._path, error) from error
+
+
+def _named(path: str, error: Exception) -> StoreError:
+    match error:
+        case lmdb.DiskError():
+            return DiskFull(_disk_full(path, error))
+        case lmdb.MapFullError():
+            return StoreUnavailable(f"{path} has filled its address space and cannot grow further")
+        case lmdb.ReadersFullError():
+            return StoreUnavailable(f"{path} already has {READERS_MAX} readers; stop some of them")
+        case lmdb.CorruptedError() | lmdb.InvalidError() | lmdb.PageNotFoundError() | lmdb.PanicError():
+            return Corrupt(f"{path} cannot be read: {error}; restore it from a backup, or load the data again")
+        case lmdb.VersionMismatchError():
+            return LayoutError(f"{path} was written by another version of LMDB: {error}")
+    if any(os.strerror(number) in str(error) for number in _NO_ROOM):
+        return DiskFull(_disk_full(path, error))
+    return StoreUnavailable(f"{path}: {error}; check the disk and its free space")
 
 
 def _disk_full(path: str, error: Exception) -> str:

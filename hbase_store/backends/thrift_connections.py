@@ -17,8 +17,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import happybase
 import Hbase_thrift as thrift  # happybase makes this module when it is imported
-from thriftpy2.thrift import TException
+from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.thrift import TClient, TException
 
+from hbase_store.backends.thrift_transports import (
+    IN_THE_CLEAR,
+    LoginFailed,
+    ThriftAccess,
+    logged_in,
+    why_not_connected,
+)
 from hbase_store.errors import BadRow, StoreUnavailable
 
 __all__ = ["ConnectionDied", "Connections", "ServerAddress", "first_line", "thrift"]
@@ -45,9 +53,21 @@ class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has 
     """A connection that several threads may close at once, which thriftpy2 does not allow: the thread that closes the
     store, the thread whose call fails of that, and the garbage collector when the thread has ended."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, host: str, port: int, timeout_ms: int, access: ThriftAccess) -> None:
         self._closing = threading.RLock()
-        super().__init__(*arguments, **options)
+        self._access, self._socket = access, access.socket(host, port, timeout_ms)
+        super().__init__(host, port, timeout=timeout_ms, autoconnect=False)
+
+    def _refresh_thrift_client(self) -> None:
+        """As the class above makes it, over our transport. The compact protocol has no C codec in thriftpy2, and is
+        several times slower."""
+        self.transport = self._access.over(self._socket, self.host)
+        self.client = TClient(thrift.Hbase, TCyBinaryProtocol(self.transport, decode_response=False))
+
+    def open(self) -> None:
+        self._socket.open()
+        if self._access.login is not None:
+            logged_in(self.transport)
 
     def close(self) -> None:
         with self._closing:
@@ -56,15 +76,15 @@ class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has 
     def disown(self) -> None:
         """As `Connections.disown`; the lock may have been held by a thread that is not in this process."""
         self._closing = threading.RLock()
-        if self.transport.is_open():
-            self.transport.sock.close()
+        if self._socket.is_open():
+            self._socket.sock.close()
 
 
 class Connections:
     """One connection per thread."""
 
-    def __init__(self, servers: Sequence[ServerAddress], timeout_ms: int) -> None:
-        self._servers, self._timeout_ms = list(servers), timeout_ms
+    def __init__(self, servers: Sequence[ServerAddress], timeout_ms: int, access: ThriftAccess = IN_THE_CLEAR) -> None:
+        self._servers, self._timeout_ms, self._access = list(servers), timeout_ms, access
         self._failed_s: dict[ServerAddress, float] = {}  # when it failed last
         self._next = count()
         self._of_thread = threading.local()
@@ -150,13 +170,13 @@ class Connections:
         raise failure
 
     def _connect(self, server: ServerAddress) -> Any:
+        connection = _Connection(*server, self._timeout_ms, self._access)
         try:
-            # The compact protocol has no C codec in thriftpy2 and is several times slower.
-            return _Connection(*server, timeout=self._timeout_ms, transport="buffered", protocol="binary")
-        except (TException, OSError) as error:
-            raise StoreUnavailable(
-                f"no HBase Thrift server answers at {_shown(server)}: check the address, or start one"
-            ) from error
+            connection.open()
+        except (TException, OSError, LoginFailed) as error:
+            connection.close()
+            raise StoreUnavailable(why_not_connected(error, _shown(server), self._access)) from error
+        return connection
 
     def _discard(self) -> None:
         connection = self._of_thread.__dict__.pop("connection", None)

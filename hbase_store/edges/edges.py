@@ -50,7 +50,8 @@ class Edges:
         self.cache: Cache[View] = Cache()
         self.runs = Runs(kv, self.cache)
         self.list = NO_RUNS
-        self.newest = Layers((), self.cache)
+        self._kv = kv
+        self.newest = Layers(kv, (), self.cache)
         self._read_slabs = read_slabs
         self._spans: OrderedDict[int, _Span] = OrderedDict()
         self._lock = threading.RLock()
@@ -66,7 +67,7 @@ class Edges:
             before = self.newest
             if opened != before.runs:
                 overlay = before.overlay if before.start <= start <= sn else None
-                self.newest = Layers(opened, self.cache, overlay)
+                self.newest = Layers(self._kv, opened, self.cache, overlay)
                 if before.start < start and before.start < sn:
                     self._keep(_Span(before, sn))
             self.list = runs
@@ -102,7 +103,7 @@ class Edges:
         """Layers for an old snapshot: the runs of that time, and the slabs that were folded into the next run."""
         self.check_retained(sn)
         cover = self.list.cover(sn)
-        layers = Layers(self.runs.open(cover), self.cache)
+        layers = Layers(self._kv, self.runs.open(cover), self.cache)
         last = min((run.last for run in self.list.runs if run.first == layers.start + 1), default=sn)
         if layers.start == sn:
             last = sn

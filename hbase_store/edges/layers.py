@@ -5,17 +5,18 @@ blocks are answered from as they are. Otherwise only the rows of the keys asked 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Protocol
 
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, concatenate, distinct_of_ascending, distinct_values
+from hbase_store.backends.keyvalue import KeyValue
 from hbase_store.cache import Cache
 from hbase_store.edges.overlay import Overlay
 from hbase_store.layout.rows import Sn
-from hbase_store.layout.run import Run, RunColumn
+from hbase_store.layout.run import Run, RunColumn, fetch
 from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
 from hbase_store.layout.terms import HELD_BASE, is_held
 from hbase_store.sorted.view import (
@@ -27,6 +28,7 @@ from hbase_store.sorted.view import (
     lay_over,
     nothing,
     rows_of,
+    span_of,
     without_deletions,
 )
 
@@ -45,6 +47,12 @@ class Reads(Protocol):
     def view(self, named: bool, predicate: int, order: int, sn: Sn) -> View: ...
 
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View: ...
+
+    def between(self, named: bool, predicate: int, first: int, last: int, sn: Sn) -> View: ...
+
+    def cuts(self, named: bool, predicate: int, rows: int, sn: Sn) -> Ids: ...
+
+    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None: ...
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
@@ -73,8 +81,8 @@ class Reads(Protocol):
 class Layers:
     """The edges at all snapshots from `start` on, which is the last snapshot that the runs cover."""
 
-    def __init__(self, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
-        self.runs = runs
+    def __init__(self, kv: KeyValue, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
+        self._kv, self.runs = kv, runs
         self.start = Sn(runs[-1].entry.last if runs else 0)
         self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
         self._cache = cache
@@ -106,6 +114,19 @@ class Layers:
             self._cache.put(name, view, view.nbytes)
         return view
 
+    def between(self, named: bool, predicate: int, first: int, last: int, sn: Sn) -> View:
+        """The rows of the subjects from `first` to `last`, both included; nothing of them is put into the cache."""
+        changes = self.overlay.view(named, predicate, FORWARD, sn)
+        columns = self._columns(named, predicate, FORWARD)
+        return _flattened([*(column.between(first, last) for column in columns), span_of(changes, first, last)])
+
+    def cuts(self, named: bool, predicate: int, rows: int, sn: Sn) -> Ids:
+        """Ascending subjects that divide the rows into spans of about so many, found without reading blocks."""
+        columns = self._columns(named, predicate, FORWARD)
+        if columns:
+            return max(columns, key=lambda column: column.total).cuts(rows)
+        return distinct_values(self.overlay.view(named, predicate, FORWARD, sn).columns[0][rows::rows])
+
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View:
         """Rows in order, with at least all those of `keys`."""
         columns = self._columns(named, predicate, order)
@@ -125,6 +146,12 @@ class Layers:
         if len(columns) == 1 and len(changes) == 0:
             return without_deletions(columns[0].reach(keys))
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
+
+    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None:
+        """Brings what `reach` of the default graph will read of these predicates into memory, with one request."""
+        fetch(
+            self._kv, ((column, keys) for predicate in predicates for column in self._columns(False, predicate, order))
+        )
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room

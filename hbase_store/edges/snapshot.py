@@ -11,7 +11,7 @@ predicates stand without the tag."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -106,6 +106,12 @@ class Snapshot:
             columns = at_hand[0]
         start = columns[0].searchsorted(wanted)
         return columns[1][start : columns[0].searchsorted(wanted, "right")]
+
+    def fetch(self, predicates: Sequence[int], key: int | np.uint64, inverse: bool = False) -> None:
+        """Brings what `values` will read for these predicates into memory, with one request for all of them."""
+        far = [p for p in predicates if (p, inverse) not in self._at_hand]
+        if len(far) > 1:
+            self.read(lambda layers: layers.fetch(far, int(inverse), np.array([key], np.uint64)))
 
     def hop(self, p: int, keys: Ids, inverse: bool = False, room: Room = anything) -> tuple[Offsets | None, Ids]:
         """(place of the key, neighbour) for each edge of the keys in the default graph; no places: each has just one.
@@ -211,6 +217,14 @@ class Snapshot:
             room(self.read(lambda layers: layers.least(p, np.uint64(graph), self.sn)))
         found = self._of_graph(p, graph)
         return sort_distinct(in_order(found, INVERSE)) if inverse else found
+
+    def between(self, p: int, first: int, last: int, graph: int = DEFAULT) -> Columns:
+        """(s, o[, graphs]) of the subjects from `first` to `last`, of DEFAULT or NAMED. Nothing is put into a cache."""
+        return self.read(lambda layers: layers.between(graph == NAMED, p, first, last, self.sn)).columns
+
+    def cuts(self, p: int, rows: int, graph: int = DEFAULT) -> Ids:
+        """Ascending subjects that divide the edges of DEFAULT or NAMED into spans of about so many."""
+        return self.read(lambda layers: layers.cuts(graph == NAMED, p, rows, self.sn))
 
     def _of_graph(self, p: int, graph: int) -> Columns:
         """(s, o) of one predicate in one named graph, in order."""

@@ -22,13 +22,17 @@ _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     8: np.dtype("<u8"),
 }
 _SIGN = np.uint64(1 << 63)
+#: For so few, lists are quicker than arrays.
+_FEW = 64
 
 
 def pack_column(column: Ids) -> bytes:
-    if len(column) == 0:
-        return _HEADER.pack(_DISTANCES, 0, 0, 0)
-    smallest = int(column.min())
-    width = _width(int(column.max()) - smallest)
+    if len(column) < 2:
+        return _HEADER.pack(_DISTANCES, 0, len(column), int(column[0]) if len(column) else 0)
+    smallest, largest = _extremes(column)
+    width = _width(largest - smallest)
+    if not width:
+        return _HEADER.pack(_DISTANCES, 0, len(column), smallest)
     mode, base, numbers = _DISTANCES, smallest, column
     if width > 1 and bool((column[:-1] <= column[1:]).all()):
         steps = np.diff(column)
@@ -40,6 +44,14 @@ def pack_column(column: Ids) -> bytes:
         numbers = column - np.uint64(base)
     body = numbers.astype(_TYPES[width]).tobytes() if width else b""
     return _HEADER.pack(mode, width, len(column), base) + body
+
+
+def _extremes(column: Ids) -> tuple[int, int]:
+    """The least and the greatest."""
+    if len(column) > _FEW:
+        return int(column.min()), int(column.max())
+    listed = column.tolist()
+    return min(listed), max(listed)
 
 
 def unpack_column(data: memoryview, at: int) -> tuple[Ids, int]:

@@ -6,16 +6,16 @@ which then stays in the cache."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hbase_store.arrays import Ids, Offsets, gather_ranges
-from hbase_store.backends.keyvalue import KeyValue
+from hbase_store.arrays import Ids, Offsets, distinct_values, gather_ranges
+from hbase_store.backends.keyvalue import Key, KeyValue
 from hbase_store.cache import Cache
 from hbase_store.layout.run_blocks import ColumnIndex, ColumnKey, block_key, index_key, unpack_block, unpack_index
 from hbase_store.layout.run_list import RunEntry
-from hbase_store.sorted.view import View, view_of
+from hbase_store.sorted.view import View, span_of, view_of
 
 #: A column of so few blocks is read whole.
 _SMALL = 2
@@ -81,6 +81,21 @@ class RunColumn:
         """The whole column, not put into the cache: for a single read."""
         return self.known() or _joined(self._blocks(list(range(len(self.index.rows))), cached=False))
 
+    def between(self, first: int, last: int) -> View:
+        """The rows of the keys from `first` to `last`, both included; their blocks are read, and not put into the
+        cache."""
+        firsts = self.index.first[0]
+        start = max(int(firsts.searchsorted(np.uint64(first), "left")) - 1, 0)
+        places = range(start, int(firsts.searchsorted(np.uint64(last), "right")))
+        view = self.known() or _joined(self._blocks(list(places) or [0], cached=False))
+        return span_of(view, first, last)
+
+    def cuts(self, rows: int) -> Ids:
+        """Ascending keys that divide the column into spans of about so many rows, found without reading blocks."""
+        before = np.cumsum(self.index.rows) - self.index.rows
+        at_cut = np.flatnonzero(np.diff(before // max(1, rows))) + 1
+        return distinct_values(self.index.first[0][at_cut])
+
     def reach(self, keys: Ids) -> View:
         """Rows in order, with at least all those of `keys`, which ascend and are distinct."""
         view = self._cache.get(self._name)
@@ -98,6 +113,16 @@ class RunColumn:
         if len(wanted) == 0:
             wanted = np.zeros(1, np.int64)
         return _joined(self._blocks(wanted.tolist()))
+
+    def missing(self, keys: Ids) -> list[int]:
+        """The places of the blocks that `reach` of these keys will read from the store."""
+        if self.known() is not None:
+            return []
+        count = len(self.index.rows)
+        places = self._places(keys).tolist() if count > _SMALL else []
+        if not 0 < 2 * len(places) <= count:  # then all are read, or the first one
+            places = list(range(count)) if places or count <= _SMALL else [0]
+        return [place for place in places if self._cache.get((self._name, place)) is None]
 
     def least(self, key: np.uint64) -> int:
         """A lower bound of the rows of a key, from the index: the rows of all blocks that have no other key."""
@@ -121,12 +146,26 @@ class RunColumn:
         found = {place: self._cache.get((self._name, place)) for place in places}
         missing = [place for place, view in found.items() if view is None]
         if missing:
-            keys = [block_key(self._run, self.key, [int(c[i]) for c in self.index.first]) for i in missing]
+            keys = [self.block_key(place) for place in missing]
             for place, key, value in zip(missing, keys, self._kv.get_many("run", keys), strict=True):
                 view = found[place] = unpack_block(value, key)
                 if cached:
-                    self._cache.put((self._name, place), view, view.nbytes)
+                    self.remember(place, view)
         return [view for view in found.values() if view is not None]
+
+    def block_key(self, place: int) -> Key:
+        return block_key(self._run, self.key, [int(column[place]) for column in self.index.first])
+
+    def remember(self, place: int, block: View) -> None:
+        self._cache.put((self._name, place), block, block.nbytes)
+
+
+def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids]]) -> None:
+    """Brings the blocks that `reach` of these columns will read into the cache, with one request for all of them."""
+    missing = [(column, place, column.block_key(place)) for column, keys in reads for place in column.missing(keys)]
+    values = kv.get_many("run", [key for _, _, key in missing]) if missing else ()
+    for (column, place, key), value in zip(missing, values, strict=True):
+        column.remember(place, unpack_block(value, key))
 
 
 def _joined(blocks: list[View]) -> View:

@@ -10,7 +10,7 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -64,8 +64,9 @@ class StreamColumns:
 
     @property
     def nbytes(self) -> int:
-        columns = (getattr(self, field.name) for field in fields(self) if field.name != "stream")
-        return sum(column.nbytes for column in columns if column is not None)
+        of_elements = self.time.nbytes + self.graph.nbytes + self.push.nbytes
+        of_rows = self.element.nbytes + self.s.nbytes + self.p.nbytes + self.o.nbytes
+        return of_elements + of_rows + (0 if self.g is None else self.g.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +92,32 @@ class StreamPart:
 def split(columns: StreamColumns, absorbed: Mask | None) -> tuple[StreamPart | None, StreamPart | None]:
     """(what goes into the slab, what goes into the slice); elements without triples are in the slice."""
     if absorbed is None or not absorbed.any():
-        return None, _part(columns, np.ones(len(columns.time), bool), np.ones(len(columns.s), bool))
+        return None, _whole(columns)
     in_slab = np.zeros(len(columns.time), bool)
     in_slab[columns.element[absorbed]] = True
     in_slice = ~in_slab
     in_slice[columns.element[~absorbed]] = True
     slab = _part(columns, in_slab, absorbed)
     return slab, _part(columns, in_slice, ~absorbed) if in_slice.any() else None
+
+
+def _whole(columns: StreamColumns) -> StreamPart:
+    elements, rows = len(columns.time), len(columns.s)
+    return StreamPart(
+        columns.stream,
+        elements,
+        rows,
+        np.arange(elements, dtype=np.uint64),
+        columns.time,
+        columns.graph,
+        columns.push,
+        np.arange(rows, dtype=np.uint64),
+        columns.element,
+        columns.s,
+        columns.p,
+        columns.o,
+        columns.g,
+    )
 
 
 def _part(columns: StreamColumns, elements: Mask, rows: Mask) -> StreamPart:

@@ -155,6 +155,11 @@ class EmissionLog:
                 self._orphans_gone = self._swept = False
             self._collect(before_ms, retained_after or {})
 
+    def let_go(self, query: int, last: int) -> None:
+        """Deletes the emissions of a query up to this number, whenever they were committed."""
+        with self._collecting:
+            self._delete_emissions(query, last)
+
     def _collect(self, before_ms: int, retained_after: Mapping[int, int]) -> None:
         number = self._last_before(before_ms)
         lasts = self._summed_at(number).lasts if number else {}
@@ -192,8 +197,7 @@ class EmissionLog:
         """The next head names no epoch of which nothing is left: its commits are below `before`, and deleted.
 
         `retained_from`: the queries whose emissions are retained for longer, and the number above which they are."""
-        ranges = self.cell.head.ranges
-        if not ranges or ranges[0].last >= before:
+        if not (ranges := self.cell.head.ranges) or ranges[0].last >= before:
             return
         # Who takes over goes on above what was emitted, so that the first row of a query has its oldest epoch.
         oldest = min(self._epochs_from(retained_from), default=ranges[-1].epoch)

@@ -52,16 +52,16 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
                 return granted.epoch if number <= granted.last else 0
         return 0
 
-    def advanced(self, run_list: int | None = None, needed_from: int = 0) -> Head:
-        """The head after one more number of the same epoch, with another run list if one is given; and without the
-        ranges that have no row from `needed_from` on."""
-        number = self.last + 1
+    def advanced(self, run_list: int | None = None, needed_from: int = 0, count: int = 1) -> Head:
+        """The head after `count` more numbers of the same epoch, with another run list if one is given; and without
+        the ranges that have no row from `needed_from` on."""
+        last = self.last + count
         ranges = self._needed(needed_from)
         if ranges and ranges[-1].epoch == self.epoch:
-            ranges = (*ranges[:-1], Range(self.epoch, ranges[-1].first, number))
+            ranges = (*ranges[:-1], Range(self.epoch, ranges[-1].first, last))
         else:
-            ranges = (*ranges, Range(self.epoch, number, number))
-        return Head(self.epoch, secrets.token_bytes(8), number, ranges, self.run_list if run_list is None else run_list)
+            ranges = (*ranges, Range(self.epoch, self.last + 1, last))
+        return Head(self.epoch, secrets.token_bytes(8), last, ranges, self.run_list if run_list is None else run_list)
 
     def next_epoch(self) -> Head:
         """The head of a writer that takes over: the next epoch, with no number of its own yet."""
@@ -163,19 +163,20 @@ class HeadCell:
             f"other writers take over {self.key.decode()} again and again; make sure that only one process writes"
         )
 
-    def publish(self, stages: Sequence[Sequence[Put]], new: Head) -> None:
-        """Writes the rows of the number `new.last`, and makes them count.
+    def publish(self, stages: Sequence[Sequence[Put]], new: Head, first: int | None = None) -> None:
+        """Writes the rows of the numbers `first` (None: the same as the last) to `new.last`, and makes them count, all
+        or none.
 
         After StoreUnavailable the outcome is not known: publish the identical rows and `new` again."""
 
         def won(found: Head) -> bool:
-            # A later writer begins from our head: then its ranges grant us the number.
+            # A later writer begins from our head: then its ranges grant us the last number.
             return found.token == new.token or (found.epoch > new.epoch and found.epoch_of(new.last) == new.epoch)
 
         old, head = self._known if self._epoch else (None, self.refresh())
         if won(head):
             return
-        if self._epoch == 0 or (head.epoch, head.last + 1) != (self._epoch, new.last):
+        if self._epoch == 0 or (head.epoch, head.last + 1) != (self._epoch, new.last if first is None else first):
             raise self._fenced(head, new.last)
         if not self._set(stages, old, new, won):
             raise self._fenced(self.refresh(), new.last)

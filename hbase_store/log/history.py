@@ -66,7 +66,6 @@ class History:
         self._read_rows, self._read_present, self._read_whole = read_rows, read_present, read_whole
         self.sn = Sn(0)
         self._sums = _Sums(Whole([], []))
-        self.newest: SnRow | None = None
         self._rows: OrderedDict[int, SnRow] = OrderedDict()
         self._wholes: OrderedDict[int, Whole] = OrderedDict()
         self._lock = threading.Lock()
@@ -87,7 +86,7 @@ class History:
             assert row.sn == self.sn + 1
             self._sums.add(row)
             self._remember(row)
-            self.sn, self.newest = Sn(row.sn), row
+            self.sn = Sn(row.sn)
 
     def whole_after(self, row: SnRow) -> Whole | None:
         """The sums to be stored with the next row; None if it is a row without them."""
@@ -99,7 +98,14 @@ class History:
         return sums.whole()
 
     def row(self, sn: int) -> SnRow:
-        return self._range(sn, sn)[0]
+        with self._lock:
+            known = self._rows.get(sn)
+        return known or self._range(sn, sn)[0]
+
+    def recent(self, sn: int) -> SnRow | None:
+        """The row, if it is in memory."""
+        with self._lock:
+            return self._rows.get(sn)
 
     def position(self, stream: int) -> StreamPosition | None:
         """The position of one stream after the last row that was added."""

@@ -25,14 +25,15 @@ BYTES_AT_ONCE = 8 << 20
 _WHOLE_MAGIC = b"RW"
 
 
-def row_puts(row: SnRow, whole: Whole | None) -> list[Put]:
+def row_puts(row: SnRow, whole: Whole | None, cell_time: int) -> list[Put]:
     """The row, with the sums up to it if it is to have them."""
     pieces = [] if whole is None else cut(msgspec.msgpack.encode(whole))
     row.whole_pieces = len(pieces)
     puts = [
-        Put("sn", whole_key(row.epoch, row.sn, i), seal(_WHOLE_MAGIC, piece), row.sn) for i, piece in enumerate(pieces)
+        Put("sn", whole_key(row.epoch, row.sn, i), seal(_WHOLE_MAGIC, piece), cell_time)
+        for i, piece in enumerate(pieces)
     ]
-    return [*puts, Put("sn", sn_key(row.epoch, row.sn), pack_row(row), row.sn)]
+    return [*puts, Put("sn", sn_key(row.epoch, row.sn), pack_row(row), cell_time)]
 
 
 class RowReader:

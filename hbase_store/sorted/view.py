@@ -106,6 +106,14 @@ def rows_of(view: View, keys: Ids) -> View:
     return View(tuple(column[place] for column in view.columns), inserted)
 
 
+def span_of(view: View, first: int, last: int) -> View:
+    """The rows of the keys from `first` to `last`, both included."""
+    keys = view.columns[0]
+    place = slice(int(keys.searchsorted(np.uint64(first), "left")), int(keys.searchsorted(np.uint64(last), "right")))
+    inserted = None if view.inserted is None else view.inserted[place]
+    return View(tuple(column[place] for column in view.columns), inserted)
+
+
 def contains(view: View, sought: Columns) -> Mask:
     """Which of the rows sought are there, in a view without deletions."""
     if len(view) == 0:

@@ -188,7 +188,8 @@ class Dictionary:
 
         places = np.flatnonzero(ids == NO_TERM).tolist()
         missing = list(dict.fromkeys([texts[i] for i in places]))
-        if len(missing) < _SINGLE:
+        at_hand = all(column.known() is not None for column in columns)
+        if len(missing) == 1 or (len(missing) < _SINGLE and at_hand):  # else with one request for all of them
             known = {text: id for text in missing if (id := self._match(text, columns)) is not None}
         else:
             found = self._matches(hash_texts(missing), columns, missing.__getitem__)

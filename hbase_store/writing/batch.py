@@ -94,10 +94,13 @@ class Batch:
         blanks: Numbers,
         generation: OpenGeneration | None,
         time: int,
+        earlier: Sequence[Batch] = (),
     ) -> None:
-        """`generation` is that of the snapshot's transient terms; None: new terms are all permanent."""
+        """`generation` is that of the snapshot's transient terms; None: new terms are all permanent. `earlier`: batches
+        that are committed together with this one, and before it."""
         #: Publication time in ms, by the caller's clock.
         self.time = time
+        self.earlier = earlier
         self.generation = generation
         #: Transient terms that the generation has not yet.
         self.transient: dict[bytes, int] = {}
@@ -117,7 +120,7 @@ class Batch:
 
     def encode(self, texts: Sequence[bytes]) -> Ids:
         """The ids of terms; unknown ones get the next ids, in the order in which they come."""
-        ids = self._dictionary.ids(texts)
+        ids = self._known_ids(texts)
         unknown = np.flatnonzero(ids == NO_TERM).tolist()
         if unknown:
             mine = self._new_ids
@@ -125,6 +128,16 @@ class Batch:
             if new:
                 self._add_terms(self._promoted(new))
             ids[unknown] = [mine[texts[i]] for i in unknown]
+        return ids
+
+    def _known_ids(self, texts: Sequence[bytes]) -> Ids:
+        """0 for a term that neither the store nor an earlier batch has."""
+        ids = self._dictionary.ids(texts)
+        if self.earlier:
+            for at in np.flatnonzero(ids == NO_TERM).tolist():
+                ids[at] = next(
+                    (batch._new_ids[texts[at]] for batch in self.earlier if texts[at] in batch._new_ids), NO_TERM
+                )
         return ids
 
     def encode_transient(self, texts: Sequence[bytes]) -> Ids:
@@ -203,8 +216,8 @@ class Batch:
         return concatenate([blank_ids(run.start, len(run)) for run in self._blanks.take(count)])
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """0 for a term that neither the store nor this batch has; one that only timing data has is none of them."""
-        ids = self._dictionary.ids(texts)
+        """0 for a term that neither the store nor a batch has; one that only timing data has is none of them."""
+        ids = self._known_ids(texts)
         mine = self._new_ids
         if mine:
             for at in np.flatnonzero(ids == NO_TERM).tolist():
@@ -212,10 +225,11 @@ class Batch:
         return ids
 
     def terms(self, ids: Ids) -> list[bytes]:
-        """The texts of ids of the store and of this batch."""
-        if not self.new_texts:
+        """The texts of ids of the store, of earlier batches and of this one."""
+        new = [each for batch in (*self.earlier, self) for each in batch.new_texts]
+        if not new:
             return self._dictionary.terms(ids)
-        parts = sorted(((chunk.first, texts) for chunk, texts in self.new_texts), key=itemgetter(0))
+        parts = sorted(((chunk.first, texts) for chunk, texts in new), key=itemgetter(0))
         firsts = np.array([first for first, _ in parts], np.uint64)
         ends = firsts + np.array([len(texts) for _, texts in parts], np.uint64)
         part = firsts.searchsorted(ids, "right").astype(np.int64) - 1

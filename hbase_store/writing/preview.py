@@ -1,11 +1,12 @@
 """A preview: the store as it would be if a batch that is still being filled were committed now.
 
-The changes of the batch lie over the snapshot below as one more layer. A preview does not see what is added to the
-batch later. New terms of the batch can be looked up and decoded, though no other process knows them yet."""
+The changes of the batch, over those of the batches that it follows, lie over the snapshot below as one more layer. A
+preview does not see what is added to the batch later. New terms of the batch can be looked up and decoded, though no
+other process knows them yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -15,8 +16,18 @@ from hbase_store.edges.overlay import Overlay
 from hbase_store.edges.snapshot import Answer, Snapshot
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE
-from hbase_store.sorted.view import BY_GRAPH, FORWARD, Room, View, lay_over, nothing, rows_of, without_deletions
-from hbase_store.writing.batch import Batch
+from hbase_store.sorted.view import (
+    BY_GRAPH,
+    FORWARD,
+    Room,
+    View,
+    lay_over,
+    nothing,
+    rows_of,
+    span_of,
+    without_deletions,
+)
+from hbase_store.writing.batch import Batch, Change
 
 
 class Preview:
@@ -26,10 +37,11 @@ class Preview:
         self._below, self._batch = below, batch
         self._changes = Overlay(Sn(0), lambda named, predicate: True)
         self._applied = 0
+        self._written_before = sum(earlier.operations() for earlier in batch.earlier)
         self._newest: Snapshot | None = None
 
     def ids(self, texts: Sequence[bytes]) -> Ids:
-        """The ids of terms; 0 for a term that neither the store nor the batch has."""
+        """The ids of terms; 0 for a term that neither the store nor a batch has."""
         return self._batch.ids(texts)
 
     def terms(self, ids: Ids) -> list[bytes]:
@@ -37,14 +49,27 @@ class Preview:
 
     def snapshot(self) -> Snapshot:
         """The store with all changes of the batch up to now, under the number that the batch would get."""
-        written = self._batch.operations()
-        if self._newest is None or written != self._applied:
-            for change in self._batch.edges(self._applied):
-                self._changes.append(Sn(written), change.named, change.predicate, change.columns, change.inserted)
-            self._applied = written
-            layers = _PreviewLayers(self._below, self._changes, Sn(written))
-            self._newest = Snapshot(layers, Sn(self._below.sn + 1), lambda _: layers)
+        operations = self._batch.operations()
+        if self._newest is None or operations != self._applied:
+            if self._newest is None:
+                self._append_earlier()
+            written = Sn(self._written_before + operations)
+            self._append(written, self._batch.edges(self._applied))
+            self._applied = operations
+            layers = _PreviewLayers(self._below, self._changes, written)
+            number = Sn(self._below.sn + len(self._batch.earlier) + 1)
+            self._newest = Snapshot(layers, number, lambda _: layers)
         return self._newest
+
+    def _append_earlier(self) -> None:
+        written = 0
+        for earlier in self._batch.earlier:
+            written += earlier.operations()
+            self._append(Sn(written), earlier.edges(0))
+
+    def _append(self, written: Sn, changes: Iterable[Change]) -> None:
+        for change in changes:
+            self._changes.append(written, change.named, change.predicate, change.columns, change.inserted)
 
 
 class _PreviewLayers:
@@ -71,6 +96,8 @@ class _PreviewLayers:
         return view
 
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View:
+        """The edges of a predicate that begin at some keys, with the changes of the batch laid over those of the
+        store."""
         changed = self._changed(named, predicate, order)
         if len(changed) == 0:
             return self._read_below(lambda layers, number: layers.reach(named, predicate, order, keys, number))
@@ -82,6 +109,15 @@ class _PreviewLayers:
         distinct = distinct_values(keys)
         below = self._read_below(lambda layers, number: layers.reach(named, predicate, order, distinct, number))
         return lay_over(rows_of(below, distinct), rows_of(changed, distinct), False)
+
+    def between(self, named: bool, predicate: int, first: int, last: int, sn: Sn) -> View:
+        return span_of(self.view(named, predicate, FORWARD, sn), first, last)
+
+    def cuts(self, named: bool, predicate: int, rows: int, sn: Sn) -> Ids:
+        return distinct_values(self.view(named, predicate, FORWARD, sn).columns[0][rows::rows])
+
+    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None:
+        self._read_below(lambda layers, _: layers.fetch(predicates, order, keys))
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room

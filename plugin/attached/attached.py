@@ -82,7 +82,7 @@ class Attached:
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
         self._source = RdflibSource(
-            self._watched.reader, self._asked, self._changed_by_engine, self._watched.still, refresh_s
+            self._watched.reader, self._result, self._changed_by_engine, self._watched.still, refresh_s
         )
 
     @property
@@ -268,7 +268,7 @@ class Attached:
         snapshot = self.service.store.at()
         return not snapshot.count_all() and not len(snapshot.graphs())
 
-    def _asked(self, text: str, control: Control) -> Result:
+    def _result(self, text: str, control: Control) -> Result:
         """The answer of the dataset alone, for the engine."""
         with self.whole.exclusive():
             is_for_us = self._watched.reader.is_single and "GRAPH" in text.upper()

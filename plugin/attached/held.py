@@ -115,4 +115,4 @@ def text_of(node: Node) -> bytes:
     try:
         return to_bytes(node)
     except ValueError as error:
-        raise BadArgument(f"{node!r} is no term that can be held: {error}") from None
+        raise BadArgument(f"{node!r} cannot be stored as an RDF term: {error}") from None

@@ -34,6 +34,7 @@ class PythonFunctions:
     def __init__(
         self, owner: Graph, functions: Mapping[str, Function] | None = None, custom_eval: CustomEval | None = None
     ) -> None:
+        """`functions`: by IRI. `custom_eval`: evaluates parts of the algebra, as rdflib's CUSTOM_EVALS do."""
         self.owner = owner
         self._functions = {URIRef(iri): function for iri, function in (functions or {}).items()}
         self._custom_eval = custom_eval

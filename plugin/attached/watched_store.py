@@ -138,6 +138,7 @@ class WatchedStore(Store):
         return {quad: None for region in regions for quad in region.read(self.reader)}
 
     def _record(self, before: dict[Quad, None], after: dict[Quad, None]) -> None:
+        """Notes which quads a write has removed and added, by what regions had before and after it."""
         for quads, others, inserted in ((before, after, False), (after, before, True)):
             for quad in quads:
                 if quad in others:

@@ -19,7 +19,7 @@ _GONE = 410
 
 
 @dataclass
-class Asked(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
+class QueryPartition(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
     """One SELECT over a snapshot; `predicate`: which one it asks for, if it is a part of the whole store."""
 
     query: str
@@ -31,10 +31,10 @@ class SelectReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
     def __init__(self, server: RilletServer, query: str, rows: RowReader, snapshot: int | None) -> None:
         self._server, self._query, self._rows, self._snapshot = server, query, rows, snapshot
 
-    def partitions(self) -> Sequence[Asked]:
-        return [Asked(self._query, self._snapshot or self._server.head())]
+    def partitions(self) -> Sequence[QueryPartition]:
+        return [QueryPartition(self._query, self._snapshot or self._server.head())]
 
-    def read(self, partition: Asked) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: QueryPartition) -> Iterator[tuple[Any, ...]]:
         for binding in _rows(self._server, partition):
             yield self._rows.row(binding)
 
@@ -42,35 +42,37 @@ class SelectReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
 class StoreReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
     """All quads: subject, predicate, object and graph as N-Triples, one task for each predicate."""
 
-    SCHEMA = "subject string, predicate string, object string, graph string"
-
     def __init__(self, server: RilletServer, snapshot: int | None) -> None:
         self._server, self._snapshot = server, snapshot
 
-    def partitions(self) -> Sequence[Asked]:
+    def partitions(self) -> Sequence[QueryPartition]:
         snapshot = self._snapshot or self._server.head()
-        predicates = [row["p"]["value"] for row in _rows(self._server, Asked(_PREDICATES, snapshot))]
+        predicates = [row["p"]["value"] for row in _rows(self._server, QueryPartition(_PREDICATES, snapshot))]
         return [
-            Asked(
+            QueryPartition(
                 f"SELECT ?s ?o ?g {{ {{ ?s <{each}> ?o }} UNION {{ GRAPH ?g {{ ?s <{each}> ?o }} }} }}", snapshot, each
             )
             for each in sorted(predicates)
         ]
 
-    def read(self, partition: Asked) -> Iterator[tuple[str, str, str, str | None]]:
+    def read(self, partition: QueryPartition) -> Iterator[tuple[str, str, str, str | None]]:
         predicate = f"<{partition.predicate}>"
         for row in _rows(self._server, partition):
             graph = row.get("g")
             yield ntriples(row["s"]), predicate, ntriples(row["o"]), None if graph is None else ntriples(graph)
 
 
-def _rows(server: RilletServer, asked: Asked) -> Iterator[dict[str, Any]]:
+def _rows(server: RilletServer, asked: QueryPartition) -> Iterator[dict[str, Any]]:
     try:
         yield from server.rows(asked.query, asked.snapshot)
     except ServerRefused as error:
         if error.status != _GONE:
             raise
-        raise RuntimeError(
-            f"snapshot gone: the read was planned for snapshot {asked.snapshot}, which is not retained any more. Read "
-            "again, or start the server with a longer --retain-snapshots"
-        ) from error
+        raise snapshot_gone(asked.snapshot) from error
+
+
+def snapshot_gone(snapshot: int) -> RuntimeError:
+    return RuntimeError(
+        f"snapshot gone: the read was planned for snapshot {snapshot}, which is not retained any more. Read again, or "
+        "start the server with a longer --retain-snapshots"
+    )

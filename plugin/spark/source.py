@@ -10,13 +10,15 @@ from pyspark.sql.datasource import DataSource
 from plugin.spark.emissions import OWN_COLUMNS, EmissionsReader
 from plugin.spark.reading import SelectReader, StoreReader
 from plugin.spark.server import RilletServer
+from plugin.spark.store_reading import ROWS_PER_TASK, SpanReader
 from plugin.spark.values import RowReader
 from plugin.spark.writing import ElementsWriter, source_of
 from stream_ext.language.algebra.algebra import Form, Query, Register
 from stream_ext.language.syntax import parse
 
 _KNOWN = {
-    "server", "token", "query", "registered", "stream", "source", "snapshot", "terms", "startingemission",
+    "server", "store", "token", "query", "registered", "stream", "source", "snapshot", "terms", "rowsperpartition",
+    "startingemission",
     "maxemissionsperbatch", "failondataloss", "checkpointlocation", "path",
 }  # fmt: skip
 
@@ -38,14 +40,25 @@ class RilletSource(DataSource):  # type: ignore[misc]  # pyspark's types are not
             return ", ".join((OWN_COLUMNS, *_strings(_variables(text))))
         if query := self.options.get("query"):
             return ", ".join(_strings(_variables(query)))
-        return StoreReader.SCHEMA
+        return SpanReader.IDS if self._as_ids() else SpanReader.TEXTS
 
-    def reader(self, schema: Any) -> SelectReader | StoreReader:
+    def reader(self, schema: Any) -> SelectReader | StoreReader | SpanReader:
         server, query = RilletServer.of(self.options), self.options.get("query")
         snapshot = int(self.options["snapshot"]) if "snapshot" in self.options else None
         if "registered" in self.options:
             raise ValueError("the emissions of a registered query are read with spark.readStream")
-        return SelectReader(server, query, self._rows(schema), snapshot) if query else StoreReader(server, snapshot)
+        if query:
+            return SelectReader(server, query, self._rows(schema), snapshot)
+        if store := self.options.get("store"):
+            rows = int(self.options.get("rowsPerPartition", ROWS_PER_TASK))
+            return SpanReader(store, snapshot, self._as_ids(), rows)
+        return StoreReader(server, snapshot)
+
+    def _as_ids(self) -> bool:
+        as_ids = bool(self.options.get("terms", "").lower() == "ids")
+        if as_ids and ("store" not in self.options or "query" in self.options or "registered" in self.options):
+            raise ValueError("terms=ids is for reading a store itself: .option('store', 'lmdb:PATH' or 'hbase://...')")
+        return as_ids
 
     def streamReader(self, schema: Any) -> EmissionsReader:
         registered = self.options.get("registered")
@@ -70,7 +83,7 @@ class RilletSource(DataSource):  # type: ignore[misc]  # pyspark's types are not
                 "give the option checkpointLocation, or the option source: a name that no other program pushes under, "
                 "and that stays the same when this one is started again"
             )
-        return ElementsWriter(RilletServer.of(self.options), stream, source, schema.fieldNames())
+        return ElementsWriter(RilletServer.of(self.options), stream, source, schema.fieldNames(), checkpoint or "")
 
     def _rows(self, schema: Any, own: int = 0) -> RowReader:
         columns = [(field.name, field.dataType.typeName()) for field in schema.fields[own:]]

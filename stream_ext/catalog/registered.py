@@ -19,12 +19,12 @@ from stream_ext.catalog.timing import timing_of
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Query, Register
 from stream_ext.language.syntax import parse
-from stream_ext.plan import named_terms
 from stream_ext.plan.logic import Select
+from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.stream_variables import follows_streams, has_stream_variables, over_streams
-from stream_ext.plan.template_number import number_of
-from stream_ext.plan.templates import Parametrised, parametrised
+from stream_ext.plan.properties import named_terms
+from stream_ext.plan.templates.parameters import Parametrised, parametrised
+from stream_ext.plan.templates.template_number import number_of
 from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.timing import Timing
 
@@ -109,10 +109,12 @@ class Registered:
 
 
 def _may_share(query: Query, timing: Timing) -> bool:
-    """Not shared: windows of the past, queries that may get more windows or have none, and CONSTRUCT; of evaluations at
-    arrivals those with windows without an end, and those beside closes."""
+    """Not shared: windows of the past, windows that hold all (what they hold is saved for each query), queries that may
+    get more windows or have none, and CONSTRUCT; of evaluations at arrivals those with windows without an end, and
+    those beside closes."""
     arriving = timing.arrivals and (timing.has_beats or any(window.is_endless for window in timing.windows))
-    single = arriving or timing.ends_at is not None or follows_streams(query)
+    single = arriving or any(window.holds_all for window in timing.windows)
+    single = single or timing.ends_at is not None or follows_streams(query)
     return bool(timing.windows) and not single and query.form is not Form.CONSTRUCT
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.continuous.faults import CAUGHT_UP_LATER
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.windows.part import Part
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 #: Of the units that are behind, at most so many have their windows in memory.
 _CATCHING_UP_MAX = 64
-CAUGHT_UP_LATER = "the query catches up when there is an answer (if it is resumed by hand, it skips what it has missed)"
 _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
 
 
@@ -136,7 +136,7 @@ class QueriesBehind:
 
     @property
     def has_more(self) -> bool:
-        return any(map(self._is_ready, self.units))
+        return bool(self._units) and any(map(self._is_ready, self.units))
 
     def _is_ready(self, unit: UnitBehind) -> bool:
         return not (unit.unanswered or self._is_suspended(unit)) and (

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from stream_ext.computed_once import computed_once
 from stream_ext.continuous.emitting import SharedSteps, SingleQuery
-from stream_ext.continuous.results import Result
+from stream_ext.continuous.results import ManyResults, Result
 from stream_ext.continuous.run_plan import Joining
-from stream_ext.continuous.steps import Steps
+from stream_ext.continuous.steps import ManyDue, Steps
 from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.part import NO_IDS, Ids, Part
-from stream_ext.windows.query_state import QueryState, Within, own_begins
+from stream_ext.windows.query_state import LastEvaluation, QueryState, Within, own_begins
 from stream_ext.windows.schedule import Due, Schedule
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Cohort:
         self.entered = state.evaluated is not None
         self.members: dict[int, Member] = {joining.number: Member(joining, row)}
         self.went_on_silently = False
+        self._own_schedule: Schedule | None = None  # while it sleeps
         #: In the middle of a snapshot: the position that was emitted last.
         self.behind: QueryState | None = None
         self._store_sn = state.sn  # the snapshot of its state, if it is over the store
@@ -130,6 +131,18 @@ class Cohort:
         places[here] = known[rows[here]]
         return places
 
+    # -- asleep --------------------------------------------------------------------------------------------------
+
+    def sleep(self, schedule: Schedule) -> None:
+        """From now on it has the schedule of a timing class."""
+        self._own_schedule, self.schedule = self.schedule, schedule
+
+    def wake(self) -> None:
+        """From now on it has a schedule of its own again."""
+        assert self._own_schedule is not None, "it sleeps"
+        self._own_schedule.catch_up_with(self.schedule)
+        self.schedule, self._own_schedule = self._own_schedule, None
+
     # -- the states of the queries -------------------------------------------------------------------------------
 
     def state(self, sn: int) -> QueryState:
@@ -139,7 +152,10 @@ class Cohort:
     def _whole_state(self, sn: int, gap: bool) -> QueryState:
         if self.run.plan.is_over_store:
             sn = self._store_sn
-        return self.schedule.state(self.evaluated, self.run.ranked(), sn, gap)
+        state = self.schedule.state(self.evaluated, self.run.ranked(), sn, gap)
+        if (own := self._own_schedule) is not None:
+            return msgspec.structs.replace(state, registered=own.registered, begins=own.begins, began=own.began)
+        return state
 
     def state_of(self, number: int, sn: int) -> QueryState:
         if not self.run.plan.is_shared:
@@ -193,6 +209,12 @@ class Cohort:
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
         self.steps.add(due, push, over_nothing, result)
 
+    def add_many(self, due: ManyDue, results: ManyResults) -> None:
+        """Of a query alone: as `Steps.add_many`."""
+        assert self._single is not None, "queries that share a network are parted evaluation by evaluation"
+        assert isinstance(self.steps, Steps), "it has parts of its own"
+        self.steps.add_many(due, results, self._single)
+
     def add_run(self, run: RepeatedTimes, push: int, last_result: Result) -> None:
         """A run of evaluations over empty windows. Where each result is the whole answer, it is `last_result` again."""
         plan = self.run.plan
@@ -241,6 +263,11 @@ class Cohort:
             self.queries, sn, k, state.after or 0, [], NO_IDS, [], None, self.run.plan.reports, 0, None, state, joined,
             evaluated=False, is_shared=True,
         )  # fmt: skip
+
+    def passed(self, evaluated: LastEvaluation) -> None:
+        """Its last evaluation was this one, which emitted nothing and has no part."""
+        self.evaluated = evaluated
+        self.moved_in_store(evaluated.sn)
 
     # -- what was emitted ----------------------------------------------------------------------------------------
 

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stream_ext.continuous.results import Result
-from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, Steps, one
+from stream_ext.continuous.results import ManyResults, Result
+from stream_ext.continuous.steps import RUN_EMITTED_SINGLY_MAX, ManyDue, Steps, one
 from stream_ext.windows.grids import RepeatedTimes
-from stream_ext.windows.part import NO_IDS, Ids, Part
+from stream_ext.windows.part import NO_IDS, Ids, ManyEmissions, Part, WindowBounds
 from stream_ext.windows.query_state import LastEvaluation
 from stream_ext.windows.schedule import Due
+from stream_ext.windows.scheduled_window import Times
 
 if TYPE_CHECKING:
     from stream_ext.continuous.cohort import Cohort
+    from stream_ext.continuous.run import Run
 
 
 class SingleQuery:
@@ -32,19 +34,58 @@ class SingleQuery:
         self.repeats = cohort.run.plan.repeats
 
     def part(self, evaluated: LastEvaluation, result: Result) -> Part:
+        *_, emits = result
+        bounds = self._cohort.run.bounds_at(evaluated.time, evaluated.arrived) if emits else []
+        return self._part(evaluated, result, bounds)
+
+    def _part(self, evaluated: LastEvaluation, result: Result, bounds: list[WindowBounds]) -> Part:
         columns, boolean, emits = result
         cohort, number, run = self._cohort, self._number, self._cohort.run
         gap, before = emits and cohort.take_gap(number), cohort.evaluated
-        cohort.evaluated = evaluated
-        cohort.moved_in_store(evaluated.sn)
+        cohort.passed(evaluated)
         cohort.emitted_singly(number)
         state = cohort.state_of(number, evaluated.sn)
-        bounds = run.bounds_at(evaluated.time, evaluated.arrived)
         columns, created = run.portable(columns) if any(map(len, columns)) else (columns, [])
         return Part(
             self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, NO_IDS, columns, boolean, emits, 0, None,
             state, {}, created, before, gap=gap,
         )  # fmt: skip
+
+    def passed(self, evaluated: LastEvaluation) -> None:
+        self._cohort.passed(evaluated)
+
+    def part_of_many(self, evaluated: LastEvaluation, first: int, due: ManyDue, results: ManyResults) -> Part:
+        """`evaluated`: the last that emits, of evaluations of which number `first` in the snapshot is the first."""
+        run, places = self._cohort.run, results.places
+        starts, ends = _extents(run, results, due.times)
+        windows = zip(run.plan.timing.windows, run.plan.labels, starts, ends, strict=True)
+        bounds = [WindowBounds(label, low[-1], high[-1], window.bounds.value) for window, label, low, high in windows]
+        part = self._part(evaluated, (results.columns, run.plan.boolean, True), bounds)
+        times, pushes, arrived = (column[places].tolist() for column in due)
+        # Those before; of the first one, the part itself says it.
+        times_before, pushes_before, arrived_before = (column[places - 1].tolist() for column in due)
+        part.many = ManyEmissions(
+            (first + places).tolist(), times, pushes, arrived, times_before, pushes_before, arrived_before,
+            results.stops.tolist(), starts, ends,
+        )  # fmt: skip
+        return part
+
+
+def _extents(run: Run, results: ManyResults, times: Times) -> tuple[list[list[int]], list[list[int]]]:
+    """Of each window: the starts of its instances at these evaluations of a step, which is at these times; and their
+    ends."""
+    numbered, at = run.evaluator.numbered, times[results.places]
+    assert numbered is not None, "its evaluations are numbered"
+    starts, ends = list[list[int]](), list[list[int]]()
+    for place, window in enumerate(run.cohorts[0].schedule.for_arrivals):
+        if window.is_endless:
+            starts.append(numbered.oldest(place, results.places, at, len(times)).tolist())
+            ends.append(at.tolist())
+        else:
+            first, last = window.extents_at(at)
+            starts.append(first.tolist())
+            ends.append(last.tolist())
+    return starts, ends
 
 
 class ManyQueries:
@@ -67,6 +108,9 @@ class ManyQueries:
             run.plan.boolean, run.plan.reports, 0, None, cohort.state(evaluated.sn), cohort.newly_joined(self._queries),
             created, before, is_shared=True,
         )  # fmt: skip
+
+    def passed(self, evaluated: LastEvaluation) -> None:
+        self._cohort.passed(evaluated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +208,8 @@ class SharedSteps:
         return found
 
     def _apart(self, pending: Sequence[_Evaluation]) -> list[int]:
-        """Where runs are emitted: the places of the queries whose runs of quiet evaluations differ from those of the
-        others."""
+        """The places of the queries that cannot share one emission with the others of their cohort, since their runs of
+        empty evaluations have other lengths."""
         plan = self._cohort.run.plan
         quiet = [each for each in pending if each.over_nothing]
         # The result of RSTREAM over empty windows is the same all through a snapshot.

@@ -8,15 +8,18 @@ another one at its present position."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from hbase_store import Store
 from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
-from stream_ext.continuous.results import Result, repeated_within, result_of
+from stream_ext.continuous.results import ManyResults, Result, repeated_within, result_of
 from stream_ext.continuous.run_plan import RunPlan
 from stream_ext.continuous.start_point import ChangesBetween, RelationRow, StartPoint
 from stream_ext.continuous.triggered_network import Composed, TriggeredNetwork
+from stream_ext.emissions.saved_windows import saved_arrivals
 from stream_ext.errors import SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.inputs import NetworkInputs
@@ -27,7 +30,7 @@ from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment, seed_of
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.remote.service import Unanswered
-from stream_ext.oneshot.asked import asked_plan, holds_always, holds_at_any
+from stream_ext.oneshot.bind_joins import bind_join_plan, holds_always, holds_at_any
 from stream_ext.oneshot.own_quads import OwnQuads
 from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.remote.backoff import Backoff, ServiceAnswers
@@ -36,7 +39,7 @@ from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
-from stream_ext.windows.part import Ids
+from stream_ext.windows.part import NO_IDS, Ids
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 from stream_ext.windows.timing import Timing, arrives_by_element
 
@@ -95,8 +98,6 @@ class Evaluator:
         then = max(last.sn, self._store.oldest()) if last else at.sn
         self._make_networks(timing, then, at.ranked)
         after = self._fill(timing, at)
-        for triggered in self.networks:
-            triggered.settle()
         if last is not None:
             self.enter(at.rows)
             if self.numbered is None:  # what came later is new at the next evaluation, whatever was emitted by the last
@@ -136,8 +137,10 @@ class Evaluator:
         if timing.arrivals and plan.one_by_one is None:
             windows = _arriving(timing)
             inputs = NetworkInputs(snapshot, self._store.ids, {w.name: w for w in windows}, self._control.check)
-            select = plan.template.select if plan.is_shared else plan.select
-            numbered = NumberedRowsNetwork.over(select, inputs, self._relation if plan.is_shared else None)
+            if plan.is_shared:
+                numbered = NumberedRowsNetwork.over_many(plan.template.select, self._relation, inputs)
+            else:
+                numbered = NumberedRowsNetwork.over(plan.query, plan.select, plan.number, inputs)
             self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows)
             return
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
@@ -154,7 +157,7 @@ class Evaluator:
         snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
         holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
         try:
-            found = asked_plan(plan.select, plan.asked, sources.main, holds)
+            found = bind_join_plan(plan.select, plan.asked, sources.main, holds)
         except SourceFailed as error:
             url = MAIN if sources.main is None else sources.main.settings.url
             raise Unanswered(str(error), None, False, (url,)) from None
@@ -172,7 +175,13 @@ class Evaluator:
         return not any(own.holds(each.subject, each.predicate, each.object, each.graph) for each in self._exclusive)
 
     @property
-    def asked_as_of(self) -> tuple[int, int] | None:
+    def is_left_behind(self) -> bool:
+        """Whether one of its two networks was evaluated so long ago that the changes since then are not retained."""
+        has_two, oldest = self._composed is not None, int(self._store.oldest())
+        return has_two and self._plan.reads_store and any((n.store_sn or oldest) < oldest for n in self._one_by_one)
+
+    @property
+    def source_as_of(self) -> tuple[int, int] | None:
         """Of which time the answers of the source are that it was asked for."""
         return self._backoff.of_main.as_of if self._plan.asked else None
 
@@ -190,13 +199,16 @@ class Evaluator:
                 after.append((triggered, arrival))
 
         begin = (last.sn, last.push) if last is not None else None if first is None else (first.sn, first.push)
-        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None), begin):
+        saved = self._saved(timing.windows, at)
+        has_begun = False
+        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None), begin, saved):
+            if not has_begun and (has_begun := arrival.sn > at.began):
+                self._settle(None)  # none of what came before the query began is new
             place = arrival.sn, arrival.push
             if (first is not None and place >= (first.sn, first.push)) or (underway is not None and place > underway):
                 break
             # What came after the last evaluation, or after the query began, is new at the next one.
-            is_old = arrival.sn <= at.began if last is None else place <= (last.sn, last.push)
-            before = self._plan.is_over_past or is_old
+            before = not has_begun if last is None else self._plan.is_over_past or place <= (last.sn, last.push)
             if self.at_closes is not None:
                 arrive(self.at_closes, arrival, before)
             up_to = within.arrived_at if within is not None and place == underway else None
@@ -208,19 +220,36 @@ class Evaluator:
                     self.at_arrivals.arrive(arrival.between(None, evaluated, by_element))
                     before = False
                 arrive(self.at_arrivals, arrival.between(evaluated, up_to, by_element), before)
+        self._settle(last.time if has_begun and last is not None else None)
         return after
 
+    def _settle(self, time: int | None) -> None:
+        for triggered in self.networks:
+            triggered.settle(time)
+
+    def _saved(self, windows: Sequence[ScheduledWindow], at: StartPoint) -> list[Arrival]:
+        """The saved content of windows that hold all."""
+        if at.last is None or self._plan.is_over_past or not any(window.holds_all for window in windows):
+            return []
+        return saved_arrivals(self._store.emissions, self._plan.number, at.began, at.last.sn)
+
     def _retained(
-        self, windows: Sequence[ScheduledWindow], reference: int | None, sn: int, before: tuple[int, int] | None
+        self,
+        windows: Sequence[ScheduledWindow],
+        reference: int | None,
+        sn: int,
+        before: tuple[int, int] | None,
+        saved: Sequence[Arrival],
     ) -> list[Arrival]:
         """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
         acknowledgement. `before`: the push before which the windows are needed first."""
-        found: list[Arrival] = []
+        found = list(saved)
         self._control.begin(0)
-        size = 0
-        for stream, needed in reach(windows, reference, before).items():
+        size = sum(arrival.nbytes for arrival in saved)
+        up_to = {arrival.stream: arrival.sn for arrival in saved}
+        for stream, needed in reach(windows, reference, before, up_to).items():
             for arrival in history(self._store, stream, sn, needed):
-                found.append(arrival)
+                found.append(replace(arrival, was_saved=True) if arrival.sn <= up_to.get(stream, -1) else arrival)
                 size += arrival.nbytes
                 self._control.alive(size)
                 self._control.check()
@@ -250,9 +279,7 @@ class Evaluator:
 
     def oldest(self, arrived: bool, window: int, time: int) -> int | None:
         """The least time in a window at `time`, that of the last evaluation, if no length of time limits the window."""
-        found = self.at_arrivals if arrived else self.at_closes
-        assert found is not None, "the query has no evaluations of this kind"
-        return found.oldest(window, time)
+        return self.triggered(arrived).oldest(window, time)
 
     @property
     def networks(self) -> list[TriggeredNetwork | NumberedNetwork]:
@@ -267,6 +294,19 @@ class Evaluator:
     def answer(self) -> ResultState:
         return self._one_by_one[0].network.answer if self._composed is None else self._composed.answer
 
+    @property
+    def unchanged_result(self) -> Result:
+        """That of an evaluation before which nothing has come or gone."""
+        if self._plan.repeats:
+            return self.last_result
+        columns, *_ = self._plan.empty_result
+        return ([NO_IDS, *columns], None, True) if self._plan.is_shared else self._plan.empty_result
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether no query has entered or left since the last evaluation."""
+        return self._relation.is_settled
+
     def evaluate(self, triggered: TriggeredNetwork, sn: int, time: int, k: int) -> Result:
         plan = self._plan
         seed = b"" if plan.is_shared else seed_of(plan.number, sn, k)
@@ -278,16 +318,14 @@ class Evaluator:
             emitted = self._composed.emitted(moment, emitted)
         return self._result_of(emitted)
 
-    def evaluate_numbered(self, sn: int, times: Times, arrived: Sequence[Arrived]) -> Iterator[tuple[int, Result]]:
-        """Evaluations at arrivals at these times, in one step: the places of those that emit rows, with their results.
-        Before the next one is taken, `oldest` is that of this one."""
+    def evaluate_numbered(self, sn: int, times: Times, arrived: Sequence[Arrived]) -> ManyResults:
+        """Evaluations at arrivals at these times, in one step."""
         numbered = self.numbered
         assert numbered is not None, "its evaluations are numbered"
-        emitted = numbered.evaluate(self._moment(numbered, sn, int(times[0]), b""), times, arrived)
-        for place, columns, weights in emitted:
-            numbered.emitting(place, len(times))
-            yield place, self._result_of((columns, weights))
-        self.last_result = self._plan.empty_result
+        moment = self._moment(numbered, sn, int(times[0]), b"")
+        places, stops, columns, weights = numbered.evaluate(moment, times, arrived)
+        self.last_result = list(repeated_within(columns, weights, self._control)), None, True
+        return ManyResults(places, np.cumsum(weights)[stops - 1], self.last_result[0])
 
     def _leave_out_new(self, triggered: TriggeredNetwork, moment: Moment) -> None:
         """Brings the network to the answer without what has arrived since the last evaluation. That is no evaluation,
@@ -340,18 +378,13 @@ class Evaluator:
     def _moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        retained_bytes = 0
-        for each in (self.at_closes, self.at_arrivals):
-            if each is not None:
-                retained_bytes += each.network.retained_bytes(self._state_bytes)
+        retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self.networks)
         self._control.begin(retained_bytes + self._vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
             service_answers=self._service_answers, sources=self._backoff.sources,
         )  # fmt: skip
-
-    # -- its state -----------------------------------------------------------------------------------------------
 
     @property
     def created(self) -> int:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from stream_ext.catalog.catalog import Failure
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 
+CAUGHT_UP_LATER = "the query catches up when there is an answer (if it is resumed by hand, it skips what it has missed)"
+
 _OF_THE_BUDGET = {kind.__name__ for kind in (QueryTooLarge, DeadlineExceeded)}
 
 
@@ -22,6 +24,11 @@ def fault_of(error: Exception) -> str:
     if isinstance(error, MemoryError):
         error = QueryTooLarge(f"the registered query needs more memory than is available ({error}): ask for less")
     return f"{type(error).__name__}: {error}"
+
+
+def is_made_up_for(fault: str) -> bool:
+    """Whether the query only waits for an answer, and evaluates then what it has missed."""
+    return fault.endswith(CAUGHT_UP_LATER)
 
 
 def failure_of(fault: str) -> Failure | None:

@@ -15,6 +15,8 @@ import numpy as np
 
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
+from stream_ext.continuous.results import ManyResults
+from stream_ext.continuous.steps import ManyDue
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.arrivals_due import MergedDue, arrivals_due, merged_due
 from stream_ext.windows.pushes import Merged, PushesOfSnapshot
@@ -104,12 +106,13 @@ class NumberedArrivals:
         waiting = self._waiting
         times, pushes, arrived = (np.concatenate([each[i] for each in waiting]) for i in range(3))
         coming = [each for due in waiting for each in due.coming]
+        triples = _triples_before(coming, len(times))
         self._waiting, self._count, start = [], 0, 0
         while start < len(times):
-            stop = self._network.step_from(times, start, self._evaluations.most)
+            stop = self._network.step_from(times, start, self._evaluations.most, triples)
             part = slice(start, stop)
-            due = _Due(times[part], pushes[part], arrived[part], _between(coming, start, stop))
-            self._evaluate(due, cohort)
+            due = ManyDue(times[part], pushes[part], arrived[part])
+            self._evaluate(due, _between(coming, start, stop), cohort)
             start = stop
             yield len(due.times)
         for each in _between(coming, len(times), len(times) + 1):
@@ -122,28 +125,57 @@ class NumberedArrivals:
         assert found is not None, "its evaluations are numbered"
         return found
 
-    def _evaluate(self, due: _Due, cohort: Cohort) -> None:
-        evaluator, schedule, nothing = self._run.evaluator, cohort.schedule, self._run.plan.empty_result
+    def _evaluate(self, due: ManyDue, coming: Sequence[Arrived], cohort: Cohort) -> None:
         self._evaluations.enter([cohort])
+        results = self._run.evaluator.evaluate_numbered(self._sn, due.times, coming)
+        if self._run.plan.is_shared:
+            done = self._add_one_by_one(due, results, cohort)
+        else:
+            done = self._add_at_once(due, results, cohort)
+        self._add_silent(due, done, len(due.times), cohort)
+        time, push, arrived = (int(column[-1]) for column in due)
+        cohort.schedule.last = self._evaluations.time = time
+        self._evaluations.at = Within(push, 0, arrived)
 
-        def at(place: int) -> tuple[Due, int]:
-            return Due(int(due.times[place]), int(due.arrived[place])), int(due.pushes[place])
+    @staticmethod
+    def _add_at_once(due: ManyDue, results: ManyResults, cohort: Cohort) -> int:
+        """How many are done: up to the last that emits."""
+        if not len(results.places):
+            return 0
+        last = int(results.places[-1])
+        cohort.schedule.last = int(due.times[last])
+        cohort.add_many(due, results)
+        return last + 1
 
-        def silent(first: int, stop: int) -> None:
-            if first < stop:
-                schedule.last = int(due.times[stop - 1])
-                cohort.steps.add_silent(at(first), at(stop - 1), stop - first, nothing)
+    def _add_one_by_one(self, due: ManyDue, results: ManyResults, cohort: Cohort) -> int:
+        """The rows of each evaluation are parted by query."""
+        done = start = 0
+        for place, stop in zip(results.places.tolist(), results.stops.tolist(), strict=True):
+            self._add_silent(due, done, place, cohort)
+            cohort.schedule.last = int(due.times[place])
+            result = [column[start:stop] for column in results.columns], None, True
+            cohort.add(*_due_at(due, place), False, result)
+            done, start = place + 1, stop
+        return done
 
-        done = 0
-        for place, result in evaluator.evaluate_numbered(self._sn, due.times, due.coming):
-            silent(done, place)
-            schedule.last = int(due.times[place])
-            cohort.add(*at(place), False, result)
-            done = place + 1
-        silent(done, len(due.times))
-        last, push = at(len(due.times) - 1)
-        schedule.last = self._evaluations.time = last.time
-        self._evaluations.at = Within(push, 0, last.arrived)
+    def _add_silent(self, due: ManyDue, first: int, stop: int, cohort: Cohort) -> None:
+        if first < stop:
+            cohort.schedule.last = int(due.times[stop - 1])
+            nothing = self._run.plan.empty_result
+            cohort.steps.add_silent(_due_at(due, first), _due_at(due, stop - 1), stop - first, nothing)
+
+
+def _triples_before(coming: Sequence[Arrived], count: int) -> Times:
+    """For each of so many evaluations, and the end, how many triples come before it."""
+    found = np.zeros(count + 2, np.int64)
+    for arrival, places in coming:
+        found[1:] += np.bincount(places[arrival.element], minlength=count + 1)
+    return np.cumsum(found)[:-1]
+
+
+def _due_at(due: ManyDue, place: int) -> tuple[Due, int]:
+    time, push, arrived = (int(column[place]) for column in due)
+    return Due(time, arrived), push
 
 
 def _between(coming: Sequence[Arrived], start: int, stop: int) -> list[Arrived]:

@@ -9,7 +9,7 @@ The rows of a step have hidden columns with the numbers of the evaluations that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,21 +17,33 @@ import numpy as np
 
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
+from stream_ext.network.operators.instants.lives import HiddenColumns
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.joins.many_join import ManyJoin
 from stream_ext.rows.zset import Columns, Weights, ZSet, in_order, sum_equal_rows
 from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.displacing import least_at
 from stream_ext.windows.numbered_evaluations import OLD, NumberedEvaluations
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 
 _NOTHING: Times = np.empty(0, np.int64)
 #: So many evaluations are made in one step; and where rows are joined.
 _TOGETHER_MAX, _JOINED_MAX = 1 << 16, 1 << 11
+#: Pairs that a join may find in vain whatever comes.
+_FEW_PAIRS = 1 << 14
+#: A step that finds more pairs is followed by one over half the time.
+_MANY_PAIRS = 1 << 16
+#: Triples of a step that is longer than windows are. They make fewer pairs than memory is needed for.
+_STRETCHED_TRIPLES = 1 << 13
+_JOINS = (JoinOperator, ManyJoin)
 
 
-class Emitted(NamedTuple):
-    """The rows that one of the evaluations emits, in order."""
+class EmittedRows(NamedTuple):
+    """What the evaluations of a step emit: the places of those that do, among all of the step; of each, where its rows
+    end; and the rows, in order."""
 
-    place: int  # of the evaluation, among those of the step
+    places: Times
+    stops: Times
     columns: Columns
     weights: Weights
 
@@ -48,49 +60,68 @@ class NumberedNetwork:
         self.network = network
         self.store_sn: int | None = None  # of the last evaluation
         self._windows = windows
-        self._names = network.answer_variables
-        self._hidden = [
-            [place for place, name in enumerate(self._names) if name.startswith(kind)] for kind in (CAME, GONE)
-        ]
-        self._own = [place for place, name in enumerate(self._names) if not name.startswith((CAME, GONE))]
+        self._hidden = HiddenColumns(network.answer_variables)
+        self._joins = [stage.operator.coexisting for stage in network.stages if isinstance(stage.operator, _JOINS)]
+        self._joined = len(network.scans) - 1  # how many parts are joined with the first
+        lengths = [max(1, window.range_ms - window.until_ms) for window in windows if not window.is_endless]
+        counts = [window.count.most for window in windows if window.count is not None]
+        self._least_ms, self._least_count = min(lengths, default=None), min(counts, default=None)
+        self._stretch = 1  # how many times as long as a part of the shortest window a step may be
         self._number = 0  # of the last evaluation
         self._waiting: list[Arrival] = []  # what has come since the last evaluation: new at the next one
-        self._emitting = 0  # the number of the evaluation whose rows are being emitted
         # Of each window that holds all: evaluations, and the least time from each of them on.
         self._least: dict[int, tuple[Times, Times]] = {
             place: (_NOTHING, _NOTHING) for place, window in enumerate(windows) if window.holds_all
         }
 
-    def step_from(self, times: Times, start: int, most: int) -> int:
-        """Where the step ends that begins with the evaluation at `start`, of `most` evaluations at most.
+    def step_from(self, times: Times, start: int, most: int, triples: Times) -> int:
+        """Where the step ends that begins with the evaluation at `start`, of `most` evaluations at most. `triples`: for
+        each evaluation, and the end, how many triples come before it.
 
-        In a join, a step also finds rows that are in no window together: those of a window that is shorter than the
-        step. So a step of joined windows is no longer than a part of the shortest of them."""
-        joined = len(self.network.scans) - 1
-        if joined < 1:
+        In a join, a step also looks at pairs that are in no window together: those of a window that is shorter than the
+        step. So the first steps of joined windows are a part of the shortest of them, or so few triples that they
+        cannot make many pairs. Later ones are longer while they find few pairs (`_note_pairs`)."""
+        if self._joined < 1:
             return min(len(times), start + min(most, _TOGETHER_MAX))
-        counts = [window.count.most for window in self._windows if window.count is not None]
-        lengths = [window.range_ms - window.until_ms for window in self._windows if not window.is_endless]
-        most = min(most, _JOINED_MAX, *(max(1, count // joined) for count in counts))
-        stop = min(len(times), start + most)
-        if lengths:
-            last = int(times[start]) + min(lengths) // joined
+        few = int((self._joined + 1) * _FEW_PAIRS ** (1 / (self._joined + 1)))
+        stop_of_few = _after(triples, start, few)
+        stop = min(len(times), start + min(most, _JOINED_MAX))
+        if self._least_count is not None:
+            stop = min(stop, start + max(1, self._stretch * self._least_count // self._joined))
+        if self._least_ms is not None:
+            last = int(times[start]) + self._stretch * self._least_ms // self._joined
             stop = min(stop, int(np.searchsorted(times, last, "right")))
-        return max(stop, start + 1)
+        if self._stretch > 1:
+            stop = min(stop, _after(triples, start, _STRETCHED_TRIPLES))
+        return max(stop, min(start + most, stop_of_few), start + 1)
+
+    def _note_pairs(self, times: Times) -> None:
+        """The next steps may be twice as long as this one, or half as long, by what it has found."""
+        pairs, stretch = sum(join.compared for join in self._joins), 1
+        for join in self._joins:
+            join.compared = 0
+        if self._least_count is not None:
+            stretch = max(stretch, len(times) * self._joined // self._least_count)
+        if self._least_ms is not None:
+            stretch = max(stretch, int(times[-1] - times[0]) * self._joined // self._least_ms)
+        if pairs < _FEW_PAIRS:
+            self._stretch = max(self._stretch, 2 * stretch)
+        elif pairs > _MANY_PAIRS:
+            self._stretch = min(self._stretch, max(1, stretch // 2))
 
     def arrive(self, arrival: Arrival) -> None:
         """Elements that no evaluation has seen: they are new at the next one."""
         if len(arrival.element_times):
             self._waiting.append(arrival)
 
-    def settle(self) -> None:
+    def settle(self, time: int | None = None) -> None:
         """What has arrived is not new any more."""
         for arrival in self._waiting:
             self._enter(arrival, np.full(len(arrival.element_times), OLD, np.int64))
         self._waiting.clear()
 
-    def evaluate(self, moment: Moment, times: Times, arrived: Sequence[Arrived]) -> list[Emitted]:
-        """Evaluations at these times, at each of which some elements come; those that emit rows, in order."""
+    def evaluate(self, moment: Moment, times: Times, arrived: Sequence[Arrived]) -> EmittedRows:
+        """Evaluations at these times, at each of which some elements come: what they emit."""
         first = self._number + 1
         for arrival in self._waiting:
             self._enter(arrival, np.full(len(arrival.element_times), 2 * first, np.int64))
@@ -101,66 +132,48 @@ class NumberedNetwork:
         self.store_sn = int(moment.snapshot.sn)
         evaluations = NumberedEvaluations(first, times)
         change = self.network.changed(replace(moment, time=int(times[0]), evaluations=evaluations))
-        return list(self._emitted(change, evaluations))
+        self._note_pairs(times)
+        return self._emitted(change, evaluations)
 
     def _enter(self, arrival: Arrival, came: Times) -> None:
         self.network.arrive_with(arrival, came)
         for place in self._least:
-            window = self._windows[place]
-            if window.stream == arrival.stream:
+            if arrival.reaches(self._windows[place]):
                 self._note_least(place, arrival.element_times, came)
 
     # ---- what is emitted ------------------------------------------------------------------------------------------
 
-    def _emitted(self, change: ZSet, evaluations: NumberedEvaluations) -> Iterator[Emitted]:
-        if not change.count:
-            return
+    def _emitted(self, change: ZSet, evaluations: NumberedEvaluations) -> EmittedRows:
         change = self._new_ones(change, evaluations)
-        if not change.count:
-            return
-        places = change.column(self._hidden[0][0])
-        rows = (places, *(change.column(place) for place in self._own))
+        rows = change.columns
         if change.weights is None:
             columns, weights = in_order(rows, change.weight_array())
-        else:
+        else:  # what is taken back at an evaluation is not emitted by it
             columns, weights = sum_equal_rows(rows, change.weights)
-        if not len(weights):
-            return
-        starts = np.flatnonzero(np.diff(columns[0], prepend=~columns[0][:1]))
-        stops = [*starts[1:].tolist(), len(weights)]
-        for start, stop in zip(starts.tolist(), stops, strict=True):
-            own = tuple(column[start:stop] for column in columns[1:])
-            yield Emitted(int(columns[0][start]), own, weights[start:stop])
+            columns, weights = tuple(column[weights > 0] for column in columns), weights[weights > 0]
+        places = columns[0].view(np.int64)
+        lasts = np.flatnonzero(np.diff(places, append=-1))
+        return EmittedRows(places[lasts], lasts + 1, columns[1:], weights)
 
     def _new_ones(self, change: ZSet, evaluations: NumberedEvaluations) -> ZSet:
-        """The rows that are new at an evaluation; in place of their first hidden column the place of that."""
-        number = _greatest([change.column(place).view(np.int64) for place in self._hidden[0]])
-        places = evaluations.place_of(number)
-        new = (places >= 0) & (number & 1 == 0)
-        if change.untils is not None:
-            new &= change.untils >= evaluations.times[np.maximum(places, 0)]
-        for place in self._hidden[1]:
-            gone = change.column(place).view(np.int64)
-            new &= (gone > number) | (gone == 0)  # 0: this row has nothing of that window
-        columns = list(change.stored)
-        columns[self._hidden[0][0]] = places.view(np.uint64)
-        return replace(change, stored=tuple(columns)).take(new)
+        """The rows that are new at an evaluation (or taken back by what arrives): the place of that, and their own
+        columns."""
+        rows, starts, _ = self._hidden.lives(change, evaluations)
+        places = evaluations.place_of(starts)
+        own = (rows.stored[place] for place in self._hidden.shown)
+        found = rows.with_columns((places.view(np.uint64), *own))
+        return found.take((places >= 0) & (starts & 1 == 0))
 
     # ---- the windows of an emission ----------------------------------------------------------------------------
 
-    def emitting(self, place: int, of: int) -> None:
-        """Rows of this evaluation, of the `of` ones of the last step, are being emitted."""
-        self._emitting = self._number - of + 1 + place
-
-    def oldest(self, window: int, time: int) -> int | None:
-        """The least time in a window at the evaluation that is being emitted, if no length of time limits the
-        window."""
+    def oldest(self, window: int, places: Times, times: Times, of: int) -> Times:
+        """The least times in a window that no length of time limits, at these evaluations of the `of` ones of the last
+        step, which are at these times; its own time where the window is empty."""
+        numbers = self._number - of + 1 + places
         if window in self._least:
-            evaluations, times = self._least[window]
-            place = int(np.searchsorted(evaluations, 2 * self._emitting, "right")) - 1
-            return int(times[place]) if place >= 0 and times[place] <= time else None
-        displacing = self.network.displacing.get(self._windows[window].name)
-        return None if displacing is None else displacing.oldest_at(self._emitting)
+            found = least_at(self._least[window], numbers, times)
+            return np.where(found <= times, found, times)
+        return self.network.displacing[self._windows[window].name].oldest_at(numbers, times)
 
     def _note_least(self, place: int, times: Times, came: Times) -> None:
         """Elements that are later than their evaluation make nothing older: an element of its time came with it."""
@@ -175,8 +188,6 @@ class NumberedNetwork:
         )  # fmt: skip
 
 
-def _greatest(columns: Sequence[Times]) -> Times:
-    found = columns[0]
-    for column in columns[1:]:
-        found = np.maximum(found, column)
-    return found
+def _after(triples: Times, start: int, count: int) -> int:
+    """The last evaluation before which no more than so many triples come, from the one at `start` on."""
+    return int(np.searchsorted(triples, int(triples[start]) + count, "right")) - 1

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.rows.zset import Columns, Weights, repeated
 from stream_ext.windows.part import Ids
+from stream_ext.windows.scheduled_window import Times
 
 #: The result of an evaluation: columns, boolean, and whether it is an emission at all.
 Result = tuple[list[Ids], bool | None, bool]
+
+
+class ManyResults(NamedTuple):
+    """The results of evaluations that were made in one step: the places of those that emit, among all of the step; of
+    each, where its rows end; and the columns of all rows."""
+
+    places: Times
+    stops: Times
+    columns: list[Ids]
+
 
 #: Fewer rows are not charged before they are repeated.
 _MANY_ROWS = 8192

@@ -33,11 +33,15 @@ from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
+from stream_ext.windows.occupancy import Occupancy
 from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.pushes import PushesOfSnapshot
 from stream_ext.windows.query_state import QueryState, Within
 from stream_ext.windows.schedule import Schedule
 from stream_ext.windows.timing import Timing, arrives_by_element
+
+#: Of the windows at an evaluation: its time, and whether it is one at an arrival.
+Bounds = dict[tuple[int, bool], list[WindowBounds]]
 
 
 class Run:
@@ -57,7 +61,9 @@ class Run:
         self._emitted: list[Part] = []  # the parts of this turn
         self._before: list[tuple[Cohort, CohortState]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
-        self._bounds: dict[tuple[int, bool], list[WindowBounds]] = {}
+        self._bounds: Bounds = {}
+        #: It does not sleep before this snapshot; and how long it stayed awake after its last short sleep.
+        self.awake_until, self.patience = 0, 0
 
     def _new_evaluator(self) -> Evaluator:
         return Evaluator(
@@ -93,6 +99,8 @@ class Run:
         evaluated = self.cohorts[0].evaluated
         if timing.arrivals and (self._evaluations.has_taken or self.cohorts[0].schedule.last is not None):
             return False  # its own first arrival may be evaluated at another time
+        if self.plan.query.emits_new and not timing.arrivals:
+            return False  # what came before its own registration is not new for it
         time = self._evaluations.time if self.plan.is_shared or evaluated is None else evaluated.time
         return self.timing == timing and state.is_unevaluated_at(time)
 
@@ -240,13 +248,14 @@ class Run:
         if self._position is not None:
             self._position.begin(self.cohorts[0], sn)
             self._position.begin_turn(self.cohorts[0])
-        if self.plan.asked and self.evaluator.is_built and not self.evaluator.is_planned_for(sn):
-            self._plan_anew(sn)
+        evaluator = self.evaluator
+        if evaluator.is_built and (evaluator.is_left_behind or not evaluator.is_planned_for(sn)):
+            self._build_anew(sn)
         return self.continue_step(turn)
 
-    def _plan_anew(self, sn: int) -> None:
-        """Our own store has got something that only a source was asked for: both are from now on. The windows and the
-        last answer are those of the snapshot before."""
+    def _build_anew(self, sn: int) -> None:
+        """As after a restart, with the windows and the last answer of the snapshot before. Our own store may have got
+        something that only a source was asked for: both are from now on."""
         evaluator = self._new_evaluator()
         self._build_if_known(evaluator, sn - 1, self.ranked())
         self.evaluator = evaluator
@@ -259,7 +268,7 @@ class Run:
         """The parts say of which time the answers are that a source gave."""
         if self.plan.asked:
             for part in parts:
-                part.asked_as_of, part.all_asked = self.evaluator.asked_as_of, self.plan.all_asked
+                part.source_as_of, part.none_held = self.evaluator.source_as_of, self.plan.none_held
         return parts
 
     def _gone_on(self, turn: Turn) -> Sequence[Part]:
@@ -313,6 +322,21 @@ class Run:
             found = cohort.join_one_of(self.cohorts)
             if found is not cohort:
                 self._cohort_of |= dict.fromkeys(cohort.members, found)
+
+    # -- asleep --------------------------------------------------------------------------------------------------
+
+    def begin_asleep(self, sn: int, bounds: Bounds) -> None:
+        """It sleeps through the evaluations of this snapshot. `bounds`: those of all runs with its windows' labels."""
+        self._sn, self._bounds = sn, bounds
+        self.cohorts[0].begin(sn)
+
+    def wake(self, occupancy: Sequence[Occupancy]) -> None:
+        """`occupancy`: that of windows with the content of its own."""
+        (cohort,) = self.cohorts
+        cohort.wake()
+        assert cohort.evaluated is not None, "it was evaluated before it slept"
+        self._evaluations.time = cohort.evaluated.time
+        self.evaluator.triggered(False).wake(occupancy, cohort.evaluated.time, cohort.evaluated.sn)
 
     # -- positions and states ------------------------------------------------------------------------------------
 

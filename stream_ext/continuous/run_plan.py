@@ -15,13 +15,14 @@ import numpy as np
 
 from stream_ext.catalog.held_patterns import reads_more_than
 from stream_ext.catalog.registered import Registered
+from stream_ext.computed_once import computed_once
 from stream_ext.continuous.results import Result, result_of
 from stream_ext.language.algebra.algebra import R2S, Form
 from stream_ext.language.algebra.volatile import is_of_time, is_volatile
-from stream_ext.language.algebra.walk import has_services
-from stream_ext.plan.result_columns import columns_of
-from stream_ext.plan.templates import QueryTemplate
-from stream_ext.plan.together import why_one_by_one
+from stream_ext.language.algebra.walk import has_services, reads_store
+from stream_ext.plan.properties.arrival_batching import why_one_by_one
+from stream_ext.plan.properties.result_columns import columns_of
+from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.windows.query_state import QueryState
 from stream_ext.windows.timing import Timing
 
@@ -58,7 +59,8 @@ class PlannedQuery:
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
         within = None if state.within is None else (state.within.push, state.within.arrived_at)
-        began = state.began if last is None and self.timing.arrivals else None
+        new_at_closes = self.registered.query.emits_new and not self.timing.arrivals
+        began = state.began if new_at_closes or (last is None and self.timing.arrivals) else None
         after = state.after if self.timing.has_beats else None  # that of closes
         return self.timing, at, after, state.last, state.behind_at, within, began, tuple(state.counts)
 
@@ -80,10 +82,11 @@ class RunPlan:
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
         self.asked = registered.asked
-        self.all_asked = bool(self.asked) and not reads_more_than(self.asked, self.select)
+        self.none_held = bool(self.asked) and not reads_more_than(self.asked, self.select)
         self.has_services = has_services(query) or bool(self.asked)
         self.varies, self.is_of_time = is_volatile(query) or bool(self.asked), is_of_time(query)
         self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
+        self.reads_store = reads_store(query)
         self.width = len(columns_of(query))
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
@@ -97,6 +100,19 @@ class RunPlan:
         shared = self.first.registered.parametrised
         assert shared is not None, "queries that share a network have a template"
         return shared.template
+
+    @computed_once
+    def may_sleep(self) -> bool:
+        """Whether its evaluations depend on nothing but what is in its windows and in the store."""
+        query, timing = self.query, self.timing
+        return (
+            query.form is Form.SELECT
+            and not (self.is_over_store or self.is_over_past or self.varies or self.has_services)
+            and not (query.emits_new or query.is_cut_by_appearance)
+            and timing.closes
+            and not (timing.arrivals or timing.content_only or timing.every_ms)
+            and all(window.is_stepped and not window.by_variable for window in timing.windows)
+        )
 
     @property
     def reports(self) -> bool:

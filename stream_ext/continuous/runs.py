@@ -13,7 +13,10 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import Key, PlannedQuery, RunPlan
+from stream_ext.continuous.sleeping_runs import SleepingRuns
 from stream_ext.remote.backoff import Backoff
+from stream_ext.windows.part import Part
+from stream_ext.windows.pushes import PushesOfSnapshot
 
 
 class Runs:
@@ -22,18 +25,40 @@ class Runs:
         self._store, self._backoff, self._budget = store, backoff, budget
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
+        self.awake: dict[Run, None] = {}  # those of them that are stepped
+        self._sleeping = SleepingRuns(store)
+        self._streams: frozenset[int] | None = None  # as long as these runs are all
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
         self._kept_apart: set[int] = set()  # queries whose network could not be built together with others
 
     @property
     def streams(self) -> frozenset[int]:
         """The streams that are read."""
-        return frozenset[int]().union(*(run.streams for run in self.all))
+        if self._streams is None:
+            self._streams = frozenset[int]().union(*(run.streams for run in self.all))
+        return self._streams
 
     @property
     def underway(self) -> list[Run]:
         """Those that are in the middle of a snapshot."""
-        return [run for run in self.all if run.is_underway]
+        return [run for run in self.awake if run.is_underway]
+
+    # ---- runs that sleep
+
+    def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:
+        """Wakes the runs that this snapshot may concern; returns the parts of those that sleep on."""
+        self.awake |= dict.fromkeys(self._sleeping.woken_by(sn, pushes))
+        return self._sleeping.step(sn, pushes)
+
+    def fall_asleep(self, sn: int) -> None:
+        """Those to which nothing will happen up to their next evaluations, unless something comes."""
+        for run in self._sleeping.fall_asleep(self.awake, sn):
+            del self.awake[run]
+
+    def _wake(self, run: Run) -> None:
+        if run in self._sleeping:
+            self._sleeping.wake(run)
+            self.awake[run] = None
 
     # ---- queries that start
 
@@ -50,6 +75,7 @@ class Runs:
 
     def _finds_others(self, planned: PlannedQuery, key: Key, sn: int) -> bool:
         for run in self._by_key.get(key, ()):
+            self._wake(run)
             if run.accepts(planned.timing, planned.state):
                 if run.plan.is_shared:
                     run.join(planned.joining, sn)
@@ -64,7 +90,8 @@ class Runs:
 
     def _add(self, run: Run) -> None:
         self.of |= dict.fromkeys(run.numbers, run)
-        self.all[run] = None
+        self.all[run] = self.awake[run] = None
+        self._streams = None
         if run.key is not None:
             self._by_key.setdefault(run.key, []).append(run)
 
@@ -119,6 +146,7 @@ class Runs:
         run = self.of.pop(number, None)
         self._kept_apart.discard(number)
         if run is not None:
+            self._wake(run)
             run.leave(number)
             if run.is_empty:
                 self._forget(run)
@@ -133,7 +161,9 @@ class Runs:
         """The run is not stepped any more, and no query joins it."""
         if run not in self.all:
             return
-        del self.all[run]
+        self._wake(run)
+        del self.all[run], self.awake[run]
+        self._streams = None
         if run.key is not None:
             self._by_key[run.key].remove(run)
             if not self._by_key[run.key]:

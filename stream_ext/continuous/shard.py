@@ -17,14 +17,15 @@ from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Registered
-from stream_ext.continuous.behind import CAUGHT_UP_LATER, QueriesBehind, UnitBehind
-from stream_ext.continuous.faults import fault_of
+from stream_ext.continuous.behind import QueriesBehind, UnitBehind
+from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
 from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
+from stream_ext.emissions.finishing import finish
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.backoff import Backoff
@@ -42,11 +43,6 @@ Takes = Callable[[QueryDefinition], bool]
 
 def takes_all(query: QueryDefinition) -> bool:
     return True
-
-
-def takes_inline(query: QueryDefinition) -> bool:
-    """What the inline runner takes while the other queries are on Spark."""
-    return query.home is not None
 
 
 def takes_on_spark(query: QueryDefinition) -> bool:
@@ -133,17 +129,23 @@ class Shard:
         parts, self._unsent = self._unsent, []
         parts += self.those_behind.ask_again()
         self.stepping(sn, ())
-        runs, pushes = list(self.runs.all), PushesOfSnapshot(self.store, sn, self.runs.streams)
-        for run in runs:
+        pushes = PushesOfSnapshot(self.store, sn, self.runs.streams)
+        parts += self.runs.step_asleep(sn, pushes)
+        for run in list(self.runs.awake):
             parts += self._faulty.stepped(run, sn, pushes)
         self.stepping(sn, ())
         self.those_behind.part_from_those_underway(in_step=True)
         self.sn = sn
         self.runs.gather(sn)
+        self.runs.fall_asleep(sn)
         parts += self._follow_catalog(sn)
         self.those_behind.part_from_those_underway(in_step=False)
-        unsent, self._unsent = self._unsent, []
-        return parts + unsent
+        return parts + self.take_unsent()
+
+    def finished(self, parts: Sequence[Part], subscribed: Collection[int]) -> list[Part]:
+        """The parts with the texts of their terms, and of `subscribed` queries with their rows as JSON."""
+        stepping = partial(self.stepping, self.sn)
+        return [finish(part, self.store.terms, self.catalog.queries, subscribed, stepping) for part in parts]
 
     def generation(self, number: int) -> int:
         """The snapshot since which a query runs; a query that is resumed has a new one, and so a new fault."""
@@ -369,7 +371,7 @@ class Shard:
     # ---- which queries share a run
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
-        """None: the query is paused, has failed, or waits until there is a stream."""
+        """How a query is evaluated; None: it is paused, has failed, or waits for a first stream."""
         if not definition.is_evaluated:
             return None
         registered, state_now = self._registered(definition, catalog), definition.current_state(state)

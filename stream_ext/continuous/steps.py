@@ -7,20 +7,34 @@ between falls due. Consecutive evaluations without an emission become one part, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from stream_ext.continuous.results import Result, is_empty
+from stream_ext.continuous.results import ManyResults, Result, is_empty
 from stream_ext.windows.grids import Grid, RepeatedTimes
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import LastEvaluation
 from stream_ext.windows.schedule import Due
+from stream_ext.windows.scheduled_window import Times
 
 RUN_EMITTED_SINGLY_MAX = 1000
 
 #: The number `k` of a part that comes after all evaluations of a snapshot.
 AFTER_ALL = 1 << 62
+
+
+class ManyDue(NamedTuple):
+    """Evaluations at arrivals, made in one step: the time and the push of each, and what had arrived by it."""
+
+    times: Times
+    pushes: Times
+    arrived: Times
+
+    def at(self, place: int, sn: int, first: int) -> LastEvaluation:
+        """`first`: the number of the first of them in the snapshot."""
+        time, push, arrived = (int(column[place]) for column in self)
+        return LastEvaluation(sn, push, first + place, time, True, arrived)
 
 
 class MakesParts(Protocol):
@@ -30,6 +44,17 @@ class MakesParts(Protocol):
 
     def part(self, evaluated: LastEvaluation, result: Result) -> Part:
         """The part of the next evaluation."""
+        ...
+
+    def passed(self, evaluated: LastEvaluation) -> None:
+        """The next evaluations, up to this one, emit nothing, and have no part of their own."""
+        ...
+
+
+class MakesPartsOfMany(Protocol):
+    def part_of_many(self, evaluated: LastEvaluation, first: int, due: ManyDue, results: ManyResults) -> Part:
+        """One part of all evaluations that emit; `evaluated` is the last of them, `first` the number of the first in
+        the snapshot."""
         ...
 
 
@@ -74,13 +99,28 @@ class Steps:
         if not emits or (over_nothing and (self._query.repeats or is_empty(result))):
             self._add_pending(evaluation, 1, result)
             return
+        silent = self._pass_silent_ones()
         self._emit()
-        self._parts.append(self._query.part(evaluation.at(self._sn, evaluation.k, due.time), result))
+        part = self._query.part(evaluation.at(self._sn, evaluation.k, due.time), result)
+        part.silent_before = silent
+        self._parts.append(part)
 
     def add_run(self, run: RepeatedTimes, push: int, result: Result) -> None:
         """A run over empty windows; each evaluation has this result."""
         count = run.count()
         self._add_pending(_Pending(run, push, self._next_k(count)), count, result)
+
+    def add_many(self, due: ManyDue, results: ManyResults, query: MakesPartsOfMany) -> None:
+        """Evaluations of one step, up to the last of those that emit."""
+        places, silent = results.places, self._pass_silent_ones()
+        self._emit()
+        last, before = int(places[-1]), int(places[0]) - 1
+        first = self._next_k(last + 1)
+        if before >= 0:
+            self._query.passed(due.at(before, self._sn, first))
+        part = query.part_of_many(due.at(last, self._sn, first), first, due, results)
+        part.silent_before = silent + last + 1 - len(places)
+        self._parts.append(part)
 
     def add_silent(self, first: tuple[Due, int], last: tuple[Due, int], count: int, result: Result) -> None:
         """So many consecutive evaluations that emit nothing: the first and the last of them, each with its push."""
@@ -112,6 +152,16 @@ class Steps:
         if self._pending_count > RUN_EMITTED_SINGLY_MAX:
             del self._pending[1:]
         self._pending.append(pending)
+
+    def _pass_silent_ones(self) -> int:
+        """An emission comes: how many evaluations right before it emit nothing. They need no part of their own."""
+        *_, emits = self._pending_result
+        if emits or not self._pending:
+            return 0
+        last, count = self._pending[-1], self._pending_count
+        self._pending, self._pending_count = [], 0
+        self._query.passed(last.at(self._sn, last.k + last.run.count() - 1, last.run.last))
+        return count
 
     def _emit(self) -> None:
         if not self._pending:

@@ -17,6 +17,8 @@ from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders, own_order
 from stream_ext.network.operators.answers.slice import net_change
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.scans.ends import NO_TIME
+from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.zset import Columns, Weights, ZSet, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.occupancy import Occupancy, next_entry
@@ -52,8 +54,25 @@ class TriggeredNetwork:
     def arrive(self, arrival: Arrival) -> None:
         self.network.arrive(arrival)
         for presence in self._presence:
-            if presence.window.stream == arrival.stream:
+            if arrival.reaches(presence.window):
                 presence.arrive(arrival.element_times)
+
+    def occupancy(self) -> list[Occupancy]:
+        """That of its windows, for others with windows of the same content."""
+        return [presence.copy(presence.window) for presence in self._presence]
+
+    def wake(self, occupancy: Sequence[Occupancy], time: int, sn: int) -> None:
+        """Nothing has come or gone in its windows, nor in the store, up to the evaluation at `time`, in snapshot `sn`.
+        `occupancy`: that of windows with the same content."""
+        self._presence = [there.copy(own.window) for own, there in zip(self._presence, occupancy, strict=True)]
+        self.store_sn, self.was_empty = sn, not self.has_content(time)
+
+    def next_change(self, time: int) -> int | None:
+        """Before this time no row comes or goes, after the evaluation at `time`; None: that is not known."""
+        scans = self.network.scans
+        if not all(isinstance(scan, WindowScan) for scan in scans) or self.network.may_turn():
+            return None
+        return min((scan.next_change(time) for scan in scans if isinstance(scan, WindowScan)), default=NO_TIME)
 
     def move_to(self, time: int) -> None:
         for presence in self._presence:
@@ -72,9 +91,9 @@ class TriggeredNetwork:
         counted = self.network.counted.get(presence.window.name)
         return presence.oldest if counted is None else counted.oldest()
 
-    def settle(self) -> None:
-        """What has arrived is not new any more."""
-        self.network.settle()
+    def settle(self, time: int | None = None) -> None:
+        """What has arrived is not new any more; where windows close, what was before their ends at `time`."""
+        self.network.settle(time)
 
     def leave_out_new(self, moment: Moment) -> None:
         """Brings the network to the answer without what has arrived since the last evaluation."""

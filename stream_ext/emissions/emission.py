@@ -5,6 +5,7 @@ terms. A text that occurs in many rows is stored once; the rows are columns of p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,13 +30,13 @@ _PLACES = np.dtype("<i4")
 _NUMBERS = np.dtype("<u8")
 
 
-def with_asked(part: Part, held: Sources | None) -> Sources | None:
+def with_source_times(part: Part, held: Sources | None) -> Sources | None:
     """The times of what is `held` of sources, and of what the source main was asked for."""
-    if part.asked_as_of is None:
+    if part.source_as_of is None:
         return held
-    first, last = part.asked_as_of
+    first, last = part.source_as_of
     found = held or {}
-    main = {} if part.all_asked else found.get(MAIN, {})
+    main = {} if part.none_held else found.get(MAIN, {})
     if (as_of := main.get("as_of")) is not None:
         first, last = min(first, as_of["from"]), max(last, as_of["to"])
     return found | {MAIN: main | {"as_of": {"from": first, "to": last}}}
@@ -71,6 +72,42 @@ class Emission:
     json: bytes
 
 
+def bodies_of(
+    part: Part,
+    query: QueryDefinition,
+    first: int,
+    decode: Callable[[Ids], list[bytes]],
+    sources: Sources | None = None,
+) -> Iterator[EmissionBody]:
+    """Of a part with many emissions, of which the first gets the number `first`."""
+    assert part.many is not None, "it has many emissions"
+    if (known := part.terms) is None:
+        decode = decoder(part.created, decode)
+    else:
+        decode = lambda places: [known[place - 1] for place in places.tolist()]  # noqa: E731
+    texts = _texts_of_each(part.columns, np.array(part.many.stops), decode)
+    for place, (each, (terms, columns)) in enumerate(zip(part.each(), texts, strict=True)):
+        yield EmissionBody(
+            query.name,
+            first + place,
+            query.r2s,
+            part.many.times[place],
+            each.windows,
+            part.sn,
+            query.variables,
+            terms,
+            columns,
+            part.boolean,
+            0,
+            None,
+            part.gap and not place,
+            query.constructs,
+            each.at,
+            each.before,
+            sources,
+        )
+
+
 def body_of(
     part: Part,
     query: str,
@@ -81,7 +118,7 @@ def body_of(
     graph: bool = False,
     sources: Sources | None = None,
 ) -> EmissionBody:
-    terms, columns = _texts(part.columns, decoder(part.created, decode))
+    terms, columns = texts_of(part, decode)
     return EmissionBody(
         query,
         number,
@@ -123,7 +160,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, part: Part, decode: Callable[[Ids], list[bytes]], sources: Sources | None = None) -> SharedBody:
-        terms, columns = _texts(part.columns, decoder(part.created, decode))
+        terms, columns = texts_of(part, decode)
         whose = part.queries[part.whose].astype(_NUMBERS)
         return cls(
             part.time, part.windows, part.sn, terms, whose.tobytes(), [column.tobytes() for column in columns],
@@ -136,10 +173,16 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
         columns = [np.frombuffer(column, _PLACES)[low:high] for column in self.columns]
         terms, columns = _of_these(self.terms, columns) if low < high else ([], columns)
         boolean = None if self.boolean is None else low < high
+        return msgspec.structs.replace(
+            self.without_rows(query, number, gap), terms=terms, columns=[column.tobytes() for column in columns],
+            boolean=boolean,
+        )  # fmt: skip
+
+    def without_rows(self, query: QueryDefinition, number: int, gap: bool) -> EmissionBody:
+        """The same, for one whose rows are known as JSON."""
         return EmissionBody(
-            query.name, number, query.r2s, self.time, self.windows, self.sn, query.variables, terms,
-            [column.tobytes() for column in columns], boolean, self.repeated, self.first, gap, False,
-            self.at, self.before, self.sources,
+            query.name, number, query.r2s, self.time, self.windows, self.sn, query.variables, [], [], None,
+            self.repeated, self.first, gap, False, self.at, self.before, self.sources,
         )  # fmt: skip
 
 
@@ -153,6 +196,20 @@ def _of_these(
     unbound = int(used[0] == -1)
     own = np.split((places.reshape(-1) - unbound).astype(_PLACES), len(columns))
     return [terms[place] for place in used[unbound:].tolist()], own
+
+
+def texts_of(part: Part, decode: Callable[[Ids], list[bytes]]) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
+    """The distinct terms of a part, and of each column the places of its terms there."""
+    if part.terms is None:
+        return _texts(part.columns, decoder(part.created, decode))
+    return part.terms, [column.astype(_PLACES) - 1 for column in part.columns]
+
+
+def with_texts(part: Part, decode: Callable[[Ids], list[bytes]]) -> Part:
+    """The part with texts instead of ids: nobody needs to decode it again."""
+    terms, columns = texts_of(part, decode)
+    places = [(column + 1).astype(np.uint64) for column in columns]
+    return msgspec.structs.replace(part, terms=terms, columns=places, created=[])
 
 
 def _texts(
@@ -170,6 +227,31 @@ def _texts(
     places = np.empty(len(ids), _PLACES)
     places[order] = np.arange(-unbound, len(ids) - unbound)
     return decode(ids[order[unbound:]]), [places[each] for each in slots]
+
+
+def _texts_of_each(
+    columns: Sequence[Ids], stops: npt.NDArray[np.int64], decode: Callable[[Ids], list[bytes]]
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """As `_texts`, of emissions whose rows end at `stops`: the terms of each, and its columns as bytes."""
+    starts = np.concatenate([stops[:1] * 0, stops[:-1]])
+    if not columns:
+        yield from (([], []) for _ in stops)
+        return
+    ids, ranks = np.unique(np.stack(columns), return_inverse=True)
+    unbound = int(ids[0] == 0)
+    # Of each emission the distinct ids in order: the terms, as each emission has them by itself.
+    owners = np.repeat(np.arange(len(stops)), stops - starts)
+    used, cells = np.unique(owners * len(ids) + ranks.reshape(len(columns), -1), return_inverse=True)
+    owner, rank = np.divmod(used, len(ids))
+    is_term = rank >= unbound
+    firsts = np.searchsorted(owner[is_term], np.arange(len(stops) + 1))
+    places = np.where(is_term, np.cumsum(is_term) - 1 - firsts[owner], -1).astype(_PLACES)
+    texts = np.array([*decode(ids[unbound:]), b""], object)[rank[is_term] - unbound].tolist()
+    lines = [line.tobytes() for line in places[cells].reshape(len(columns), -1)]
+    size = _PLACES.itemsize
+    rows, bounds = zip(starts.tolist(), stops.tolist(), strict=True), firsts.tolist()
+    for place, (low, high) in enumerate(rows):
+        yield texts[bounds[place] : bounds[place + 1]], [line[low * size : high * size] for line in lines]
 
 
 def columns_of(body: EmissionBody) -> list[npt.NDArray[np.int32]]:
@@ -192,8 +274,9 @@ _json = msgspec.json.Encoder().encode
 JSON_BYTES_MAX = 256 << 20
 
 
-def to_json(body: EmissionBody) -> bytes:
-    """The object of 'The wire, exactly', in one line."""
+def to_json(body: EmissionBody, answer: bytes | None = None) -> bytes:
+    """The object of 'The wire, exactly', in one line. `answer`: its `answer_json`, if that is known; then the rows of
+    `body` are not read."""
     opening = _json(
         {
             "query": body.query,
@@ -207,10 +290,11 @@ def to_json(body: EmissionBody) -> bytes:
     repeated = b"" if not body.repeated else b',"repeated":%d,"first":%s' % (body.repeated, _json(body.first))
     gap = b',"gap":true' if body.gap else b""
     sources = b"" if body.sources is None else b',"sources":' + _json(body.sources)
-    return b"".join((opening, repeated, gap, sources, b",", _answer(body), b"}"))
+    return b"".join((opening, repeated, gap, sources, b",", answer_json(body) if answer is None else answer, b"}"))
 
 
-def _answer(body: EmissionBody) -> bytes:
+def answer_json(body: EmissionBody) -> bytes:
+    """The members of the object from `head` on."""
     if body.boolean is not None:
         return b'"head":{},"boolean":' + _json(body.boolean)
     _check_length(body)
@@ -245,12 +329,16 @@ def _triples(body: EmissionBody) -> Iterator[str]:
 
 
 def _rows(body: EmissionBody) -> list[bytes]:
-    shown = [term_json(term) for term in body.terms]
-    columns = [
-        _members(variable, column, shown) for variable, column in zip(body.variables, columns_of(body), strict=True)
-    ]
-    if not columns:
+    shown, found = [term_json(term) for term in body.terms], columns_of(body)
+    if not found:
         return []
+    if all(column.min(initial=0) >= 0 for column in found):  # each variable is bound in each row
+        members = (_json(variable).replace(b"%", b"%%") + b":%s" for variable in body.variables)
+        row_of = b"{%s}" % b",".join(members)
+        return [
+            row_of % row for row in zip(*([shown[place] for place in column.tolist()] for column in found), strict=True)
+        ]
+    columns = [_members(variable, column, shown) for variable, column in zip(body.variables, found, strict=True)]
     return [b"{%s}" % b",".join(filter(None, row)) for row in zip(*columns, strict=True)]
 
 
@@ -263,8 +351,29 @@ def _members(variable: str, column: npt.NDArray[np.int32], shown: Sequence[bytes
     return [members[place] for place in places]
 
 
+#: An IRI or a literal in ASCII without escapes: its parts are the same in JSON.
+_PLAIN = re.compile(
+    rb"<([ !#-\[\]-~]*)>"
+    rb'|"([ !#-\[\]-~]*)"(?:\^\^<([ !#-\[\]-~]+)>|@([A-Za-z0-9-]+))?'
+).fullmatch  # fmt: skip
+
+
 def term_json(text: bytes) -> bytes:
     """A term as SPARQL's JSON results write it."""
+    plain = _PLAIN(text)
+    if plain is None:
+        return _parsed_term_json(text)
+    iri, value, datatype, language = plain.groups()
+    if iri is not None:
+        return b'{"type":"uri","value":"%s"}' % iri
+    if datatype is not None:
+        return b'{"type":"literal","datatype":"%s","value":"%s"}' % (datatype, value)
+    if language is not None:
+        return b'{"type":"literal","xml:lang":"%s","value":"%s"}' % (language, value)
+    return b'{"type":"literal","value":"%s"}' % value
+
+
+def _parsed_term_json(text: bytes) -> bytes:
     term = parse_term(text)
     if term.kind == "iri":
         return b'{"type":"uri","value":%s}' % _json(term.value)

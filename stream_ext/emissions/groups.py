@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import cache
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +27,29 @@ class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
     def number(self, record: int) -> int:
         return self.before + record - self.first + 1
 
+    def last(self) -> tuple[int, bool]:
+        """The query's number of the last record, and whether that has the gap."""
+        assert self.until is not None
+        number = self.number(self.until)
+        return number, self.has_gap(number)
+
+    def has_gap(self, number: int) -> bool:
+        return self.gap and number == self.before + 1
+
     def record(self, number: int) -> int:
         return number - self.before - 1 + self.first
+
+
+def with_records(
+    past: Mapping[int, Sequence[GroupMembership]], groups: Container[int], oldest: Callable[[int], int]
+) -> dict[int, list[GroupMembership]]:
+    """The past memberships of each query, without those of which no record is retained; `oldest` is the number of a
+    group's oldest one. A query without any stays: it was in groups, so the log alone does not know its emissions."""
+    first = cache(oldest)
+    return {
+        query: [each for each in some if each.group in groups and (each.until or 0) >= first(each.group)]
+        for query, some in past.items()
+    }
 
 
 class EmissionGroup:

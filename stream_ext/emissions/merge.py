@@ -40,12 +40,14 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.log.emission_rows import EmissionsSoFar
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
+from stream_ext.emissions.core_times import CoreTimes
 from stream_ext.emissions.emission import Silence, Sources
 from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries, Runner
-from stream_ext.emissions.part_merger import PartMerger
+from stream_ext.emissions.part_merger import InJson, PartMerger
 from stream_ext.emissions.placement import ShardPlan, by_placement
 from stream_ext.emissions.progress import Progress
+from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
@@ -83,7 +85,7 @@ class Merge(HandOver):
         new_number: Callable[[], int],
         *,
         on_owner_change: Callable[[], None] = lambda: None,
-        on_emissions: Callable[[Sequence[EmissionRow]], None] = lambda _: None,
+        on_emissions: Callable[[Sequence[EmissionRow], InJson], None] = lambda rows, in_json: None,
         on_silence: Callable[[Mapping[int, Silence]], None] = lambda _: None,
         on_unstored: Callable[[int], None] = lambda _: None,
         on_fault: Callable[[BaseException], None] = lambda _: None,
@@ -92,16 +94,18 @@ class Merge(HandOver):
         plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
-        that are stored now, `on_silence` the queries that were evaluated without an emission, except in groups;
-        `on_unstored` the time by which `flush` must be called; `waits` shows what the merge waits for. `sources`: of
-        which time the data of sources are that a snapshot holds."""
+        that are stored now, and as JSON those whose rows came as JSON; `on_silence` the queries that were evaluated
+        without an emission, except in groups; `on_unstored` the time by which `flush` must be called; `waits` shows
+        what the merge waits for. `sources`: of which time the data of sources are that a snapshot holds."""
         self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
         progress = Progress(log, queries(), lambda: self._retry(new_number))
         super().__init__(int(log.position()), progress, queries, plan)
+        self.core_times = CoreTimes(queries)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._has_unstored = False  # besides the position: progress of queries that are behind
         self._parts = PartMerger(self._progress, lambda ids: self._retry(lambda: decode(ids)), sources)
+        self._in_json: InJson = {}  # of stored emissions
         self._attempts = 0
         self._followed = -1  # the last commit of another process that was taken in, with these queries
         self._followed_queries: Mapping[int, QueryDefinition] = {}
@@ -122,7 +126,7 @@ class Merge(HandOver):
             position = self._position
             if runner == Runner.SPARK:
                 sent = self._sent.shards[shard]
-                is_sent = done is not None and sent.on_spark and sent.has_all(position, done)
+                is_sent = done is not None and done > position and sent.on_spark and sent.has_all(position, done)
                 if is_sent and done is not None and not self._any_behind():
                     position = done
                 sent.begin(self._attempts, position)
@@ -138,10 +142,10 @@ class Merge(HandOver):
                 return
             if runner == Runner.INLINE:
                 assert sn == self._position + 1, f"the inline runner sent snapshot {sn} after {self._position}"
-                emitted = self._merge([(sn, parts), *self._following(sn)])
+                emitted = self._merge([(sn, parts)])
             else:
                 self._sent.of(runner == Runner.SPARK, shard)[sn] = [parts]
-                emitted = self._merge(self._following(self._position)) if self._sent.any_on_spark else []
+                emitted = self._merge_sent()
         self._announce(emitted)
 
     def take_piece(self, runner: Runner, parts: list[Part], shard: int = 0) -> None:
@@ -181,7 +185,7 @@ class Merge(HandOver):
             if not all(self._may_go_over(number, each) for number, each in ready.items()):
                 return
             self._sent.go_to_spark(ready.values())
-            emitted = self._merge(self._following(self._position))
+            emitted = self._merge_sent()
         self._announce(emitted)
         self._on_owner_change()
 
@@ -269,6 +273,22 @@ class Merge(HandOver):
             self._gives_up = True
             self._changed.notify_all()
 
+    def save(self, query: int, saved: SavedWindows | None, rows: Sequence[EmissionRow] = ()) -> None:
+        """Stores what is saved of the query's windows, and the rows of it that are new. Nothing is stored if the query
+        was dropped meanwhile."""
+        for row in rows:  # one commit each: emissions go in between
+            with self._idle():
+                self._raise_fault()
+                if query in self._queries():
+                    with self._being_busy():
+                        self._commit([row], self._position)
+        with self._idle():
+            self._raise_fault()
+            if query in self._queries():
+                self._progress.saves.put(query, saved)
+                with self._being_busy():
+                    self._commit([], self._position)
+
     # ---- under the lock ----------------------------------------------------------------------------------------
 
     def _retry(self, act: Callable[[], Result]) -> Result:
@@ -286,9 +306,9 @@ class Merge(HandOver):
         if self._fault is not None:
             raise self._fault
 
-    def _following(self, sn: int) -> list[tuple[int, list[Part]]]:
-        """The parts that wait of the snapshots right after `sn`, up to the first that is incomplete."""
-        return self._sent.following(sn, self.homes)
+    def _merge_sent(self) -> list[EmissionRow]:
+        """Merges what waits, up to the first snapshot that is incomplete."""
+        return self._merge(self._sent.following(self._position, self.homes))
 
     def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         """Merges these snapshots; returns the emissions."""
@@ -312,6 +332,7 @@ class Merge(HandOver):
         self._position = position
         self._sent.forget(position)
         self.homes.forget(position)
+        self._take_json()
         return rows
 
     def _merge_piece(self, parts: list[Part]) -> list[EmissionRow]:
@@ -326,7 +347,13 @@ class Merge(HandOver):
         elif not self._has_unstored:
             self._has_unstored = True
             self._on_unstored(self._clock.now_ms() + _STORE_WITHIN_MS)
+        self._take_json()
         return rows
+
+    def _take_json(self) -> None:
+        """These are stored now: whoever announces next may tell them."""
+        self._in_json |= self._parts.in_json
+        self._parts.in_json = {}
 
     def _commit(self, rows: list[EmissionRow], position: int) -> None:
         """One commit of the log. If it fails, memory and log may differ: nothing is merged any more."""
@@ -340,9 +367,10 @@ class Merge(HandOver):
         self._progress.stored()
 
     def _announce(self, emitted: Sequence[EmissionRow]) -> None:
-        if emitted:
-            self._on_emissions(emitted)
         with self._changed:
+            in_json, self._in_json = self._in_json, {}
             silent, self._parts.silent = self._parts.silent, {}
+        if emitted:
+            self._on_emissions(emitted, in_json)
         if silent:
             self._on_silence(silent)

@@ -16,6 +16,7 @@ from stream_ext.emissions.groups import GroupMembership
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.progress import Progress, Stored
 from stream_ext.emissions.runner_split import Homes
+from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.windows.query_state import QueryState
@@ -77,7 +78,7 @@ class MergedProgress:
             some = not self._sent.all_on_spark or self.homes.any_after(self._position)
             return Runner.PARTLY_INLINE if some else None
 
-    def taken_beside(self) -> Callable[[QueryDefinition], bool]:
+    def taken_inline(self) -> Callable[[QueryDefinition], bool]:
         """Which queries the inline runner has while Spark has others: those that stay inline, and those of the shards
         that Spark does not have."""
         with self._changed:
@@ -111,6 +112,17 @@ class MergedProgress:
     def stored(self) -> Stored:
         with self._idle():
             return self._progress.as_stored(self._stored)
+
+    def saved(self, query: int) -> SavedWindows | None:
+        """What is saved of the query's windows that hold all."""
+        with self._idle():
+            return self._progress.saves.of.get(query)
+
+    def saves_retained_after(self) -> dict[int, int]:
+        """Of each save the last row that is not needed."""
+        with self._idle():
+            firsts = {saved.number: saved.first_number for saved in self._progress.saves.of.values()}
+        return {number: first - 1 for number, first in firsts.items() if first is not None}
 
     def last(self, query: int) -> int:
         """The number of the query's last emission; 0: none."""
@@ -147,6 +159,8 @@ class MergedProgress:
             return not any(state.behind_at is not None and state.behind_at < sn for state in behind)
 
         with self._changed:
+            if is_there():
+                return
             self._changed.wait_for(lambda: is_there() or self._fault is not None, deadline_s)
             if is_there():
                 return
@@ -187,7 +201,9 @@ class MergedProgress:
 
     def _catching_up(self) -> dict[int, QueryState]:
         found = self._progress.catching_up()
-        queries = self._queries() if found else {}
+        if not found:
+            return found
+        queries = self._queries()
         return {
             number: state
             for number, state in found.items()

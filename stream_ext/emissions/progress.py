@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.emissions.groups import EmissionGroup, GroupMembership
+from stream_ext.emissions.groups import EmissionGroup, GroupMembership, with_records
+from stream_ext.emissions.saved_windows import SAVED, Saves
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.query_state import QueryState, own_begins
 
@@ -83,6 +84,7 @@ class Progress:
         self._gone: set[int] = set()
         self._catching_up: set[int] = set()  # queries in no group, and groups
         self.moved = False  # a query has joined or left a group: to be stored with the emissions
+        self.saves = Saves()  # of windows that hold all
         self._read(log, queries)
 
     def _read(self, log: ProgressLog, queries: Mapping[int, QueryDefinition]) -> None:
@@ -91,6 +93,8 @@ class Progress:
             if body[:1] == _GROUP:
                 stored = msgspec.msgpack.decode(body[1:], type=_GroupProgress)
                 self._groups[number] = EmissionGroup(number, stored.reports, stored.state, log.last(number))
+            elif body[:1] == SAVED:
+                self.saves.read(number, body, queries)
             elif number not in queries:
                 self._gone.add(number)
             elif body[:1] == _OWN:
@@ -214,7 +218,7 @@ class Progress:
         if group is not None:
             group.state = part.state
             self._follow(group.number, group.state)
-            group.evaluations += max(1, part.repeated) * part.evaluated
+            group.evaluations += part.evaluations
             group.records += part.emits and part.evaluated
             group.count_rows(part)
             self._dirty_groups.add(group.number)
@@ -335,18 +339,21 @@ class Progress:
         if self._states.pop(query, None) is not None:
             self._gone.add(query)
         self._catching_up.discard(query)
+        self.saves.put(query, None)
         self._numbers.pop(query, None)
         self._past.pop(query, None)
         del self._evaluations[query], self._rows[query]
 
     def collected(self, oldest: Callable[[int], int]) -> None:
-        """`oldest` returns the number of a group's oldest retained record. Groups without records are forgotten."""
+        """`oldest` returns the number of a group's oldest retained record. Groups without records are forgotten, and of
+        the others the past memberships whose records are gone."""
         for number in [number for number, group in self._groups.items() if not group.members]:
             if oldest(number) > self._groups[number].records:
                 del self._groups[number]
                 self._catching_up.discard(number)
                 self._dirty_groups.discard(number)
                 self._gone.add(number)
+        self._past = with_records(self._past, self._groups, oldest)
 
     # ---- storing -----------------------------------------------------------------------------------------------
 
@@ -356,6 +363,7 @@ class Progress:
         return {
             **{query: self._body(query) for query in self._dirty if query in self._states},
             **{number: _GROUP + _encode(_GroupProgress(group.state, group.reports)) for number, group in groups},
+            **self.saves.unstored(),
             **dict.fromkeys(self._gone),
         }
 
@@ -383,6 +391,7 @@ class Progress:
             self._stored_states.pop(number, None)
         self._dirty.clear()
         self._dirty_groups.clear()
+        self.saves.stored()
         self._gone.clear()
         self.moved = False
 

@@ -42,11 +42,8 @@ class SentParts:
 
     def __init__(self, shards: int, on_spark: bool = False) -> None:
         self.shards = [ShardParts(on_spark) for _ in range(shards)]
+        self.any_on_spark = on_spark and shards > 0
         self.inline: Waiting | None = None
-
-    @property
-    def any_on_spark(self) -> bool:
-        return any(shard.on_spark for shard in self.shards)
 
     @property
     def all_on_spark(self) -> bool:
@@ -65,23 +62,24 @@ class SentParts:
 
     def go_to_spark(self, shards: Iterable[ShardParts]) -> None:
         for shard in shards:
-            shard.on_spark = True
+            shard.on_spark = self.any_on_spark = True
         self.inline = None  # its parts may contain those of these shards
 
     def lose(self, number: int) -> bool:
         """Whether Spark had the shard."""
         had, self.shards[number] = self.shards[number].on_spark, ShardParts()
+        self.any_on_spark = any(shard.on_spark for shard in self.shards)
         if had:
             self.inline = None
         return had
 
     def following(self, sn: int, homes: Homes) -> list[tuple[int, list[Part]]]:
-        """What is complete of the snapshots right after `sn`, in order; it does not wait any more."""
+        """What is complete of the snapshots right after `sn`, in order; it does not wait any more. Nothing while Spark
+        has no shard: a query that the inline runner has set aside may be further on there."""
         found: list[tuple[int, list[Part]]] = []
-        # While Spark has no shard, what it has sent may be used, if that is everything.
-        counted = [shard.waiting for shard in self.shards if shard.on_spark or not self.any_on_spark]
+        counted = [shard.waiting for shard in self.shards if shard.on_spark]
         needs_inline = len(counted) < len(self.shards)
-        while all((sn + 1) in waiting for waiting in counted):
+        while counted and all((sn + 1) in waiting for waiting in counted):
             sn += 1
             senders = list(counted)
             if needs_inline or homes.are_two(sn):
@@ -96,5 +94,5 @@ class SentParts:
     def forget(self, position: int) -> None:
         """What is merged by now does not wait any more."""
         for waiting in [*(shard.waiting for shard in self.shards), *([] if self.inline is None else [self.inline])]:
-            for sn in [sn for sn in waiting if sn <= position]:
+            for sn in [sn for sn in waiting if sn <= position] if waiting else ():
                 del waiting[sn]

@@ -16,6 +16,7 @@ from hbase_store import EmissionLog, EmissionRow
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.emissions.emission import Emission, EmissionBody, SharedBody, decode_body, decode_shared_body, to_json
 from stream_ext.emissions.groups import GroupMembership
+from stream_ext.emissions.part_merger import InJson
 
 #: The greatest number of emissions that are returned at a time.
 _TAKE_MAX = 256
@@ -60,12 +61,14 @@ class Emissions:
         self._recent: OrderedDict[tuple[int, int], EmissionRow | Emission | _Shared] = OrderedDict()
         self._recent_bytes = 0
 
-    def remember(self, rows: Iterable[EmissionRow]) -> None:
-        """These have just been stored."""
+    def remember(self, rows: Iterable[EmissionRow], in_json: InJson) -> None:
+        """These have just been stored. Some of them are known as JSON, and so are some of queries in groups."""
+        known: dict[tuple[int, int], EmissionRow | Emission] = {(row.query, row.number): row for row in rows}
+        known |= {(query, number): Emission(number, json) for (query, number), json in in_json.items()}
         with self._lock:
-            for row in rows:
-                self._recent[row.query, row.number] = row
-                self._recent_bytes += _size(row)
+            for key, each in known.items():
+                self._recent[key] = each
+                self._recent_bytes += _size(each)
             self._forget()
 
     def read(self, query: int, since: int, limit: int | None, bytes_max: int | None = None) -> list[Emission]:
@@ -124,7 +127,10 @@ class Emissions:
         self._log.collect(before_ms, retained_after)
         with self._lock:
             queries = {query for query, _ in self._recent}
-        oldest = {query: self._log.oldest(query) for query in queries}
+        oldest = {
+            query: self._log.oldest(query) if self._definition(query) is None else self.oldest(query)
+            for query in queries
+        }
         with self._lock:
             for key in [(query, number) for query, number in self._recent if number < oldest.get(query, 0)]:
                 self._recent_bytes -= _size(self._recent.pop(key))
@@ -147,7 +153,7 @@ class Emissions:
             return
         for record, body in self._records(member.group, member.record(since), member.until or 0, limit):
             number = member.number(record)
-            yield body.own(definition, number, member.gap and number == member.before + 1)
+            yield body.own(definition, number, member.has_gap(number))
 
     def _records(self, group: int, after: int, until: int, limit: int | None) -> Iterator[tuple[int, SharedBody]]:
         """The records of a group after number `after`, up to and with `until`: the first `limit` that are retained."""
@@ -232,13 +238,21 @@ class Subscription:
 
 class Subscriptions:
     def __init__(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
-        self._emissions, self._last, self._memberships = emissions, last, memberships
         self._lock = threading.Lock()
         self._of: dict[int, set[Subscription]] = {}
+        self.serve(emissions, last, memberships)
 
-    def serve(self, emissions: Emissions, last: NumbersOfQueries, memberships: Memberships) -> None:
-        """From now on the emissions are those of another engine; each reader continues after its last number."""
+    def serve(
+        self,
+        emissions: Emissions,
+        last: NumbersOfQueries,
+        memberships: Memberships,
+        on_change: Callable[[int, bool], None] = lambda query, has_some: None,
+    ) -> None:
+        """From now on the emissions are those of another engine; each reader continues after its last number.
+        `on_change` is called when a query has its first subscription, or has none any more."""
         self._emissions, self._last, self._memberships = emissions, last, memberships
+        self._on_change = on_change
 
     def resume(self, queries: Collection[int]) -> None:
         """These queries exist now: ends the subscriptions of all others, and notifies these."""
@@ -265,15 +279,24 @@ class Subscriptions:
     def add(self, query: int, since: int, notify: Callable[[], None]) -> Subscription:
         subscription = Subscription(self, query, since, notify)
         with self._lock:
-            self._of.setdefault(query, set()).add(subscription)
+            those = self._of.setdefault(query, set())
+            those.add(subscription)
+            is_first = len(those) == 1
+        if is_first:
+            self._on_change(query, True)
         # First it is in the set: later emissions are notified, and earlier ones are found here.
         if self._last(query) > since:
             self._notify(subscription)
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
+        query = subscription.query
         with self._lock:
-            self._of.get(subscription.query, set()).discard(subscription)
+            those = self._of.get(query, set())
+            was_last = those == {subscription}
+            those.discard(subscription)
+        if was_last:
+            self._on_change(query, False)
 
     def read(self, query: int, since: int) -> list[Emission]:
         return self._emissions.read(query, since, _TAKE_MAX, _TAKE_BYTES) if self._last(query) > since else []

@@ -15,7 +15,6 @@ from hbase_store.layout import terms
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
 from stream_ext.network.operators.joins.store_edges import StoreEdges
-from stream_ext.plan.join_order import Rank, ranked
 from stream_ext.plan.logic import (
     Alternatives,
     Assign,
@@ -32,6 +31,7 @@ from stream_ext.plan.logic import (
     Table,
     Without,
 )
+from stream_ext.plan.passes.join_order import Rank, ranked
 
 #: What is not counted: rows of a window, of a remote service, of a path from one end.
 GUESSED = 1000.0

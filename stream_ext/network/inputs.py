@@ -15,7 +15,7 @@ from stream_ext.network.estimate import Estimates
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.plan.logic import PatternScan, Select
-from stream_ext.plan.named_terms import constants_of
+from stream_ext.plan.properties.named_terms import constants_of
 from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
@@ -39,7 +39,8 @@ class NetworkInputs:
     def builder(
         self, select: Select, orders: Orders, held: bool, numbered: bool = False
     ) -> tuple[Builder, list[bytes]]:
-        """For this logic; and the constants that the store does not know. `held`: patterns over the store read held
+        """The builder for this logic, which has looked up the ids of its constants in one call; and the constants that
+        the store does not know. `held`: patterns over the store read held
         edges, too, as those of registered queries do. `numbered`: see `Builder`."""
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)

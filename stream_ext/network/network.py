@@ -38,7 +38,7 @@ from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, a
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
 from stream_ext.plan.logic import Select
-from stream_ext.plan.templates import QueryTemplate
+from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 
@@ -166,17 +166,17 @@ class Network:
         numbers = {
             name: counted.arrive(arrival.element_times, arrival.times, arrival.element)
             for name, counted in self.counted.items()
-            if counted.stream == arrival.stream
+            if counted.stream == arrival.stream and not arrival.is_saved
         }
         for scan in self.scans:
-            if scan.window.stream != arrival.stream:
+            if not arrival.reaches(scan.window):
                 continue
             self._added += ROW_BYTES * len(arrival.s)
             if isinstance(scan, NumberedCountedScan):
                 raise TypeError("elements for numbered evaluations arrive with their numbers")
             if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra)
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra, arrival.copies)
             else:
                 triples = (arrival.s, arrival.p, arrival.o, arrival.g)
                 extra = occurrences(arrival) if scan.has_occurrences else ()
@@ -187,10 +187,11 @@ class Network:
         """The columns of its rows, before they are ordered and cut."""
         return self.stages[self._last].operator.variables
 
-    def settle(self) -> None:
-        """What has arrived is not new any more (`Moment.without_new`)."""
+    def settle(self, time: int | None = None) -> None:
+        """What has arrived is not new any more (`Moment.without_new`); where windows close, what was before the end of
+        their instances at `time`."""
         for scan in self.scans:
-            scan.settle()
+            scan.settle(time)
 
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
@@ -294,14 +295,17 @@ class Network:
         return len(self.stages[self._last].operator.variables)
 
     def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
-        """As `once`; and the rows and the time of each stage."""
+        """As `once`, but always of all rows; and the rows and the time of each stage."""
         changes: list[ZSet] = []
         traces = []
         for stage in self.stages:
             moment.control.check()
             begun = time.perf_counter()
-            changes.append(stage.operator.step(moment, *(changes[i] for i in stage.inputs)))
+            inputs = [with_room(moment.control, changes[i]) for i in stage.inputs]
+            changes.append(stage.operator.step(moment, *inputs))
             traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
+            if changes[-1].count > _MANY:
+                _count_alive(moment.control, changes)
         return self.answer.once(moment, changes[self._last]), traces
 
 

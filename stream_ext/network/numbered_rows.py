@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from stream_ext.language.algebra.algebra import R2S
+from stream_ext.language.algebra.algebra import R2S, Form, Query
+from stream_ext.language.algebra.walk import template_of
+from stream_ext.network.building.builder import Builder
 from stream_ext.network.inputs import NetworkInputs
-from stream_ext.network.network import ROW_BYTES, Network, with_room
+from stream_ext.network.network import ROW_BYTES, Network, salt_of, with_room
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import Select
 from stream_ext.rows.zset import ZSet
 from stream_ext.windows.arrivals import Arrival
@@ -21,12 +26,22 @@ from stream_ext.windows.scheduled_window import Times
 
 class NumberedRowsNetwork(Network):
     @classmethod
-    def over(cls, select: Select, inputs: NetworkInputs, relation: Parameters | None = None) -> NumberedRowsNetwork:
-        """For one query, or for all queries of a template (`select` is that of the template, and they are rows of the
-        `relation`): many evaluations at arrivals are one step. It is stepped by `changed`; the rows have hidden columns
-        behind their own."""
+    def over(cls, query: Query, select: Select, number: int, inputs: NetworkInputs) -> NumberedRowsNetwork:
+        """For a query of this number: many evaluations at arrivals are one step. It is stepped by `changed`; the rows
+        have hidden columns behind their own."""
         builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
-        wire, cut = builder.query(select) if relation is None else builder.shared(select, relation)
+        if query.form is Form.CONSTRUCT:
+            return cls._made(builder, *builder.graph(select, template_of(query), salt_of(number)), unknown)
+        return cls._made(builder, *builder.query(select), unknown)
+
+    @classmethod
+    def over_many(cls, select: Select, relation: Parameters, inputs: NetworkInputs) -> NumberedRowsNetwork:
+        """As `over`, for all queries of a template: `select` is its own, and they are rows of the `relation`."""
+        builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
+        return cls._made(builder, *builder.shared(select, relation), unknown)
+
+    @classmethod
+    def _made(cls, builder: Builder, wire: Wire, cut: Cut, unknown: Sequence[bytes]) -> NumberedRowsNetwork:
         answer = ResultState(Cut((), ()), R2S.RSTREAM)  # nothing is retained of what was emitted
         return cls(builder.plan, wire, cut, answer, Orders(), unknown)
 
@@ -35,15 +50,15 @@ class NumberedRowsNetwork(Network):
         numbers = {
             name: displacing.arrive(arrival.element_times, arrival.times, arrival.element, came)
             for name, displacing in self.displacing.items()
-            if displacing.stream == arrival.stream
+            if displacing.stream == arrival.stream and not arrival.is_saved
         }
         triples, of_triples = (arrival.s, arrival.p, arrival.o, arrival.g), (came[arrival.element].view(np.uint64),)
         for scan in self.scans:
-            if scan.window.stream != arrival.stream:
+            if not arrival.reaches(scan.window):
                 continue
             self._added += ROW_BYTES * len(arrival.s)
             if isinstance(scan, WindowScan):
-                scan.arrive(*triples, arrival.times, of_triples)
+                scan.arrive(*triples, arrival.times, of_triples, arrival.copies)
             else:
                 scan.arrive(triples, arrival.times, numbers[scan.window.name], ())
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.wires import Stage
 
 
@@ -33,10 +34,10 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
         at, first, rest = waiting.pop()
         stage = stages[at]
         if at in shown:
-            yield Line(f"{first}{stage.label} (as above)", None)
+            yield Line(f"{first}{_label(stage)} (as above)", None)
             continue
         shown.add(at)
-        yield Line(first + stage.label, at)
+        yield Line(first + _label(stage), at)
         inputs = [each for each in stage.inputs if stages[each].inputs or len(stage.inputs) > 1 or each != 0]
         if len(inputs) == 1:
             waiting.append((inputs[0], rest, rest))
@@ -44,3 +45,8 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
         for number, each in reversed(list(enumerate(inputs))):
             last = number == len(inputs) - 1
             waiting.append((each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
+
+
+def _label(stage: Stage) -> str:
+    """What a source is asked is written only where somebody looks at it."""
+    return f"{stage.label}: {stage.operator.question}" if isinstance(stage.operator, SourceJoin) else stage.label

@@ -24,10 +24,10 @@ from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import check_services, placed
 from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.decoded import Decoded as Decoded
-from stream_ext.oneshot.evaluate import Answer, Asking, DerivedGraph, Instant, evaluate
+from stream_ext.oneshot.derived_graph import DerivedGraph
+from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.costly import is_costly
-from stream_ext.plan.stream_variables import over_streams
+from stream_ext.plan.passes.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.values.decoding import decoded_within
@@ -101,7 +101,7 @@ def rows_expected(
     For windows, and for functions that may take long for one row, nothing is known beforehand: infinity."""
     question = question.over(dataset)
     query = _checked(question, at, asking)
-    if query.windows or is_costly(query):
+    if query.windows or question.is_costly:
         return math.inf
     network = question.network(store.at(sn), store.permanent_ids, asking.control.check)
     return network.expected(1 if query.form is Form.ASK else None)
@@ -188,6 +188,8 @@ _FIRST_ROWS, _ROWS = 512, 8_192
 #: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
 _WRITTEN_BYTES, _FEWER = 16 << 20, 16
 _ROW_BYTES = 256 << 20
+#: For so few ids lists are quicker than arrays.
+_FEW_CELLS = 64
 
 
 def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) -> Iterator[Decoded]:
@@ -211,26 +213,35 @@ def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) ->
 
 def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
     """Some rows as texts; None: they are too large at a time."""
-    ids, places = np.unique(np.concatenate(columns), return_inverse=True)
+    ids, places = _distinct(np.concatenate(columns))
     unbound, one_row = int(ids[0] == 0), len(columns[0]) == 1
     control = Control.FREE if one_row else Control(bytes_max=_WRITTEN_BYTES)
     try:
         texts: list[bytes | None] = [*([None] * unbound), *decoded_within(decode, ids[unbound:], control)]
     except QueryTooLarge:
         return None
-    places = places.reshape(-1)
     longest = max((len(text) for text in texts if text is not None), default=0)
     if longest * len(places) > _WRITTEN_BYTES:
         lengths = np.array([0 if text is None else len(text) for text in texts], np.int64)
-        size = int(lengths[places].sum())
+        size = int(lengths[np.array(places)].sum())
         if size > _WRITTEN_BYTES and not one_row:
             return None
         if size > _ROW_BYTES:
             raise QueryTooLarge(
                 f"a row of the answer has {size} bytes; the limit is {_ROW_BYTES}: ask for shorter terms"
             )
-    parts = np.split(places, len(columns))
-    return Decoded(texts, [part.tolist() for part in parts], len(parts[0]))
+    rows = len(columns[0])
+    return Decoded(texts, [places[start : start + rows] for start in range(0, len(places), rows)], rows)
+
+
+def _distinct(ids: Ids) -> tuple[Ids, list[int]]:
+    """The ids in order, each once; and the place of each of `ids` there."""
+    if len(ids) > _FEW_CELLS:
+        distinct, inverse = np.unique(ids, return_inverse=True)
+        return distinct, inverse.reshape(-1).tolist()
+    listed = ids.tolist()
+    places = {each: place for place, each in enumerate(sorted(set(listed)))}
+    return np.array([*places], np.uint64), [places[each] for each in listed]
 
 
 def rows_of(answer: Answer) -> list[tuple[bytes | None, ...]]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from hbase_store import Snapshot, Store
 from hbase_store.arrays import as_ids
@@ -26,26 +25,27 @@ from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
-from stream_ext.oneshot.asked import asked_plan, holds_at_any
+from stream_ext.oneshot.bind_joins import bind_join_plan, holds_at_any
 from stream_ext.oneshot.decoded import Decoded
+from stream_ext.oneshot.derived_graph import DerivedGraph
 from stream_ext.oneshot.describe import describe
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.passing import collected, passed_on, whole_question
 from stream_ext.oneshot.question import Question
 from stream_ext.oneshot.source_graphs import description_of_source
-from stream_ext.plan.attached import Attached
-from stream_ext.plan.features import asks_source
-from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import normalise_pattern
+from stream_ext.plan.passes.lift import lift_select
+from stream_ext.plan.passes.normalise import normalise_pattern
 from stream_ext.plan.pipeline import OF_SOURCES, logic_of, passed
-from stream_ext.plan.places import GraphsInScope, dataset, window_of_graph
+from stream_ext.plan.places import GraphsInScope, dataset
+from stream_ext.plan.properties.features import asks_source
+from stream_ext.plan.sources.exclusive import Attached
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.known_values import KnownValues as KnownValues
-from stream_ext.values.vocabulary import Vocabulary, stored_blank
+from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
@@ -75,28 +75,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedGraph:
-    """A named graph that is not in the store: its terms, and its triples as places among them."""
+class NewAfter:
+    """An evaluation at `time` (None: the registration), after the push `push` of snapshot `sn`; of this push, after the
+    elements of `arrived_at`. What came after it is new, and what came since `began` but waited for a later close."""
 
-    name: Constant
-    terms: Sequence[bytes]
-    triples: Sequence[npt.NDArray[np.int32]]
+    sn: int
+    push: int
+    arrived_at: int | None = None
+    time: int | None = None
+    began: int = 0
 
-    def window(self, number: int, time: int) -> ScheduledWindow:
-        """A window that contains at `time` what came just before; `number` is the number of no stream."""
-        return ScheduledWindow(window_of_graph(self.name), number, 2, 2, t0_ms=time - 2)
-
-    def columns(self, vocabulary: Vocabulary) -> tuple[Ids, Ids, Ids]:
-        """Its triples."""
-        ids = vocabulary.encode([stored_blank(text) for text in self.terms])
-        s, p, o = (ids[places] for places in self.triples)
-        return s, p, o
-
-    def arrival(self, window: ScheduledWindow, moment: Moment) -> Arrival:
-        s, p, o = self.columns(moment.vocabulary)
-        times = np.full(len(s), moment.time - 1)
-        graphs, element = np.zeros(len(s), np.uint64), np.zeros(len(s), np.int32)
-        return Arrival(0, 0, window.stream, times[:1], s, p, o, graphs, times, element, None, None, False)
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.sn, self.push
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +96,14 @@ class Instant:
     this push, up to the elements of `arrived_at`); None: with all arrivals of the snapshot that is read. All of them
     must be retained, unless `as_retained`: then the retained ones are known to be all that count.
 
-    `new_after`: what came later (than a snapshot, a push, and an element of it) is left out, as new as it is."""
+    `new_after`: what is new since then is left out."""
 
     time: int
     sn: int | None = None
     push: int | None = None
     arrived_at: int | None = None
     as_retained: bool = False
-    new_after: tuple[int, int, int | None] | None = None
+    new_after: NewAfter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +153,7 @@ def evaluate(
         logic = logic_of(query, [graph.name for graph in graphs], check)
         if asking.asked:
             holds = holds_at_any([snapshot], _resolve(moment.vocabulary))
-            logic = asked_plan(logic, asking.asked, asking.sources.main, holds).select
+            logic = bind_join_plan(logic, asking.asked, asking.sources.main, holds).select
         by_name = {window.name: window for window in (*windows, *graph_windows)}
         inputs = NetworkInputs(snapshot, store.ids, by_name, check)
         network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)
@@ -189,10 +180,7 @@ def _of_both(
     check, graph_windows = asking.control.check, _windows_of(graphs, moment)
     select = logic_of(query, [graph.name for graph in graphs], check, attached)
     if asking.at_snapshot and (asks_source(select) or query.form is Form.DESCRIBE):
-        raise BadArgument(
-            f"snapshot=: the query asks the source {MAIN}, which has no snapshots: leave snapshot= out, or ask for "
-            "what our own store has alone"
-        )
+        raise _no_snapshots()
     whole = whole_question(select) if query.form is Form.SELECT else None
     if whole is not None:
         assert asking.sources.main is not None, "a source is attached"
@@ -214,6 +202,13 @@ def _of_both(
     if query.form is Form.DESCRIBE:
         return _described_by_both(answer, query, rows_found, moment, attached)
     return answer
+
+
+def _no_snapshots() -> BadArgument:
+    return BadArgument(
+        f"snapshot=: the query asks the source {MAIN}, which has no snapshots: leave snapshot= out, or ask for "
+        "what our own store has alone"
+    )
 
 
 def _described_by_both(answer: Answer, query: Query, rows: ZSet, moment: Moment, attached: Attached) -> Answer:
@@ -257,13 +252,16 @@ def _arrive(
 
 def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> tuple[Answer, list[Traced]]:
     """As `evaluate` without windows; and what each operator did."""
+    asking = asking or Asking()
     snapshot = store.at(sn)
-    moment = _moment(store, snapshot, asking or Asking(), None)
-    check = moment.control.check
-    rows, traces = Network.of_query(
-        logic_of(query, check=check), NetworkInputs(snapshot, store.ids, check=check)
-    ).traced(moment)
-    return _answer(query, rows, moment), traces
+    moment, check = _moment(store, snapshot, asking, None), asking.control.check
+    attached = attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
+    logic = logic_of(query, check=check, attached=attached)
+    if attached is not None and asking.at_snapshot and asks_source(logic):
+        raise _no_snapshots()
+    encode = store.ids if attached is None else _outward(moment.vocabulary)
+    rows, traces = Network.of_query(logic, NetworkInputs(snapshot, encode, check=check)).traced(moment)
+    return _answer(query, rows, moment, names=None if attached is None else logic.names), traces
 
 
 def pattern_network(
@@ -371,18 +369,20 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
 
 
 def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
-    new: list[Arrival] = []
+    new, after, has_begun = list[Arrival](), at.new_after, False
     for arrival, by_element in _arrivals(store, sn, windows, at):
         place = arrival.sn, arrival.push
-        if at.new_after is None or place < at.new_after[:2]:
+        if after is not None and not has_begun and (has_begun := arrival.sn > after.began):
+            network.settle()  # none of what came before the query began is new
+        if after is None or place < after.place:
             network.arrive(arrival)
-        elif place > at.new_after[:2]:
+        elif place > after.place:
             new.append(arrival)
         else:
-            network.arrive(arrival.between(None, at.new_after[2], by_element))
-            if at.new_after[2] is not None:
-                new.append(arrival.between(at.new_after[2], None, by_element))
-    network.settle()
+            network.arrive(arrival.between(None, after.arrived_at, by_element))
+            if after.arrived_at is not None:
+                new.append(arrival.between(after.arrived_at, None, by_element))
+    network.settle(after.time if has_begun and after is not None else None)
     for arrival in new:
         network.arrive(arrival)
 

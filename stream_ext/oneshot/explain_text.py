@@ -43,8 +43,8 @@ from stream_ext.language.printing.units import Units
 from stream_ext.language.printing.windows import extent, report, stream
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import first_refusal
-from stream_ext.plan.together import why_one_by_one
+from stream_ext.plan.properties.arrival_batching import why_one_by_one
+from stream_ext.plan.refused_syntax.refuse import first_refusal
 
 _INDENT = "  "
 
@@ -199,7 +199,7 @@ def _window(policy: WindowPolicy) -> list[str]:
         "extent": extent(policy.window),
         "step": _setting(policy.step_ms, step),
         "bounds": _setting(policy.bounds) if policy.window.extent.is_timed else "none",
-        "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else terms.time(t0))
+        "T0": _setting(policy.t0, t0.value if isinstance(t0, FirstClose) else str(t0))
         if policy.step_ms.value
         else "none",
         "lateness": _setting(policy.lateness_ms, "the stream's" if lateness is None else terms.duration(lateness)),

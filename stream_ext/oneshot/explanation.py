@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hbase_store import Store
@@ -29,6 +29,8 @@ from stream_ext.language.algebra.statements import (
 from stream_ext.language.algebra.windows import WindowClause
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.network import Network
+from stream_ext.network.operators.paths.path_join import PathJoin
+from stream_ext.network.operators.remote.remote_question import RemoteQuestion
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.stages import Line, lines_of
 from stream_ext.network.wires import Stage
@@ -36,8 +38,8 @@ from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import first_refusal
-from stream_ext.plan.together import why_one_by_one
+from stream_ext.plan.properties.arrival_batching import why_one_by_one
+from stream_ext.plan.refused_syntax.refuse import first_refusal
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 
@@ -75,12 +77,15 @@ def operators_of(
     stages = Network.of_query(select, NetworkInputs(snapshot, store.ids, check=check)).stages
     found: dict[str, Any] = {"operators": [_line(line, stages) for line in lines_of(stages)]}
     if attached is not None:
-        found["sources"] = [_asked(stage.operator) for stage in stages if isinstance(stage.operator, SourceJoin)]
+        found["sources"] = [each for stage in stages for each in _of_source(stage.operator)]
     return found
 
 
-def _asked(operator: SourceJoin) -> dict[str, Any]:
-    return {"source": MAIN, "asked": operator.question, "exclusive": operator.group.unless is None}
+def _of_source(operator: object) -> Iterator[dict[str, Any]]:
+    if isinstance(operator, SourceJoin):
+        yield {"source": MAIN, "asked": operator.question, "exclusive": operator.group.unless is None}
+    if isinstance(operator, PathJoin) and operator.source is not None:
+        yield {"source": MAIN, "asked": RemoteQuestion(operator.source, ()).shown, "exclusive": False}
 
 
 def query_in(question: Question) -> Query | None:

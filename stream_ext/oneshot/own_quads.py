@@ -13,8 +13,8 @@ from hbase_store import NAMED, Snapshot
 from hbase_store.arrays import Ids
 from stream_ext.errors import SourceFailed
 from stream_ext.language.algebra.terms import Constant, Node
-from stream_ext.plan.attached import Attached
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope
+from stream_ext.plan.sources.exclusive import Attached
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.sources import Sources
 

@@ -35,7 +35,7 @@ from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import calls_others, runnable
+from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
 
 _OUTLINES_MAX = 512
 #: Plans of one outline, for constants that differ in what is no parameter, or in their counts.
@@ -276,7 +276,7 @@ def _taken_apart(
                 lifted[id(pattern)] = _Lifted(pattern, parameters, estimates.count(uncounted.with_ids(real)))
             joins.append((number, list(lifted).index(id(pattern))))
     found = {place for each in lifted.values() for _, place in each.parameters}
-    if found != set(places) or _mentions_elsewhere(network, lifted, markers.place_of):
+    if found != set(places) or _mentions_outside(network, lifted, markers.place_of):
         return None
     constants = tuple(None if place in found else text for place, text in enumerate(outline.constants))
     return PlanTemplate(
@@ -289,7 +289,7 @@ def _about_the_same(count: float, other: float) -> bool:
     return most <= _FEW or most <= _TIMES * max(least, 1.0)
 
 
-def _mentions_elsewhere(network: Network, patterns: Collection[int], ids: Collection[int]) -> bool:
+def _mentions_outside(network: Network, patterns: Collection[int], ids: Collection[int]) -> bool:
     """Whether anything of a network but these patterns (by their identities) has one of the ids, or a marker."""
     waiting: list[Any] = [network.answer, network.cut]
     for stage in network.stages:

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hbase_store import Snapshot
 from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Unit
+from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.outline import Outline, outline_of
 from stream_ext.network.inputs import Encode, NetworkInputs
 from stream_ext.network.network import Network
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.dataset import DatasetOverride
-from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplates
+from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplate, PlanTemplates
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import calls_others, runnable
+from stream_ext.plan.properties.costly import is_costly
+from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
 
 _QUESTIONS_MAX = 512
 #: Texts that are longer are mostly updates with data, which come once.
@@ -50,6 +52,15 @@ class _Learning:
     outline: Outline
     plans: tuple[BoundTemplate, ...]
     templates: PlanTemplates
+
+    @property
+    def newest(self) -> PlanTemplate | None:
+        return self.plans[0].template if self.plans else None
+
+    def network(self, snapshot: Snapshot, encode: Encode) -> Network | None:
+        """That of the first plan that serves the text at this snapshot."""
+        found = (plan.network(snapshot, encode) for plan in self.plans)
+        return next((network for network in found if network is not None), None)
 
 
 class Question:
@@ -99,6 +110,16 @@ class Question:
         """What is probably not meant; it does not depend on constants."""
         return warnings_of(self.outline) if isinstance(self.outline, Query) else ()
 
+    @computed_once
+    def is_volatile(self) -> bool:
+        """Whether it may have another answer over the same snapshot; that does not depend on constants, either."""
+        return isinstance(self.outline, Query) and is_volatile(self.outline)
+
+    @computed_once
+    def is_costly(self) -> bool:
+        """Whether it may take long for few rows; of constants it matters only that they are some."""
+        return isinstance(self.outline, Query) and is_costly(self.outline)
+
     @property
     def is_planned(self) -> bool:
         return self._plan is not None or self._unit is None
@@ -120,11 +141,17 @@ class Question:
         return network
 
     def _of_template(self, snapshot: Snapshot, encode: Encode) -> Network | None:
-        if self._learning is not None:
-            for plan in self._learning.plans:
-                if (found := plan.network(snapshot, encode)) is not None:
-                    return found
-        return None
+        learning = self._learning
+        if learning is None:
+            return None
+        if (found := learning.network(snapshot, encode)) is not None:
+            return found
+        # The plans that were there when the text was read may be too old by now; other texts have led to newer ones.
+        newer = learning.templates.find(learning.outline)
+        if not newer or newer[0].template is learning.newest:
+            return None
+        self._learning = learning = replace(learning, plans=newer)
+        return learning.network(snapshot, encode)
 
 
 class Questions:

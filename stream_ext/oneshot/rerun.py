@@ -24,7 +24,7 @@ from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
-from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.oneshot.evaluate import Answer, Asking, Instant, NewAfter, evaluate
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
@@ -49,6 +49,8 @@ class Rerun:
     sources: Sources = NO_SOURCES
 
     def json(self, body: EmissionBody) -> bytes:
+        """The emission, evaluated again at its snapshot, as JSON. BadArgument if its query has no answer that can be
+        reproduced."""
         if self.query.limit is not None and not self.query.shape.order_by:
             raise BadArgument(
                 "what a LIMIT without ORDER BY showed depends on all evaluations before, so one of them is not made "
@@ -81,7 +83,9 @@ class Rerun:
     def _compared_with(self, at: LastEvaluation, before: LastEvaluation | None) -> Answer | None:
         if self.query.emits_new:
             began = self.definition.state.began
-            after = (began + 1, -1, None) if before is None else (before.sn, before.push, before.arrived_at)
+            after = NewAfter(began + 1, -1, began=began)
+            if before is not None:
+                after = NewAfter(before.sn, before.push, before.arrived_at, before.time, began)
             return self._answer(at, new_after=after)
         return None if before is None else self._answer(before)
 
@@ -92,9 +96,7 @@ class Rerun:
         definition = self.definition
         return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
 
-    def _answer(
-        self, at: LastEvaluation, is_retained: bool = False, new_after: tuple[int, int, int | None] | None = None
-    ) -> Answer:
+    def _answer(self, at: LastEvaluation, is_retained: bool = False, new_after: NewAfter | None = None) -> Answer:
         number = self.definition.number
         asking = Asking(
             seed=seed_of(number, at.sn, at.k),

@@ -32,8 +32,8 @@ from stream_ext.language.algebra.terms import Constant, Position, Variable
 from stream_ext.network.operators.remote.remote_question import AnswerLabels, question_of, sendable
 from stream_ext.network.operators.remote.row_kinds import RowKinds, row_kinds
 from stream_ext.oneshot.decoded import Decoded
-from stream_ext.plan.attached import Attached
 from stream_ext.plan.logic import GraphScope
+from stream_ext.plan.sources.exclusive import Attached
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.gathering import bytes_of
 from stream_ext.remote.source import Source
@@ -61,7 +61,7 @@ def graph_of_source(
     names = ("s", "p", "o", "g") if scope is None else ("s", "p", "o")
     labels = AnswerLabels(f"g{next(_numbers)}")
     graph = scope.node.text if scope is not None and isinstance(scope.node, Constant) else None
-    for solutions in _asked(source, pattern, names, control):
+    for solutions in _solutions(source, pattern, names, control):
         rows = [[labels.own(row[name]) if name in row else None for name in names] for row in solutions]
         known = _known(rows, graph, store, snapshot)
         new_rows = [row for row, here in zip(rows, known, strict=True) if not here]
@@ -95,7 +95,7 @@ def _known(
     return list(there & found)
 
 
-def _asked(source: Source, pattern: Pattern, names: tuple[str, ...], control: Control) -> Iterator[list[Solution]]:
+def _solutions(source: Source, pattern: Pattern, names: tuple[str, ...], control: Control) -> Iterator[list[Solution]]:
     text, sent = question_of(Query(Form.SELECT, pattern, names, False, 0, None, (), None))
     kinds = row_kinds(pattern).among(names) | _TRIPLES
     try:
@@ -140,7 +140,7 @@ def _described(
         pattern = _steps(attached, iris, scope, depth)
         if pattern is None:
             return []
-        found = [row for some in _asked(source, pattern, ("s", "p", "o"), control) for row in some]
+        found = [row for some in _solutions(source, pattern, ("s", "p", "o"), control) for row in some]
         control.spend(bytes_of(found))
         if not any(row["o"].startswith(b"_:") for row in found) or (before is not None and len(found) == len(before)):
             labels = AnswerLabels(f"d{next(_numbers)}")

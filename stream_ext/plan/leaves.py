@@ -12,6 +12,7 @@ from stream_ext.computed_once import computed_once
 from stream_ext.language.algebra.algebra import Pattern
 from stream_ext.language.algebra.formulas import PathNegated, PathRepeat
 from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.remote.source import SourceTraits
 
 Names = frozenset[str]
 NO_NAMES: Names = frozenset()
@@ -101,6 +102,7 @@ class PathSource:
     window: str | None
     merged: tuple[str, ...] = ()
     edges: Remote | None = None  # edges of a source, as ?s ?p ?o, that are one graph with those of the store
+    own: bool = False  # what is held of a source is not looked at; values of other parts are asked about
 
     @computed_once
     def variables(self) -> Names:
@@ -120,6 +122,7 @@ class GraphNames:
 
     graph: GraphScope
     window: str | None = None
+    own: bool = False  # what is held of a source is not looked at
 
     @computed_once
     def variables(self) -> Names:
@@ -158,7 +161,8 @@ class SourceGroup:
     is not known. `unless`: solutions that our own store has for this, too, are left out. `joined`: variables that other
     parts compare, so that a blank node of the source in them would be lost; `distinguished`: variables that tell rows
     apart, so that all its blank nodes must be of one answer. `enough`: more solutions are not looked at. `guess`:
-    about how many solutions it has, as far as its text shows."""
+    about how many solutions it has, as far as its text shows. `exact`: variables that stand for a constant, which the
+    source may take for other terms: solutions with another one are left out. `traits`: what the source is."""
 
     certain: Names
     scope: GraphScope | None = None
@@ -167,6 +171,8 @@ class SourceGroup:
     distinguished: Names = NO_NAMES
     enough: int | None = None
     guess: float = 1000.0
+    exact: tuple[tuple[str, Constant], ...] = ()
+    traits: SourceTraits = field(default=SourceTraits())
 
 
 @hashed_once

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.plan.attached import Attached
-from stream_ext.plan.blank_nodes import guarded
-from stream_ext.plan.gathering import gathered
-from stream_ext.plan.lift import lift_select
 from stream_ext.plan.logic import Select
-from stream_ext.plan.normalise import normalise
-from stream_ext.plan.occurrences import follow_occurrences
+from stream_ext.plan.passes.lift import lift_select
+from stream_ext.plan.passes.normalise import normalise
+from stream_ext.plan.passes.occurrences import follow_occurrences
+from stream_ext.plan.sources.blank_nodes import guarded
+from stream_ext.plan.sources.exclusive import Attached
+from stream_ext.plan.sources.exclusive_groups import gathered
 
 #: What a query's logic goes through before it is built, in this order.
 PASSES: tuple[Callable[[Select], Select], ...] = (follow_occurrences, lift_select)
@@ -37,6 +37,7 @@ def logic_of(
 
 
 def passed(select: Select, passes: Sequence[Callable[[Select], Select]], check: Check = Control.FREE.check) -> Select:
+    """The passes one after the other; `check` may end them in between."""
     for each in passes:
         check()
         select = each(select)

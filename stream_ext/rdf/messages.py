@@ -54,24 +54,27 @@ def parse_messages(
     data: bytes, media_type: str, base: str, announced: bool, reading: ReadingBudget
 ) -> Messages | Parsed:
     """A document in one of `MESSAGE_TYPES`; Parsed if it is no message log. `announced`: by its media type."""
-    mark = b"<m:%b>" % secrets.token_urlsafe(9).encode()
     numbering = Numbering()
     if media_type in (N_TRIPLES, N_QUADS):
-        directives = LineDirectives(mark, announced)
+        directives = LineDirectives(announced)
         read_lines(data, media_type == N_QUADS, numbering.add, reading.check, directives)
-        announced = directives.announced
-    elif announced or b"-messages" in data:
+        return _without_marks(numbering, directives.mark) if directives.announced else numbering.parsed()
+    if announced or b"-messages" in data:
+        mark = _drawn_mark()
         delimiters = _Delimiters(data, mark, announced, reading.check)
         for lines in delimiters.errors_placed(as_n_quads(delimiters.pieces(), len(data), media_type, base, reading)):
             reading.expanded(len(lines))
             read_lines(lines, True, numbering.add, reading.check)
-        announced = delimiters.announced
-    else:
-        try:
-            read_rows(data, media_type, base, numbering.add, reading)
-        except BadData as error:
-            raise _hinted(error, data) from None
-    return _without_marks(numbering, mark) if announced else numbering.parsed()
+        return _without_marks(numbering, mark) if delimiters.announced else numbering.parsed()
+    try:
+        read_rows(data, media_type, base, numbering.add, reading)
+    except BadData as error:
+        raise _hinted(error, data) from None
+    return numbering.parsed()
+
+
+def _drawn_mark() -> bytes:
+    return b"<m:%b>" % secrets.token_urlsafe(9).encode()
 
 
 def _without_marks(numbering: Numbering, mark: bytes) -> Messages:
@@ -97,11 +100,20 @@ _VERSION_OF_LINE = re.compile(rb'[ \t]*+VERSION[ \t]*+"([^"\\]*+)"[ \t]*+(?:#.*)
 class LineDirectives:
     """The directives of a document that is lines, in order: VERSION is no statement, MESSAGE is the mark."""
 
-    def __init__(self, mark: bytes, announced: bool) -> None:
-        self._mark, self.announced = mark, announced
+    def __init__(self, announced: bool) -> None:
+        self.announced = announced
+        self._mark: bytes | None = None
+
+    @property
+    def mark(self) -> bytes:
+        """Drawn when it is needed first: most documents have no messages."""
+        if self._mark is None:
+            self._mark = _drawn_mark()
+        return self._mark
 
     def copy(self) -> LineDirectives:
-        return LineDirectives(self._mark, self.announced)
+        """For a second look at the same lines, whose statements nobody takes: the mark is another one."""
+        return LineDirectives(self.announced)
 
     def rows(self, line: bytes, number: int = 0) -> list[Row] | None:
         found = _LINE_DIRECTIVE.match(line)
@@ -117,7 +129,7 @@ class LineDirectives:
             raise BadData(_UNANNOUNCED, number, column)
         if not _MESSAGE_LINE.fullmatch(line):
             raise BadData(_ON_A_LINE, number, column)
-        return [(self._mark, self._mark, self._mark, b"")]
+        return [(self.mark, self.mark, self.mark, b"")]
 
 
 # ---- Turtle and TriG -----------------------------------------------------------------------------------------

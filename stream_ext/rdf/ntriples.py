@@ -13,12 +13,12 @@ from stream_ext.errors import BadData
 from stream_ext.rdf.canonical import BadEscape, canonical, unescape
 from stream_ext.rdf.parsed import Row
 
-_IRI = rb"<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>\"{}|^`\\]*+>"
+IRI = rb"<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>\"{}|^`\\]*+>"
 # Labels of ASCII; others are the careful reader's.
 _BLANK = rb"_:[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?(?![A-Za-z0-9_\-\x80-\xff])"
-_LITERAL = rb'"(?:[^"\\\r\n]++|\\[^\r\n])*+"(?:@[A-Za-z]++(?:-[A-Za-z0-9]++)*+|\^\^' + _IRI + rb")?+"
-_TRIPLE = rb"[ \t]*+(?:(%b|%b)[ \t]*+(%b)[ \t]*+(%b|%b|%b)[ \t]*+" % (_IRI, _BLANK, _IRI, _IRI, _LITERAL, _BLANK)
-_GRAPH = rb"(?:(%b|%b)[ \t]*+)?+" % (_IRI, _BLANK)
+_LITERAL = rb'"(?:[^"\\\r\n]++|\\[^\r\n])*+"(?:@[A-Za-z]++(?:-[A-Za-z0-9]++)*+|\^\^' + IRI + rb")?+"
+_TRIPLE = rb"[ \t]*+(?:(%b|%b)[ \t]*+(%b)[ \t]*+(%b|%b|%b)[ \t]*+" % (IRI, _BLANK, IRI, IRI, _LITERAL, _BLANK)
+_GRAPH = rb"(?:(%b|%b)[ \t]*+)?+" % (IRI, _BLANK)
 _NO_GRAPH = rb"()"
 _LINE_END = rb"(?:#[^\r\n]*+)?+(?:[\r\n]++|\Z)"
 _REST = rb"|([^\r\n]++)"

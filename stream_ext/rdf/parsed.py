@@ -17,6 +17,8 @@ from stream_ext.rdf.canonical import canonical
 MISSING = int(np.iinfo(np.int64).min)
 
 Indexes = npt.NDArray[np.int32]
+_NO_NUMBERS: Indexes = np.empty(0, np.int32)
+_QUOTE = ord('"')
 #: Subject, predicate, object and graph (b"" for the default graph) as they were written.
 Row = tuple[bytes, bytes, bytes, bytes]
 
@@ -56,17 +58,24 @@ class Numbering:
     def add(self, rows: Sequence[Row]) -> None:
         self._numbers.append(self.numbers(list(chain.from_iterable(rows))))
 
+    def add_triples(self, s: Sequence[bytes], p: Sequence[bytes], o: Sequence[bytes]) -> None:
+        """Triples of the default graph."""
+        rows = np.full((len(s), 4), -1, np.int32)
+        rows[:, :3] = self.numbers(list(chain.from_iterable(zip(s, p, o, strict=True)))).reshape(-1, 3)
+        self._numbers.append(rows.ravel())
+
     def numbers(self, texts: Sequence[bytes]) -> Indexes:
         """For each text the index of its term (-1 for b"")."""
         codes, terms = self._codes, self._terms
         for text in dict.fromkeys(texts):
             if text not in codes:
-                # Two spellings of one term ("a" and "a"^^xsd:string) meet here.
-                codes[text] = terms.setdefault(canonical(text), len(terms))
+                # Two spellings of one term ("a" and "a"^^xsd:string) meet here; most have one only.
+                spelled = text if text[0] != _QUOTE and b"\\" not in text else canonical(text)
+                codes[text] = terms.setdefault(spelled, len(terms))
         return np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts))
 
     def parsed(self) -> Parsed:
         """All rows that were added."""
-        columns = np.concatenate([np.empty(0, np.int32), *self._numbers]).reshape(-1, 4)
-        s, p, o, g = (np.ascontiguousarray(columns[:, i]) for i in range(4))
+        numbers = self._numbers[0] if len(self._numbers) == 1 else np.concatenate([_NO_NUMBERS, *self._numbers])
+        s, p, o, g = np.ascontiguousarray(numbers.reshape(-1, 4).T)
         return Parsed(list(self._terms), s, p, o, g)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from stream_ext.rdf.messages import MESSAGE_TYPES, Messages, parse_messages
 from stream_ext.rdf.nesting import TOO_DEEP
 from stream_ext.rdf.ntriples import check_lines, line_pieces, statement_rows
 from stream_ext.rdf.parsed import MISSING, Numbering, Parsed, Pushed, Row
+from stream_ext.rdf.plain_lines import PlainElements, plain_elements
 from stream_ext.rdf.reading import ReadingBudget
 from stream_ext.rdf.versions import VERSION_LABELS, is_of_messages
 from stream_ext.times import checked_time, parse_time
@@ -58,6 +60,7 @@ def parse_push(
     return Pushed(parsed, np.zeros(len(parsed.s), np.int32), _times(1, timestamp), parsed.g[:1].copy())
 
 
+@lru_cache(maxsize=64)  # a producer writes the same one in each push
 def _media_type(written: str) -> tuple[str, bool]:
     """The media type, and whether its parameters announce a message log. Other parameters than those that have a
     meaning here would be ignored in silence, so they are refused."""
@@ -136,16 +139,53 @@ _PIECE_BYTES = 1 << 17
 
 
 def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: ReadingBudget) -> Pushed:
-    numbering, rows = Numbering(), list[Row]()
-    sizes: list[int] = []
-    times: list[int] = []
-    graphs: list[bytes] = []
-    for line_number, line in enumerate(_lines(data, reading), start=1):
-        if not line.strip():
-            continue
+    lines = _ElementLines(timestamp, base, reading)
+    # A piece is not split before those ahead of it are read.
+    for start, end in line_pieces(data, _PIECE_BYTES, returns=False):
+        reading.check()
+        piece = data[start:end]
+        plain = plain_elements(piece)
+        if plain is None:
+            lines.add(piece)
+        else:
+            lines.add_plain(plain, piece.count(b"\n"))
+    return lines.pushed()
+
+
+class _ElementLines:
+    """The elements of all lines that were added."""
+
+    def __init__(self, timestamp: int | None, base: str, reading: ReadingBudget) -> None:
+        self._timestamp, self._base, self._reading = timestamp, base, reading
+        self._numbering, self._rows = Numbering(), list[Row]()
+        self._sizes: list[int] = []
+        self._times: list[int] = []
+        self._graphs: list[bytes] = []
+        self._lines = 0  # before those that are added next
+
+    def add_plain(self, plain: PlainElements, lines: int) -> None:
+        self._number()
+        self._numbering.add_triples(plain.s, plain.p, plain.o)
+        count = len(plain.times)
+        self._sizes += [1] * count
+        self._times += plain.times
+        self._graphs += [b""] * count
+        self._lines += lines
+
+    def add(self, piece: bytes) -> None:
+        lines = piece.split(b"\n")
+        if piece.endswith(b"\n"):
+            lines.pop()
+        for line in lines:
+            self._lines += 1
+            if line.strip():
+                self._add_line(line, self._lines)
+
+    def _add_line(self, line: bytes, line_number: int) -> None:
+        base, reading = self._base, self._reading
         try:
             element = _ELEMENT.decode(line)
-            time = _time(element.timestamp, timestamp)
+            time = _time(element.timestamp, self._timestamp)
             found, graph = _element_rows(bytes(element.data), _graph(element.graph, base), base, reading)
         except (msgspec.MsgspecError, UnicodeError) as error:
             problem, column = _placed(str(error), line)
@@ -154,17 +194,22 @@ def _parse_lines(data: bytes, timestamp: int | None, base: str, reading: Reading
             raise BadData(f"in this element: {TOO_DEEP}", line_number, 1) from None
         except (BadData, BadArgument) as error:
             raise BadData(f"in this element: {error}", line_number, 1) from None
-        rows += _scoped(found, line_number)
-        if len(rows) >= _ROWS_AT_ONCE:
-            numbering.add(rows)
-            rows = []
-        sizes.append(len(found))
-        times.append(time)
-        graphs.append(graph)
-    numbering.add(rows)
-    element_graphs = numbering.numbers(graphs)
-    element_of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    return Pushed(numbering.parsed(), element_of, np.array(times, dtype=np.int64), element_graphs, True)
+        self._rows += _scoped(found, line_number)
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._number()
+        self._sizes.append(len(found))
+        self._times.append(time)
+        self._graphs.append(graph)
+
+    def _number(self) -> None:
+        rows, self._rows = self._rows, []
+        self._numbering.add(rows)
+
+    def pushed(self) -> Pushed:
+        self._number()
+        graphs = self._numbering.numbers(self._graphs)
+        element_of = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
+        return Pushed(self._numbering.parsed(), element_of, np.array(self._times, dtype=np.int64), graphs, True)
 
 
 def _placed(message: str, line: bytes) -> tuple[str, int]:
@@ -173,16 +218,6 @@ def _placed(message: str, line: bytes) -> tuple[str, int]:
     if found is None:
         return message, 1
     return message[: found.start()], len(line[: int(found[1])].decode(errors="replace")) + 1
-
-
-def _lines(data: bytes, reading: ReadingBudget) -> Iterator[bytes]:
-    """A piece is not split before those ahead of it are read."""
-    for start, end in line_pieces(data, _PIECE_BYTES, returns=False):
-        reading.check()
-        lines = data[start:end].split(b"\n")
-        if data[end - 1 : end] == b"\n":
-            lines.pop()
-        yield from lines
 
 
 def _time(written: int | str | None, default: int | None) -> int:

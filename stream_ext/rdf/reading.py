@@ -37,11 +37,11 @@ class ReadingBudget:
     """Of one request, or of one file: all documents in it together. `check` is called often, and raises when nobody
     wants it any more."""
 
-    __slots__ = ("_expanded", "_expanded_max", "_read", "check")
+    __slots__ = ("_expanded", "_expanded_max", "_read", "bytes_max", "check")
 
     def __init__(self, check: Callable[[], None] = _never_ends, bytes_max: int | None = None) -> None:
         """`bytes_max`: of a document as it is sent; None where it may have any length."""
-        self.check = check
+        self.check, self.bytes_max = check, bytes_max
         self._expanded_max = None if bytes_max is None else EXPANSION * bytes_max
         self._read = self._expanded = 0
 

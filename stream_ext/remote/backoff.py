@@ -121,7 +121,7 @@ class ServiceAnswers:
         """The next snapshot begins a turn: what was answered has changed."""
         self._is_ended = True
 
-    def asked(self, begun_ms: int, ended_ms: int) -> None:
+    def answered(self, begun_ms: int, ended_ms: int) -> None:
         first, last = self.as_of or (begun_ms, ended_ms)
         self.as_of = min(first, begun_ms), max(last, ended_ms)
 

@@ -116,7 +116,7 @@ class SparqlEndpointSource:
     def _answer(self, text: str, control: Control) -> Iterator[list[Solution]]:
         control.check()
         self._round_trips += 1
-        with self._http.asked(text, ACCEPTED, control.left_s(self._silence_s)) as response:
+        with self._http.query(text, ACCEPTED, control.left_s(self._silence_s)) as response:
             reader = reader_of(form_of(response))
             if reader is None:
                 raise CannotFetch(self._http.not_what(form_of(response), "SPARQL results", response))

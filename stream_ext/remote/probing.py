@@ -17,6 +17,7 @@ from stream_ext.remote.sparql_client import Solution
 Select = Callable[[str], list[Solution]]
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
+_MINUS_ZERO = f'"-0.0E0"^^<{_XSD}double>'
 #: So many triples are looked at.
 _SAMPLE = 500
 #: Texts in the order of their code points; other collations mix cases, accents and planes.
@@ -36,6 +37,8 @@ def probed(select: Select, default: DefaultGraph | None = None) -> SourceTraits:
         lowers_languages=_found(lambda: _written(select, '"a"@EN-gb') != '"a"@EN-gb'),
         sorts_by_text=_found(lambda: _sorts(select)),
         stable_blanks=_found(lambda: _has_stable_blanks(select)),
+        by_value=_found(lambda: not _has_truth_values(select)),
+        tells_zeros_apart=_found(lambda: not select(f"SELECT ?x {{ VALUES ?x {{ {_MINUS_ZERO} }} FILTER(?x = 0) }}")),
     )
 
 
@@ -71,6 +74,12 @@ def _finds_once(select: Select) -> bool:
 
 def _written(select: Select, term: str) -> str:
     return select(f"SELECT ?x WHERE {{ VALUES ?x {{ {term} }} }}")[0]["x"].decode()
+
+
+def _has_truth_values(select: Select) -> bool:
+    """Stores that say 0 for false compare terms by the values that they have for them."""
+    found = select("SELECT (sameTerm(1, 1.5) AS ?x) WHERE { }")[0]["x"].decode()
+    return found == f'"false"^^<{_XSD}boolean>'
 
 
 def _sorts(select: Select) -> bool:

@@ -1,6 +1,6 @@
 """A source for a while in which it must not be asked: it answers what it was asked before, and says what it was not.
 
-with source.closed():      whoever evaluates gets NotAskedYet for a new question
+with source.closed():      whoever evaluates gets NotFetchedYet for a new question
     ...
 source.ask(control)        now that nobody waits, these questions are asked
 with source.closed():      the same again, with the answers at hand
@@ -18,7 +18,7 @@ from stream_ext.remote.source import Source, SourceHealth, SourceSettings, Sourc
 from stream_ext.remote.sparql_client import Solution
 
 
-class NotAskedYet(Exception):
+class NotFetchedYet(Exception):
     """The source has to be asked something first (`RememberedSource.ask`)."""
 
 
@@ -70,7 +70,7 @@ class RememberedSource:
             answer = self._answers.get(text)
             if answer is None:
                 self._missing[text] = None
-                raise NotAskedYet(text)
+                raise NotFetchedYet(text)
         # Whoever reads them may change them.
         yield [dict(solution) for solution in answer]
 

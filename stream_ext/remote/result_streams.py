@@ -9,8 +9,11 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 from xml.parsers import expat
+
+import msgspec
 
 from hbase_store.layout.terms import iri, literal, parse_term
 from hbase_store.writing.loading import LINE_BYTES_MAX
@@ -20,10 +23,13 @@ XML, TSV = "application/sparql-results+xml", "text/tab-separated-values"
 #: What a store may answer with, the best first. Some stores have no JSON.
 ACCEPTED = f"{RESULTS}, application/json;q=0.9, {XML};q=0.6, application/xml;q=0.5, {TSV};q=0.3"
 
-#: What is longer is read again when so much more has come.
-_AGAIN_CHARACTERS = 1 << 14
+#: What is longer, and not whole, is read again when as much more has come: so each character is read a few times only.
+_LONG_CHARACTERS = 1 << 14
 _BINDINGS = re.compile(r'"bindings"\s*:\s*\[')
 _BETWEEN = re.compile(r"[\s,]*")
+#: Of a solution, with what is before the next one; it is looked for at the end of what has come.
+_END = re.compile(r"\}\s*\}\s*,")
+_TAIL_CHARACTERS = 1 << 12
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NAMESPACE = "http://www.w3.org/2005/sparql-results#"
 _LANGUAGE = "http://www.w3.org/XML/1998/namespace lang"
@@ -46,27 +52,39 @@ def reader_of(media_type: str) -> Reader | None:
 # ---- JSON ------------------------------------------------------------------------------------------------------
 
 
+class _Given(msgspec.Struct, gc=False):
+    """A term as JSON has it."""
+
+    type: str
+    value: str
+    language: str | None = msgspec.field(name="xml:lang", default=None)
+    datatype: str | None = None
+
+
+_decode_many = msgspec.json.Decoder(list[dict[str, _Given]]).decode
+
+
 def json_solutions(body: Body) -> Iterator[list[Solution]]:
-    for found in _bindings(body):
-        yield [_solution(binding) for binding in found]
+    try:
+        yield from _json_solutions(body)
+    except RecursionError:
+        raise ValueError("they are nested too deeply") from None
 
 
-def _bindings(body: Body) -> Iterator[list[Any]]:
-    """The bindings of SPARQL results in JSON, as they are."""
+def _json_solutions(body: Body) -> Iterator[list[Solution]]:
     decode, texts = json.JSONDecoder().raw_decode, codecs.getincrementaldecoder("utf-8")()
     text, begun, tried = "", False, 0
-    for piece in body:
-        text += texts.decode(piece)
-        if len(text) < tried + (_AGAIN_CHARACTERS if tried > _AGAIN_CHARACTERS else 1):
-            continue  # a long one that comes in small pieces is not read anew with each
+    for piece in chain(body, (None,)):  # None: there is no more
+        text += texts.decode(piece or b"", piece is None)
+        if piece is not None and tried > _LONG_CHARACTERS and len(text) < 2 * tried:
+            continue
         if not begun:
             if (start := _BINDINGS.search(text)) is None:
                 _check_size(text)
                 tried = len(text)
                 continue
             text, begun = text[start.end() :], True
-        found: list[Any] = []
-        at = 0
+        found, at = _many(text)
         while True:
             at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]  # it may match nothing
             if text[at : at + 1] == "]":
@@ -77,12 +95,27 @@ def _bindings(body: Body) -> Iterator[list[Any]]:
                 binding, at = decode(text, at)
             except json.JSONDecodeError:
                 break  # the rest of it is still to come
-            found.append(binding)
+            found.append(_solution(binding))
         text = text[at:]
         tried = len(text)
         _check_size(text)
         yield found
     raise ValueError("they end too early")
+
+
+def _many(text: str) -> tuple[list[Solution], int]:
+    """The solutions up to the last whole one, and where it ends; nothing, if anything about them is unusual.
+
+    A solution ends with }}, and so may a text in the middle of one; but then what is before it is no JSON."""
+    ends = [found.end() for found in _END.finditer(text, max(0, len(text) - _TAIL_CHARACTERS))]
+    if not ends:
+        return [], 0
+    begin = _BETWEEN.match(text).end()  # type: ignore[union-attr]  # it may match nothing
+    try:
+        found = _decode_many(f"[{text[begin : ends[-1] - 1]}]")
+        return [{name: _term_of(given) for name, given in each.items()} for each in found], ends[-1]
+    except (msgspec.DecodeError, ValueError):
+        return [], 0  # it is looked at one by one, and the fault is found there
 
 
 def _check_rest(text: str, body: Body, texts: codecs.IncrementalDecoder) -> None:
@@ -112,17 +145,21 @@ def _solution(binding: Any) -> Solution:
 def _term(given: Any) -> bytes:
     if not isinstance(given, dict) or not isinstance(value := given.get("value"), str):
         raise ValueError(f"{given!r:.100} is no term")
-    match given.get("type"):
-        case "uri" if value:
-            return iri(value)
+    language, datatype = given.get("xml:lang"), given.get("datatype")
+    if not isinstance(language, str | None) or not isinstance(datatype, str | None):
+        raise ValueError(f"{given!r:.100} is no literal")
+    return _term_of(_Given(given.get("type", ""), value, language, datatype))
+
+
+def _term_of(given: _Given) -> bytes:
+    match given.type:
+        case "uri" if given.value:
+            return iri(given.value)
         case "literal" | "typed-literal":
-            language, datatype = given.get("xml:lang"), given.get("datatype")
-            if not isinstance(language, str | None) or not isinstance(datatype, str | None):
-                raise ValueError(f"{given!r:.100} is no literal")
-            return literal(value, language, datatype)
+            return literal(given.value, given.language, given.datatype)
         case "bnode":
-            return b"_:" + value.encode()
-    raise ValueError(f"a term of type {given.get('type')!r:.100}")
+            return b"_:" + given.value.encode()
+    raise ValueError(f"a term of type {given.type!r:.100}")
 
 
 # ---- XML -------------------------------------------------------------------------------------------------------

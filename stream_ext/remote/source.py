@@ -30,7 +30,9 @@ class SourceTraits:
     `repeats`: a pattern may find the same triple twice. `canonical_numbers`: `01` becomes `1`. `widens_integers`:
     xsd:int and its like become xsd:integer. `lowers_languages`: `@EN` becomes `@en`. `sorts_by_text`: STR() compares by
     code points, so that answers can be cut into pages.
-    `stable_blanks`: a blank node has the same label in each answer."""
+    `stable_blanks`: a blank node has the same label in each answer. `by_value`: it has no truth values of its own, and
+    takes a number, a time, true or false in a pattern for whatever has an equal value. `tells_zeros_apart`: -0.0 is
+    less than 0."""
 
     default: DefaultGraph = "own"
     repeats: bool = False
@@ -39,6 +41,8 @@ class SourceTraits:
     lowers_languages: bool = False
     sorts_by_text: bool = False
     stable_blanks: bool = False
+    by_value: bool = False
+    tells_zeros_apart: bool = False
 
     @property
     def description(self) -> str:
@@ -56,6 +60,8 @@ class SourceTraits:
             found.append("it writes xsd:int, and other types derived from xsd:integer, as xsd:integer")
         if self.lowers_languages:
             found.append("it changes the case of language tags")
+        if self.by_value:
+            found.append("where it joins literals of its own, numbers, times and truth values are joined by value")
         return found
 
 

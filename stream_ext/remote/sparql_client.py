@@ -73,7 +73,7 @@ def solutions(data: bytes, url: str) -> list[Solution]:
     try:
         bindings = msgspec.json.decode(data, type=_Document).results.bindings
         return [{name: term.text() for name, term in each.items()} for each in bindings]
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise CannotFetch(f"<{url}> did not answer with SPARQL results in JSON: {error}") from None
 
 

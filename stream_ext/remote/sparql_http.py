@@ -72,7 +72,7 @@ class SparqlHttp:
         self._client.close()
 
     @contextmanager
-    def asked(self, text: str, accept: str, silence_s: float | None = None) -> Iterator[httpx.Response]:
+    def query(self, text: str, accept: str, silence_s: float | None = None) -> Iterator[httpx.Response]:
         """The answer to a query, whose body has not been read yet."""
         with self._posted({"query": text}, accept, silence_s) as response:
             yield response

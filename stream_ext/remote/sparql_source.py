@@ -210,7 +210,7 @@ class SparqlSource:
         return self.patiently(lambda: self._selected(text))
 
     def _selected(self, text: str) -> list[Solution]:
-        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+        with self._http.query(text, f"{RESULTS}, application/json;q=0.5") as response:
             form = form_of(response)
             if "json" not in form:
                 raise CannotFetch(self._http.not_what(form, "SPARQL results in JSON", response))
@@ -235,7 +235,7 @@ class SparqlSource:
         self._check(triples, expected, received)
 
     def _constructed(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
-        with self._http.asked(text, _GRAPHS) as response:
+        with self._http.query(text, _GRAPHS) as response:
             form = _FORMS.get(form_of(response))
             if form is None:
                 wanted = "RDF in a format that can be read as a stream"
@@ -250,7 +250,7 @@ class SparqlSource:
 
     def _selected_quads(self, text: str, quiet: _Quiet) -> Iterator[bytes]:
         labels: dict[bytes, bytes] = {}
-        with self._http.asked(text, f"{RESULTS}, application/json;q=0.5") as response:
+        with self._http.query(text, f"{RESULTS}, application/json;q=0.5") as response:
             if "json" not in form_of(response):
                 raise CannotFetch(self._http.not_what(form_of(response), "SPARQL results in JSON", response))
             try:

@@ -249,6 +249,16 @@ class RowIndex:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         return self._found(rows.keys, rows.key, time, limit, control)
 
+    def coexisting(
+        self, found: tuple[Slots, Slots], rows: KeyedRows, came: Slots, places: Slots, first: int, times: Slots
+    ) -> tuple[Slots, Slots]:
+        """The pairs of `found` that are both valid when the later of them comes: the columns `came` of the rows, and
+        those at `places` here, have the numbers of evaluations, times two; these begin with number `first`, and are at
+        these times."""
+        left, right = found
+        kept = ring.ring_coexisting(left, right, rows.matrix, rows.untils, came, self._cells, places, first, times)
+        return left[:kept], right[:kept]
+
     def pair(
         self, rows: KeyedRows, found: tuple[Slots, Slots], lines: tuple[int, int], start: int, out: SideBySideRows,
         own: Sequence[int] | None = None,

@@ -16,6 +16,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.runners.step_loads import StepLoads
 from stream_ext.windows.part import Part
 
 _PAUSE_S = 0.25
@@ -100,8 +101,8 @@ class InlineRunner:
         if role is None:
             return
         _, position, states = self._merge.attempt(role)
-        shard = self._make_shard(role)
-        shard.suspended = self._suspended()
+        shard, loads = self._make_shard(role), StepLoads()
+        shard.suspended, shard.stepping = self._suspended(), loads.steps
         self.faults = {}
         shard.build(states, position)
         self._report_faults(self._new_faults(shard))
@@ -110,6 +111,7 @@ class InlineRunner:
                 sn = shard.sn + 1
                 shard.suspended = self._suspended()
                 parts = self._step(shard, sn)
+                self._charge(loads)
                 if self._closed:
                     return
                 faults = self._new_faults(shard)
@@ -120,9 +122,14 @@ class InlineRunner:
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
                 parts = self._catch_up(shard)
+                self._charge(loads)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
                 self._report_faults(faults)
+
+    def _charge(self, loads: StepLoads) -> None:
+        loads.rests()
+        self._merge.core_times.add(loads.take().query_ms)
 
     def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""

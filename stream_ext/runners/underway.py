@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 _HEAD = struct.Struct("<QqqQ")
 _CHANGES = struct.Struct("<Q")
@@ -28,6 +29,15 @@ class Stepping:
 
     sn: int
     numbers: tuple[int, ...] | None
+
+
+class StepNotes(Protocol):
+    """What a process that steps says of it."""
+
+    def steps(self, sn: int, numbers: Sequence[int] = (), /) -> None:
+        """From now on, these in snapshot `sn`; without numbers: something that is of no query, or of all."""
+
+    def rests(self) -> None: ...
 
 
 class Underway:

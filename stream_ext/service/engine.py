@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from hbase_store import EmissionRow, Store
-from stream_ext.attached.source_times import SourceTimes
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
@@ -21,6 +20,7 @@ from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.emissions.part_merger import InJson
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
@@ -33,19 +33,22 @@ from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.service.inline_queries import InlineQueries
 from stream_ext.service.stream_alarms import StreamAlarms
+from stream_ext.sources.source_times import SourceTimes
 from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.catch_up import CatchUpLimit
 from stream_ext.upkeep.evaluation_lag import Lag
 from stream_ext.upkeep.late_log import LateLog
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.upkeep.retention import Retain, Retention
+from stream_ext.upkeep.saving import Saving
 from stream_ext.waits import Waits
 from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
 from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Accepted
-from stream_ext.writer.injector import Injector, PublishedBatch
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.published import PublishedBatch
 from stream_ext.writer.refusal import resumes_after
 
 log = logging.getLogger("rillet.queries")
@@ -91,7 +94,11 @@ class Engine:
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
         )
         self.retention = Retention(
-            store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions
+            store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions,
+            self.merge.saved,
+        )  # fmt: skip
+        self.saving = Saving(
+            store, clock, self.alarms, self.merge, injector.own_change, lambda: injector.numbers.new("query")
         )
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
         self.quarantine = self._new_quarantine(spark or SparkSettings())
@@ -154,6 +161,7 @@ class Engine:
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
             allowed_urls=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
             on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=lambda: self.derived.has_room,
+            subscribed=self.subscriptions.subscribed,
         )  # fmt: skip
 
     def start(self) -> None:
@@ -164,7 +172,7 @@ class Engine:
                 registered = Registered.of(query, catalog)
                 state = query.current_state(states.get(query.number))
                 self.lateness.follow(query.number, registered, state, catalog)
-                self.retention.follow(query.number, registered)
+                self._hold(query.number, registered)
         for stream in catalog.streams:
             self._stream_alarms.set_close(stream)
             self._stream_alarms.set_idle(stream)
@@ -174,12 +182,13 @@ class Engine:
         self.derived.start(self._store.emissions, evaluated)
         self._stream_alarms.look_at_clock()
         self._catch_up.start()
+        self.saving.start()
         self.alarms.start()
         self.inline.start()
         if self.spark is not None:
             self.spark.start()
         self._head_moved(self._injector.head)
-        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships)
+        self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships, self._subscription_changed)
         self.subscriptions.resume(catalog.queries)
 
     # ---- the injector's listener: in the writer's thread -------------------------------------------------------
@@ -229,7 +238,7 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
-        takes = takes_all if role is Runner.INLINE else self.merge.taken_beside()
+        takes = takes_all if role is Runner.INLINE else self.merge.taken_inline()
         return Shard(
             self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
@@ -306,15 +315,20 @@ class Engine:
             under_way_ms = max(under_way_ms, self.spark.under_way_ms())
         return self._lag.ahead_ms(self.merge.position, under_way_ms, limit_ms)
 
-    def _announce(self, rows: Sequence[EmissionRow]) -> None:
-        self.emissions.remember(rows)
+    def _announce(self, rows: Sequence[EmissionRow], in_json: InJson) -> None:
+        self.emissions.remember(rows, in_json)
         self.derived.emitted(rows)
         numbers = {row.query for row in rows}
         queries = numbers & self._queries.keys()
         self.subscriptions.announce(queries, numbers - queries)
 
+    def _subscription_changed(self, query: int, has_some: bool) -> None:
+        if self.spark is not None:
+            self.spark.subscription_changed(query, has_some)
+
     def _collect_emissions(self, before_ms: int) -> None:
-        self.emissions.collect(before_ms, self.derived.retained_after())
+        retained = self.derived.retained_after() | self.merge.saves_retained_after()
+        self.emissions.collect(before_ms, retained)
         self.merge.collected(self._store.emissions.oldest)
 
     def _head_moved(self, sn: int) -> None:
@@ -331,6 +345,7 @@ class Engine:
         if isinstance(step.definition, QueryDefinition) and not step.definition.is_evaluated:
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
+            self.saving.forget(step.number)
         elif isinstance(step.definition, QueryDefinition):
             if was is not None:
                 self.lateness.forget(step.number)  # it begins anew
@@ -338,6 +353,7 @@ class Engine:
         elif step.kind == "query":
             self.lateness.forget(step.number)
             self.retention.forget(step.number, news.sn)
+            self.saving.forget(step.number)
             self.merge.dropped(step.number)
             self.derived.dropped(step.number)
             self.subscriptions.end(step.number)
@@ -352,7 +368,12 @@ class Engine:
         registered = Registered.of(query, catalog) if read is None else read.within(query, catalog)
         self._handed.put(query, registered)
         self.lateness.follow(query.number, registered, query.state, catalog)
-        self.retention.follow(query.number, registered)
+        self._hold(query.number, registered)
+
+    def _hold(self, query: int, registered: Registered) -> None:
+        """What the query's windows contain is retained from now on, or saved."""
+        self.retention.follow(query, registered)
+        self.saving.follow(query, registered)
 
     def _widen(self, catalog: Catalog) -> None:
         """A stream is new: queries with a window on every stream read it."""
@@ -360,13 +381,14 @@ class Engine:
             if query.any_stream and query.is_evaluated:
                 registered = Registered.of(query, catalog)
                 self.lateness.widen(query.number, registered, catalog)
-                self.retention.follow(query.number, registered)
+                self._hold(query.number, registered)
 
     # ---- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Call it when the injector is closed. What is evaluated is stored."""
         self.alarms.close()
+        self.saving.close()
         self.quarantine.close()
         # The inline runner first: when Spark is closed, it would begin to build.
         self.inline.close()

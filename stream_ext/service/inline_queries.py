@@ -5,9 +5,9 @@ The merge waits at a snapshot for a part of the inline runner if there are any."
 from __future__ import annotations
 
 from hbase_store import Store
-from stream_ext.attached.source_times import SourceTimes
 from stream_ext.catalog.catalog import Catalog, CatalogStep, QueryDefinition
 from stream_ext.emissions.merge import Merge
+from stream_ext.sources.source_times import SourceTimes
 
 
 class InlineQueries:

@@ -24,6 +24,7 @@ from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import checked_graph
 from stream_ext.writer.injector import Injector
+from stream_ext.writer.push_readers import PushReaders
 
 #: Until when a write waits: until it is published, or until all queries are evaluated up to it.
 Wait = Literal["published", "evaluated"]
@@ -41,6 +42,7 @@ class Limits:
     read_s: float = 300.0  # the longest time to read a body, or the text of a registration
     catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
     lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
+    push_readers: int = 0  # processes that read long pushes
 
 
 class OpenedStore:
@@ -61,6 +63,7 @@ class OpenedStore:
     ) -> None:
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self.budget, self.sources = budget, sources
+        self.push_readers = PushReaders(limits.push_readers)
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         #: At a reader, reads what others have published; whether there was anything.

@@ -13,9 +13,9 @@ from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, Overload, TooLarge
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.writer.ahead import check_ahead
-from stream_ext.writer.elements import Elements, read_push
+from stream_ext.writer.elements import Elements
 from stream_ext.writer.gathering import Heartbeat, Push
-from stream_ext.writer.injector import Receipt
+from stream_ext.writer.published import Receipt
 from stream_ext.writer.refusal import refusal_of
 
 #: The longest time after which a rejected push may be sent again.
@@ -62,7 +62,7 @@ class StreamPushes:
             )
         self._check_lag(definition)
         self._opened.engine.retention.check_room(definition)
-        elements = read_push(
+        elements = self._opened.push_readers.read(
             definition, data, media_type, timestamp, self._opened.base, self._opened.reading("push", len(data))
         )
         warnings = check_ahead(definition, elements.time, self._opened.clock.now_ms()) if elements.timed else ()

@@ -18,7 +18,7 @@ from stream_ext.network.operators.remote.service import asks_source, check_servi
 from stream_ext.oneshot.question import Question
 from stream_ext.service.opened import OpenedStore
 from stream_ext.service.sources import AttachedSources
-from stream_ext.service.status import fault_of_query, has_failed, query_figures, query_status
+from stream_ext.service.status import fault_of_query, has_fault, query_figures, query_status
 from stream_ext.writer.catalog_changes import drop_query, move_query, pause_query, resume_query
 from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
 
@@ -38,8 +38,13 @@ class Registrations:
         """From now on a query is registered only if `check` does not raise for it."""
         self._check = check
 
-    def register(self, asked: str | Question, name: str | None = None) -> tuple[QueryDefinition, bool, list[str]]:
-        registration, release = self._sources.reserved(self._read_registration(asked, name))
+    def register(
+        self, asked: str | Question, name: str | None = None, *, replaces: bool = False
+    ) -> tuple[QueryDefinition, bool, list[str]]:
+        """The query, whether it is new, and warnings. `replaces`: a query of this name with another text is dropped in
+        the same snapshot."""
+        read = replace(self._read_registration(asked, name), replaces=replaces)
+        registration, release = self._sources.reserved(read)
         try:
             return _registered(self._opened.injector.change(registration))
         finally:
@@ -84,13 +89,14 @@ class Registrations:
         return self._opened.catalog.query(name)
 
     def query_status(self, name: str) -> dict[str, Any]:
-        return query_status(self.query_definition(name), self._opened.injector, self._opened.engine)
+        opened = self._opened
+        return query_status(self.query_definition(name), opened.injector, opened.engine, int(opened.store.oldest()))
 
     def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
         return query_figures(query, self._opened.engine)
 
-    def why_failed(self, name: str) -> str | None:
-        """Why the query has failed; None: it has not."""
+    def why_not_evaluated(self, name: str) -> str | None:
+        """Why the query waits for an answer, or has failed; None: neither."""
         query = self._opened.catalog.find_query(name)
         return None if query is None else fault_of_query(query, self._opened.engine)
 
@@ -104,7 +110,7 @@ class Registrations:
         emission has `gap`."""
         query = self.query_definition(name)
         state = self._opened.engine.merge.state(query.number)
-        t0, failed = None if state is None else state.t0, has_failed(query, self._opened.engine)
+        t0, failed = None if state is None else state.t0, has_fault(query, self._opened.engine)
         self._opened.change(resume_query(name, t0, failed))
 
     def move_query(self, name: str, runner: str) -> int:

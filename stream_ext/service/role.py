@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hbase_store import purpose
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from stream_ext.emissions.subscriptions import Subscriptions
 from stream_ext.errors import NotWriter
 from stream_ext.runners.spark.settings import SparkSettings
@@ -45,7 +45,7 @@ class Role:
     """One for each service."""
 
     def __init__(
-        self, opened: OpenedStore, settings: WriterSettings, attached: AttachedSources, reads: WriterElsewhere | None
+        self, opened: OpenedStore, settings: WriterSettings, attached: AttachedSources, reads: AnotherWriter | None
     ) -> None:
         """`reads`: another process is the writer; None: this one has the lease."""
         self._opened, self._settings, self._attached = opened, settings, attached

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -75,7 +75,7 @@ class Service:
         sources: Sources = NO_SOURCES,
         updates: UpdatesTo | None = None,
         absorb: UpdatesTo | None = None,
-        reads: WriterElsewhere | None = None,
+        reads: AnotherWriter | None = None,
         forwards: bool = False,
     ) -> None:
         """Use `Service.open`. `reads`: another process is the writer."""
@@ -109,7 +109,7 @@ class Service:
         self.source_changed, self.source_written = attached.source_changed, attached.source_written
 
         statements = Statements(opened, attached)
-        self.question, self.explain = statements.question, statements.explain
+        self.question, self.explain, self.analyze = statements.question, statements.explain, statements.analyze
         self.query, self.update = statements.query, statements.update
         self.rows_expected, self.reads_derived = statements.rows_expected, statements.reads_derived
         self.decode, self.decoded = statements.decode, statements.decoded
@@ -125,7 +125,7 @@ class Service:
         self.register_live = registrations.register_live
         self.queries, self.query_definition = registrations.queries, registrations.query_definition
         self.query_status, self.query_figures = registrations.query_status, registrations.query_figures
-        self.why_failed, self.move_query = registrations.why_failed, registrations.move_query
+        self.why_not_evaluated, self.move_query = registrations.why_not_evaluated, registrations.move_query
         self.check_registrations = registrations.check_registrations
         self.pause_query, self.resume_query = registrations.pause_query, registrations.resume_query
         self.drop_query = registrations.drop_query
@@ -198,7 +198,7 @@ class Service:
         own_base: bool = True,
     ) -> Service:
         """Takes the writer's lease, and continues after the last writer. `shared`: if another process has the lease,
-        this one reads, and the caller forwards writes to it (otherwise this raises WriterElsewhere); unless `own_base`
+        this one reads, and the caller forwards writes to it (otherwise this raises AnotherWriter); unless `own_base`
         it has the base of the writer then. `sources` are closed with the service; what
         registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
         not, to the source main if that takes any, else to our own store. `absorb`: the same of what streams absorb; if
@@ -212,7 +212,7 @@ class Service:
             try:
                 store.take_lease(address)
                 store.emissions.take_over()
-            except WriterElsewhere as error:
+            except AnotherWriter as error:
                 if not shared:
                     raise
                 reads, base = error, base if own_base else store.base() or base
@@ -247,7 +247,8 @@ class Service:
             self.store.kv.get_many("meta", [b"probe"])
 
     def collect(self) -> None:
-        """Deletes what is not retained, now; it is also done regularly."""
+        """Saves what windows hold for ever, and deletes what is not retained, now; both are also done regularly."""
+        self._engine.saving.look()
         self._engine.retention.look()
         self.store.collect()
 
@@ -260,6 +261,7 @@ class Service:
             self._closed = True
             self._role.close()
             self._attached.close()
+            self._opened.push_readers.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()

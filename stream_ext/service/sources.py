@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stream_ext.attached.absorbing import Absorbing
-from stream_ext.attached.holding import Holding
-from stream_ext.attached.patterns import needs_of
-from stream_ext.attached.questions import Quad
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.remote.source import MAIN, Source
-from stream_ext.service.asking import AskedWithKeys
+from stream_ext.service.bind_join_check import BindJoinCheck
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.source_status import found_source, status_of
 from stream_ext.service.source_watch import SourceWatch
 from stream_ext.service.source_writing import UpdatesTo, source_writing
+from stream_ext.sources.absorbing import Absorbing
+from stream_ext.sources.attached_source import AttachedSource
+from stream_ext.sources.holding import Holding
+from stream_ext.sources.patterns import needs_of
+from stream_ext.sources.questions import Quad
 from stream_ext.writer.registration import Registration
 from stream_ext.writer.updates import SourceRequest
 
@@ -50,15 +51,16 @@ class AttachedSources:
 
     def hold_main(self) -> None:
         """Begins to hold what registered queries need of the source `main`."""
-        if self._opened.sources.main is not None:
-            injector = self._opened.injector  # the present one: an epoch that ends does not publish by the next
-            catalog = lambda: injector.catalog  # noqa: E731
-            store, clock = self._opened.store, self._opened.clock
-            self._holding = Holding(self._opened.sources.main, store, clock, catalog, injector.own_change)
+        main, injector = self._opened.sources.main, self._opened.injector
+        if main is not None:
+            # The injector of now: an epoch that ends does not publish by the next one's.
+            attached = AttachedSource(
+                main, self._opened.store, self._opened.clock, lambda: injector.catalog, injector.own_change
+            )
+            self._holding = Holding(attached)
             self._holding.start()
             if self._absorbs:
-                main, publish = self._opened.sources.main, injector.own_change
-                self._absorbing = Absorbing(main, store, clock, catalog, publish, self.source_written)
+                self._absorbing = Absorbing(attached, self.source_written)
                 self._absorbing.start()
 
     def end_holding(self) -> None:
@@ -88,7 +90,7 @@ class AttachedSources:
             registration = replace(
                 registration,
                 asked=tuple(sorted(reserved.asked)),
-                check=AskedWithKeys(self._opened.store, self._opened.sources, reserved.asked).check,
+                check=BindJoinCheck(self._opened.store, self._opened.sources, reserved.asked).check,
                 home="inline" if self._opened.has_spark else registration.home,  # nobody else has the sources
             )
         return registration, reserved.release
@@ -142,7 +144,7 @@ class AttachedSources:
 
     def _held_of(self, name: str) -> Holding:
         if self._holding is None or name != MAIN:
-            raise NotFound(f"of no source {name!r} anything is held here")
+            raise NotFound(f"nothing is held of a source {name!r}: only {MAIN!r} is held, if it is attached")
         return self._holding
 
     def _source_written(self, request: SourceRequest) -> None:

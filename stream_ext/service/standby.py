@@ -17,7 +17,7 @@ import time
 from typing import Protocol
 
 from hbase_store import Store
-from hbase_store.errors import DiskFull, Fenced, StoreError, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, DiskFull, Fenced, StoreError, StoreUnavailable
 from stream_ext.clock import Clock
 from stream_ext.waits import Kind, Waits
 
@@ -28,7 +28,7 @@ FOLLOW_MS, IDLE_FOLLOW_MS = 10, 50
 _IDLE_AFTER_MS = 2_000
 #: While the writer tells of its snapshots, the reader looks by itself only so often; the writer is never silent for as
 #: long as the second.
-TOLD_LOOK_MS, _TOLD_FOR_MS = 5_000, 2_500
+NOTIFIED_LOOK_MS, _NOTIFIED_FOR_MS = 5_000, 2_500
 #: Of its time, following takes at most this part.
 _FOLLOWS_AT_MOST = 0.25
 _FAILURES_MAX = 3
@@ -65,7 +65,7 @@ class Standby:
         clock: Clock,
         waits: Waits,
         writing: Writing,
-        reads: WriterElsewhere | None = None,
+        reads: AnotherWriter | None = None,
         forwards: bool = False,
     ) -> None:
         """`reads`: another process is the writer, so this one begins as a reader. `forwards`: writes are forwarded to
@@ -77,7 +77,7 @@ class Standby:
         self._has_ended = reads is not None
         self._closed = self._is_unanswered = self._is_urgent = self._has_news = False
         self._heard_ms: int | None = None
-        self._holder: WriterElsewhere | None = None
+        self._holder: AnotherWriter | None = None
         if reads is not None:
             self._see_holder(reads)
         self._look_at_ms = self._moved_at_ms = 0
@@ -86,7 +86,7 @@ class Standby:
         self._thread = threading.Thread(target=self._run, name="rillet-standby", daemon=True)
 
     @property
-    def holder(self) -> WriterElsewhere | None:
+    def holder(self) -> AnotherWriter | None:
         """The other process that is the writer; None: it is this one, or it is not known."""
         return self._holder
 
@@ -134,7 +134,7 @@ class Standby:
                 if self._is_urgent or self._clock.now_ms() >= self._look_at_ms or not self._has_ended:
                     self._is_urgent = False
                     self._look()
-                    self._look_at_ms = self._clock.now_ms() + (TOLD_LOOK_MS if self._is_told() else LOOK_MS)
+                    self._look_at_ms = self._clock.now_ms() + (NOTIFIED_LOOK_MS if self._is_notified() else LOOK_MS)
                 else:
                     self._follow()
         except Exception as error:  # our bug, or a store that cannot be read: listeners get the error
@@ -174,14 +174,14 @@ class Standby:
         if moved:
             self._moved_at_ms = now_ms
         usual_ms = FOLLOW_MS if now_ms - self._moved_at_ms < _IDLE_AFTER_MS else IDLE_FOLLOW_MS
-        if self._is_told():
-            usual_ms = TOLD_LOOK_MS
+        if self._is_notified():
+            usual_ms = NOTIFIED_LOOK_MS
         self._follow_ms = max(usual_ms, int(took_ms / _FOLLOWS_AT_MOST))
 
-    def _is_told(self) -> bool:
+    def _is_notified(self) -> bool:
         """Whether the writer tells this reader of its snapshots."""
         heard_ms = self._heard_ms
-        return self._has_ended and heard_ms is not None and self._clock.now_ms() - heard_ms < _TOLD_FOR_MS
+        return self._has_ended and heard_ms is not None and self._clock.now_ms() - heard_ms < _NOTIFIED_FOR_MS
 
     def _look(self) -> None:
         if self._error is None:
@@ -217,7 +217,7 @@ class Standby:
             with self._changed:  # now, because the new epoch may be lost at once
                 self._error, self._has_ended, begins = None, False, True
             self._writing.begin()
-        except (WriterElsewhere, StoreUnavailable, Fenced) as why:
+        except (AnotherWriter, StoreUnavailable, Fenced) as why:
             self._see_why(why)
             if begins:
                 with self._changed:
@@ -230,13 +230,13 @@ class Standby:
 
     def _see_why(self, why: StoreError) -> None:
         """Shows why this process does not write now."""
-        if isinstance(why, WriterElsewhere):
+        if isinstance(why, AnotherWriter):
             self._see_holder(why)
             return
         self._holder = None
         self._waits.begin(_kind_of(why), str(why))
 
-    def _see_holder(self, why: WriterElsewhere) -> None:
+    def _see_holder(self, why: AnotherWriter) -> None:
         before, self._holder = self._holder, why
         self._waits.end("store")  # it has answered
         self._waits.end("disk")

@@ -18,9 +18,10 @@ from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expec
 from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
+from stream_ext.oneshot.plan_lines import plan_lines
 from stream_ext.oneshot.question import Question, Questions
 from stream_ext.remote.fetching import CannotFetch
-from stream_ext.remote.remembered_source import NotAskedYet, RememberedSource
+from stream_ext.remote.remembered_source import NotFetchedYet, RememberedSource
 from stream_ext.remote.source import MAIN
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.sources import AttachedSources
@@ -92,7 +93,7 @@ class Statements:
             change = in_turn(self._change(update, text, asking), source.closed)
             try:
                 return cast("UpdateOutcome", self._opened.change(change))
-            except NotAskedYet:
+            except NotFetchedYet:
                 try:
                     source.ask(asking.control)
                 except CannotFetch as error:
@@ -118,7 +119,7 @@ class Statements:
         """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
         answers and that are only passed on are read while they are decoded."""
         question = self._question(asked, control)
-        asking = replace(self._asking(control), streams=streams, at_snapshot=snapshot is not None)
+        asking = self._asking(control, streams, at_snapshot=snapshot is not None)
         try:
             sn = self._opened.retained(snapshot)
             given = self._opened.derived_graphs(sn, control).of_query
@@ -170,7 +171,32 @@ class Statements:
             found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found
 
-    def _asking(self, control: Control) -> Asking:
+    def analyze(self, asked: str | Question, snapshot: int | None, control: Control) -> dict[str, Any]:
+        """As `explain`; the query is evaluated, and each operator has its actual rows and its time."""
+        question = self._question(asked, control)
+        unit = question.supported()
+        if isinstance(unit, Query) and self.reads_derived(unit, None):
+            raise BadArgument(
+                "the query reads results of registered queries, and such a query is not measured: explain it without "
+                "running it (explain=true)"
+            )
+        asking = self._asking(control, at_snapshot=snapshot is not None)
+        sn = self._opened.retained(snapshot)
+        try:
+            with purpose("query") as tally:
+                lines = plan_lines(self._opened.store, question, sn, measured=True, asking=asking)
+        except MemoryError as error:
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
+        operators = [
+            {"operator": line.text}
+            if line.rows is None
+            else {"operator": line.text, "estimated": line.estimated, "rows": line.rows, "ms": round(line.ms, 3)}
+            for line in lines
+        ]
+        measured = {"snapshot": sn, "ms": round(sum(line.ms for line in lines), 3), "operators": operators}
+        return explain(question) | measured | ({"hbase_calls": tally.calls} if tally.calls else {})
+
+    def _asking(self, control: Control, streams: bool = False, at_snapshot: bool = False) -> Asking:
         return Asking(
             self._opened.base,
             self._opened.clock.now_ms(),
@@ -179,4 +205,6 @@ class Statements:
             self._opened.allowed_urls,
             self._known,
             self._opened.sources,
+            streams,
+            at_snapshot,
         )

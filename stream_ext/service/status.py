@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
+from stream_ext.continuous.faults import is_made_up_for
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.injector import Injector
 
 
-def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
+def query_status(query: QueryDefinition, injector: Injector, engine: Engine, oldest: int) -> dict[str, Any]:
+    """`oldest`: the oldest snapshot that is retained."""
     merge, catalog = engine.merge, injector.catalog  # read once: each change makes a new catalog
     streams = catalog.streams
     output = None if query.output is None else streams.get(query.output)
@@ -23,17 +25,20 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine) -> 
         "iri": query.iri,
         "text": query.text,
         "r2s": query.r2s,
-        "state": "failed" if error is not None and query.is_evaluated else _state(query, state),
+        "state": _state(query, state) if error is None or not query.is_evaluated else _state_with_fault(error),
         "error": error or engine.derived.faults.get(query.number),
         "runner": merge.runner_of(query),
         "why": _why_of(query, engine),
         "shard": None if engine.spark is None or query.home is not None else merge.plan.shard_of_query(query),
+        "worker": _worker_of(query, engine),
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),
         "behind": _behind(state),
+        "gap": _has_gap(state, oldest),
+        "core_ms": round(merge.core_times.of(query), 3),
         "rows": merge.rows(query.number),
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
@@ -64,15 +69,18 @@ def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
     """The counters of a query since this process started, and its lag."""
     merge, number = engine.merge, query.number
     state = merge.state(number)
-    waits = query.is_evaluated and fault_of_query(query, engine) is None
+    fault = fault_of_query(query, engine)
+    is_waiting = query.is_evaluated and fault is not None and is_made_up_for(fault)
     return {
         "query": query.name,
-        "failed": query.failure is not None or (query.is_evaluated and not waits),
+        "failed": query.failure is not None or (query.is_evaluated and fault is not None and not is_waiting),
+        "waiting": is_waiting,
         "evaluations": merge.evaluations(number),
+        "core_ms": merge.core_times.of(query),
         "rows": merge.rows(number),
         "emissions": merge.last(number),
         "time_ms": None if state is None or state.evaluated is None else state.evaluated.time,
-        "lag_ms": engine.lag_ms() if waits else None,
+        "lag_ms": engine.lag_ms() if query.is_evaluated and fault is None else None,
     }
 
 
@@ -90,9 +98,10 @@ def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine)
 
 
 def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+    retention = engine.retention.status(injector.catalog)
     return {
         **at_once(url, injector, engine),
-        "retention": engine.retention.status(injector.catalog),
+        "retention": retention | {"fault": retention["fault"] or engine.saving.fault},
         "spark": None if engine.spark is None else engine.spark.status(),
     }
 
@@ -133,6 +142,18 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
     return "ended" if state is not None and state.ended else "running"
 
 
+def _state_with_fault(fault: str) -> str:
+    """Of a query that is not evaluated now."""
+    return "waiting" if is_made_up_for(fault) else "failed"
+
+
+def _has_gap(state: QueryState | None, oldest: int) -> bool:
+    """Whether the next emission will not continue the last one: what lies between is not retained, or was skipped."""
+    if state is None:
+        return False
+    return state.gap or (state.behind_at is not None and state.behind_at < oldest)
+
+
 def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
     """Why the query is not evaluated, for now or until it is resumed; None: it is."""
     if query.failure is not None:
@@ -144,9 +165,16 @@ def fault_of_query(query: QueryDefinition, engine: Engine) -> str | None:
     return None if fault is None or fault.since < query.since else fault.why
 
 
-def has_failed(query: QueryDefinition, engine: Engine) -> bool:
+def has_fault(query: QueryDefinition, engine: Engine) -> bool:
     """Whether the query is not evaluated because of a fault of its own, for now or until it is resumed."""
     return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
+
+
+def _worker_of(query: QueryDefinition, engine: Engine) -> dict[str, Any] | None:
+    """The process of Spark that evaluates the query."""
+    if engine.spark is None or engine.merge.runner_of(query) is not Runner.SPARK:
+        return None
+    return engine.spark.worker_of(engine.merge.plan.shard_of_query(query))
 
 
 def _why_of(query: QueryDefinition, engine: Engine) -> str:

@@ -41,7 +41,7 @@ class _Place:
 
     def after(self, accepted: Accepted) -> _Place:
         times, first, openings = accepted.element_times, self.first, self.openings
-        elements, triples = self.elements_total + len(times), self.triples_total + int(accepted.element_sizes.sum())
+        elements, triples = self.elements_total + len(times), self.triples_total + accepted.triples
         if len(times):
             least = int(times.min())
             first = least if first is None else min(first, least)
@@ -269,7 +269,9 @@ class Lateness:
 
     def late_of(self, query: int) -> int:
         """The number of elements of all streams that were late for the query."""
-        return sum(count for (_, number), count in list(self.counted.items()) if number == query)
+        # A copy of a dict is made at once. A list of its items is not: the pairs are objects, the garbage collector may
+        # run while they are made, and another thread with it.
+        return sum(count for (_, number), count in dict(self.counted).items() if number == query)
 
 
 def _grids_of(timing: Timing, stream: int) -> list[_Grid]:

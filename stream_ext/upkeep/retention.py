@@ -24,7 +24,8 @@ from stream_ext.catalog.catalog import Catalog, StreamDefinition
 from stream_ext.catalog.registered import Registered
 from stream_ext.clock import Clock
 from stream_ext.emissions.progress import Stored
-from stream_ext.errors import Overload
+from stream_ext.emissions.saved_windows import SavedWindows
+from stream_ext.errors import Overload, RilletError
 from stream_ext.language.algebra.walk import reads_store
 from stream_ext.upkeep.alarms import Alarms
 from stream_ext.upkeep.stream_history import StreamHistory
@@ -74,9 +75,11 @@ class Retention:
         retain: Retain,
         submit: Callable[[Change], Future[Any]],
         collect_emissions: Callable[[int], None],
+        saved: Callable[[int], SavedWindows | None],
     ) -> None:
-        """`submit` executes a change in the writer's thread; `collect_emissions` deletes emissions of before a time."""
-        self._collect = collect_emissions
+        """`submit` executes a change in the writer's thread; `collect_emissions` deletes emissions of before a time;
+        `saved` is what is saved of a query's windows that hold all."""
+        self._collect, self._saved = collect_emissions, saved
         self._store, self._clock, self._alarms, self._retain = store, clock, alarms, retain
         self._stored, self._submit = stored, submit
         self._histories: dict[int, StreamHistory] = {}
@@ -125,15 +128,14 @@ class Retention:
         return needs
 
     def published(self, sn: int, view: HeadView) -> None:
-        row = self._store.newest_row()
+        row = self._store.recent_row(sn)
         assert row is not None
-        assert row.sn == sn
         for place in row.places:
             time = view.positions[place.stream].time_last
             if time is not None:
-                self._histories.setdefault(place.stream, StreamHistory()).append(
-                    sn, time, row.published_ms, place.slice_bytes
-                )
+                if (history := self._histories.get(place.stream)) is None:
+                    history = self._histories[place.stream] = StreamHistory()
+                history.append(sn, time, row.published_ms, place.slice_bytes)
         for gone in [stream for stream in self._histories if stream not in view.catalog.streams]:
             del self._histories[gone]
         if self._timing_bytes() > self._retain.timing_bytes and not self.is_full:
@@ -182,7 +184,18 @@ class Retention:
         for number in self._queries.keys() - stored.grouped:
             needs = self._queries[number]
             state = view.catalog.queries[number].current_state(stored.states.get(number))
-            key = (id(needs), state.t0, state.registered, state.evaluated, state.after, state.last, state.behind_at)
+            # What is saved of windows that hold all is saved for each query.
+            own = number if any(window.holds_all for window in needs.timing.windows) else None
+            key = (
+                id(needs),
+                state.t0,
+                state.registered,
+                state.evaluated,
+                state.after,
+                state.last,
+                state.behind_at,
+                own,
+            )
             found.setdefault(key, (number, needs, state))
         # The queries of a group read the same, and have its state, or a later one if they were resumed since.
         for queries, state in stored.groups:
@@ -225,8 +238,10 @@ class Retention:
         for number, needs, state in places:
             at = min(position, floor, *([] if state.evaluated is None else [state.evaluated.sn]))
             timed, reference = needs.timing.windows, needs.timing.reference(state)
-            needed = self._lower(windows, reach(timed, reference, (at, 0)), view.head)
-            lowered = self._lower(horizons, reach(timed, self._reference_at(floor, state, needs), (at, 0)), view.head)
+            saved = self._saved_up_to(number, needs, state, at)
+            needed = self._lower(windows, reach(timed, reference, (at, 0), saved), view.head)
+            then = self._reference_at(floor, view, state, needs)
+            lowered = self._lower(horizons, reach(timed, then, (at, 0), saved), view.head)
             later = [stream for stream in needed if windows[stream] < horizons[stream]]
             holders.update(dict.fromkeys([*lowered, *later], view.catalog.queries[number].name))
         self._holders = holders
@@ -239,6 +254,13 @@ class Retention:
         horizons = {stream: min(horizon, windows[stream]) for stream, horizon in horizons.items()}
         return self._within_budget(horizons, windows)
 
+    def _saved_up_to(self, query: int, needs: _Needs, state: QueryState, before: int) -> dict[int, int]:
+        """Of each stream the snapshot up to which windows that hold all are saved, for an evaluation in `before`."""
+        if state.evaluated is None or not any(window.holds_all for window in needs.timing.windows):
+            return {}
+        saved = self._saved(query)
+        return {} if saved is None else saved.up_to(state.began, before)
+
     def _lower(self, horizons: dict[int, int], needs: Mapping[int, Reach], head: int) -> list[int]:
         """Lowers the horizons to what is needed; returns the streams whose horizon was lowered."""
         lowered = []
@@ -246,6 +268,8 @@ class Retention:
             if stream in horizons:
                 history, time = self._histories[stream], reach_back.oldest
                 needed = history.begin if time is None else history.first_at(time)
+                if reach_back.after is not None:
+                    needed = min(needed, history.first_after(reach_back.after))
                 if reach_back.counts and time is not None:
                     # Which elements are the last ones is in the store; it has them as long as they are.
                     first = first_needed(self._store, stream, head, reach_back)
@@ -255,14 +279,17 @@ class Retention:
                     lowered.append(stream)
         return lowered
 
-    def _reference_at(self, floor: int, state: QueryState, needs: _Needs) -> int | None:
-        """The last evaluation at the floor, or one before it."""
-        reference = needs.timing.reference(state)
-        vector = self._store.vts(floor)
-        times = [vector[w.stream].time if w.stream in vector else None for w in needs.timing.windows]
-        known = [time for time in times if time is not None]
-        if reference is None or len(known) < len(times):
-            return reference
+    def _reference_at(self, floor: int, view: HeadView, state: QueryState, needs: _Needs) -> int | None:
+        """The last evaluation at the floor, or one before it; None: there was none."""
+        reference, vector = needs.timing.reference(state), self._store.vts(floor)
+        if reference is None:
+            return None
+        # A stream without any time has held back no evaluation since the floor.
+        windows = [w for w in needs.timing.windows if w.stream in vector or w.stream in view.positions]
+        reached = [w.closed_up_to(vector[w.stream]) if w.stream in vector else None for w in windows]
+        known = [time for time in reached if time is not None]
+        if not known or (len(known) < len(reached) and needs.timing.has_beats):
+            return None
         return min(reference, min(known) - needs.pace_ms)
 
     def _within_budget(self, horizons: dict[int, int], windows: Mapping[int, int]) -> dict[int, int]:
@@ -306,7 +333,8 @@ class Retention:
         self._alarms.set("retention", self._clock.now_ms() + _EVERY_MS, self._due)
         try:
             self._submit(self._look).add_done_callback(self._looked)
-        except Exception:  # noqa: BLE001 -- the writer has stopped, and has said why to everybody
+        except RilletError as error:  # the writer has stopped, or has too much to do: the next alarm tries again
+            self._fault = str(error)
             return
         try:
             self._collect_emissions()

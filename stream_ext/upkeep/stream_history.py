@@ -38,9 +38,10 @@ class StreamHistory:
     def append(self, sn: int, time: int, published_ms: int, size: int) -> None:
         """`time`: the time of the stream after the snapshot; `size`: the bytes that the store did not absorb."""
         published = max(published_ms, self._published_ms[-1]) if self._published_ms else published_ms
-        columns = (self._sns, self._times, self._published_ms, self._sizes)
-        for column, value in zip(columns, (sn, time, published, size), strict=True):
-            column.append(value)
+        self._sns.append(sn)
+        self._times.append(time)
+        self._published_ms.append(published)
+        self._sizes.append(size)
         self.nbytes += size
         self.end = sn + 1
 

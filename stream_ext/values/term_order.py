@@ -10,6 +10,7 @@ durations, and at last all others by their text. A local time counts as if it we
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,7 @@ from stream_ext.values.expressions.rows import ExpressionContext
 from stream_ext.values.expressions.vectors import Terms
 from stream_ext.values.values import Duration, Opaque, Resource, Tagged, Timed, Value
 from stream_ext.values.values.kinds import DATE, DATETIME, TIME
+from stream_ext.values.values.reading import value_of
 
 Ranks = npt.NDArray[np.int64]
 
@@ -48,6 +50,17 @@ def order_ranks(ids: Ids, scope: ExpressionContext) -> Ranks:
         return np.unique(numbers.of_rows, return_inverse=True)[1]
     _, codes = column.factors()
     return _ranks_of(column.factored().pool.values)[codes]
+
+
+def ranks_of_texts(texts: Sequence[bytes]) -> Ranks:
+    """Of terms as they are written, each another one: those that are equal in value are in the order of their texts."""
+    texts_in_order = sorted(range(len(texts)), key=texts.__getitem__)
+    by_text = np.empty(len(texts), np.int64)
+    by_text[texts_in_order] = np.arange(len(texts))
+    order = np.lexsort([by_text, _ranks_of([value_of(text) for text in texts])]) if texts else by_text
+    ranks = np.empty(len(texts), np.int64)
+    ranks[order] = np.arange(len(texts))
+    return ranks
 
 
 def leading(ids: Ids, scope: ExpressionContext, count: int, descending: bool) -> npt.NDArray[np.bool_]:

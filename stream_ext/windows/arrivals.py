@@ -39,6 +39,19 @@ class Arrival:
     idle: bool
     #: The place of each triple in the document, from 1 on; None: these are all its triples.
     places: Ids | None = None
+    #: The number of the arrival of each triple; None: it is that of this one.
+    numbers: Ids | None = None
+    #: Saved content of windows that hold all, for these only; `copies`: how often each triple came, None: once.
+    is_saved: bool = False
+    copies: Times | None = None
+    #: It is part of saved content: windows that hold all have it from there.
+    was_saved: bool = False
+
+    def reaches(self, window: ScheduledWindow) -> bool:
+        """Whether the window may contain something of it."""
+        if window.stream != self.stream:
+            return False
+        return not (self.was_saved if window.holds_all else self.is_saved)
 
     @property
     def document_places(self) -> Ids:
@@ -78,13 +91,27 @@ class Arrival:
             g=self.g[which],
             times=self.times[which],
             places=self.document_places[which],
+            numbers=None if self.numbers is None else self.numbers[which],
+            copies=None if self.copies is None else self.copies[which],
             element=(np.cumsum(elements, dtype=np.int32) - np.int32(1))[self.element[which]],
         )
+
+
+#: Of the number of an arrival: so many pushes may be in one snapshot.
+_PUSH_BITS = 24
+
+
+def numbers_of(arrival: Arrival) -> Ids:
+    """The number of the arrival of each triple, which grows from push to push."""
+    if arrival.numbers is not None:
+        return arrival.numbers
+    return np.full(len(arrival.s), (arrival.sn << _PUSH_BITS) + arrival.push, np.uint64)
 
 
 # So many snapshots' columns are read together.
 _AT_ONCE = 64
 
+_ALL = slice(None)
 _NO_IDS = np.empty(0, np.uint64)
 _NO_TIMES = np.empty(0, np.int64)
 _NO_ELEMENTS = np.empty(0, np.int32)
@@ -113,23 +140,25 @@ def whole_stream(store: Store, sn: int, stream: int) -> tuple[Arrival, Indexes] 
 
 
 def _of_move(sn: int, move: StreamMove, columns: StreamColumns | None) -> list[Arrival]:
-    return [_arrival(sn, move.stream, mark, columns) for mark in move.pushes]
+    is_only = len(move.pushes) == 1
+    return [_arrival(sn, move.stream, mark, columns, is_only) for mark in move.pushes]
 
 
-def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None) -> Arrival:
+def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None, is_only: bool) -> Arrival:
     position = mark.latest, mark.heartbeat, mark.idle
     if columns is None:
         nothing = (_NO_IDS, _NO_IDS, _NO_IDS, _NO_IDS, _NO_TIMES, _NO_ELEMENTS)
         return Arrival(sn, mark.ordinal, stream, _NO_TIMES, *nothing, *position)
     # Document order: elements of a push stand together, and so do the triples of an element.
-    start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1])
-    low, high = np.searchsorted(columns.element, [start, stop])
-    part = slice(int(low), int(high))
+    start, stop, part = 0, len(columns.time), _ALL
+    if not is_only:
+        start, stop = np.searchsorted(columns.push, [mark.ordinal, mark.ordinal + 1]).tolist()
+        part = slice(*np.searchsorted(columns.element, [start, stop]).tolist())
     elements = columns.element[part]
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
         columns.s[part], columns.p[part], columns.o[part], columns.graphs(part), columns.time[elements],
-        elements - np.int32(start), *position,
+        elements - np.int32(start) if start else elements, *position,
     )  # fmt: skip
 
 
@@ -137,12 +166,14 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
 class Reach:
     """What of a stream is needed: elements from `oldest` on (None: all), and, however old they are, the last ones of
     counted windows, of those up to `time` (None: it is not known, and `oldest` is None, too). These are the last ones
-    when all `before` a push (snapshot, ordinal) had come; None: all that is read."""
+    when all `before` a push (snapshot, ordinal) had come; None: all that is read. And what came `after` a snapshot,
+    however old it is, if one is given."""
 
     oldest: int | None
     counts: tuple[Count, ...] = ()
     time: int | None = None
     before: tuple[int, int] | None = None
+    after: int | None = None
 
 
 def history(store: Store, stream: int, sn: int, reach: Reach, whole: bool = False) -> Iterator[Arrival]:
@@ -178,6 +209,7 @@ def _rows(store: Store, stream: int, sn: int, reach: Reach, whole: bool) -> Iter
     lasts = [LastTimes(count, reach.time) for count in reach.counts if reach.oldest is not None]
     for row, number, time in store.brought(stream, sn):
         is_old = reach.oldest is not None and time is not None and time < reach.oldest
+        is_old = is_old and (reach.after is None or number <= reach.after)
         if is_old and (not lasts or (row is not None and _are_before(lasts, _move_of(row, stream).latest))):
             return
         if row is not None:
@@ -188,7 +220,7 @@ def _rows(store: Store, stream: int, sn: int, reach: Reach, whole: bool) -> Iter
                         for last in lasts:
                             last.add_all(arrival.element_times.tolist(), arrival.element_sizes.tolist())
             yield row
-        elif whole:
+        elif whole or (reach.after is not None and number > reach.after):
             raise SnapshotGone(
                 f"elements that this window needs are no longer retained: those of snapshot {number} and "
                 "before are gone; use a later time, or give the stream a longer `retention`"

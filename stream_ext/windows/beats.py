@@ -7,6 +7,7 @@ A beat is a row of times, start + k·step: those at which a stepped window close
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,15 @@ class Beats:
         self.after = after
         self._timing = timing
         self._beats: list[Beat | None] = [None] * count
+
+    def copy(self) -> Beats:
+        other = copy(self)
+        other.begins, other._beats = list(self.begins), list(self._beats)
+        return other
+
+    def catch_up_with(self, other: Beats) -> None:
+        """The same beats, up to the same time; their begins are its own."""
+        self.after, self._beats = other.after, list(other._beats)
 
     def find(self, timing: Timing, first_of: Callable[[ScheduledWindow], int | None]) -> None:
         """From the first close that can hold the first element of the window's stream; and the first period after the

@@ -101,11 +101,18 @@ class Displacing:
     def _note_oldest(self, before: Times, came: Times, firsts: Times) -> None:
         self._oldest = np.concatenate([before * 0 + OLD, came]), np.concatenate([before, firsts])
 
-    def oldest_at(self, number: int) -> int | None:
-        """The least time in the window at an evaluation of the last `displace`; None: it is empty."""
-        evaluations, times = self._oldest
-        place = int(np.searchsorted(evaluations, 2 * number, "right")) - 1
-        return int(times[place]) if place >= 0 else None
+    def oldest_at(self, numbers: Times, empty: Times) -> Times:
+        """The least times in the window at evaluations of the last `displace`; those of `empty` where it is empty."""
+        return least_at(self._oldest, numbers, empty)
+
+
+def least_at(known: tuple[Times, Times], numbers: Times, empty: Times) -> Times:
+    """`known`: numbers of evaluations (doubled), and a time that holds from each of them on."""
+    evaluations, times = known
+    places = np.searchsorted(evaluations, 2 * numbers, "right") - 1
+    if not len(times):
+        return empty
+    return np.where(places >= 0, times[np.maximum(places, 0)], empty)
 
 
 def _displaced(numbers: Times, came: Times, gone: Times, held: int) -> Displaced:

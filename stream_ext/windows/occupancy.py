@@ -4,14 +4,14 @@ This is found from the times of elements alone: enough to emit a run of empty ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from stream_ext.windows.arrivals import Reach
-from stream_ext.windows.schedule import least_and_greatest
-from stream_ext.windows.scheduled_window import ScheduledWindow, Times
+from stream_ext.windows.scheduled_window import ALWAYS, ScheduledWindow, Times, least_and_greatest
 from stream_ext.windows.waiting_elements import WaitingElements
 
 
@@ -23,6 +23,10 @@ class Occupancy:
     waiting: WaitingElements = field(default_factory=WaitingElements)
     occupied_until: int | None = None
     oldest: int | None = None  # the least time of what has ever entered
+
+    def copy(self, window: ScheduledWindow) -> Occupancy:
+        """That of a window with the same content."""
+        return replace(self, window=window, waiting=self.waiting.copy())
 
     def arrive(self, times: Times) -> None:
         first, last = least_and_greatest(times) if len(times) else (0, -1)
@@ -54,19 +58,26 @@ def next_entry(presences: Sequence[Occupancy]) -> int:
 
 
 def reach(
-    windows: Sequence[ScheduledWindow], time: int | None, before: tuple[int, int] | None = None
+    windows: Sequence[ScheduledWindow],
+    time: int | None,
+    before: tuple[int, int] | None = None,
+    saved: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[int, Reach]:
     """For each stream what its windows at `time` or later can contain; None: at any time. `before`: see `Reach`.
 
-    Without a `time`, elements older than the first instance of a window are left out."""
+    Without a `time`, elements older than the first instance of a window are left out. `saved`: of some streams the
+    snapshot up to which the content of windows that hold all is saved."""
     found: dict[int, Reach] = {}
     for window in windows:
         froms = [each for each in (window.start_ms, window.opens) if each is not None]
         if time is not None and window.start_ms is None and not window.holds_all:
             froms.append(time - window.range_ms)
+        after = saved.get(window.stream) if window.holds_all else None
+        if after is not None:
+            froms.append(ALWAYS)
         back = max(froms) - window.ahead_ms if froms else None
         known = found.get(window.stream, Reach(back))
         oldest = None if back is None or known.oldest is None else min(back, known.oldest)
         counts = known.counts if window.count is None else (*known.counts, window.count)
-        found[window.stream] = Reach(oldest, counts, time, before)
+        found[window.stream] = Reach(oldest, counts, time, before, known.after if after is None else after)
     return found

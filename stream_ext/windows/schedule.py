@@ -14,6 +14,7 @@ injector, which counts late elements; an inline runner; a Spark task after a cra
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,19 +26,8 @@ from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.last_times import LastTimes
 from stream_ext.windows.openings import Openings, begin_under, opened, openings_of
 from stream_ext.windows.query_state import LastEvaluation, QueryState
-from stream_ext.windows.scheduled_window import NEVER, Mask, ScheduledWindow, Times
+from stream_ext.windows.scheduled_window import NEVER, Mask, ScheduledWindow, Times, least_and_greatest
 from stream_ext.windows.timing import StreamAdvance, StreamTime, Timing, arrives_by_element, t0_of, total_of
-
-#: For so few, lists are quicker than arrays.
-_FEW = 64
-
-
-def least_and_greatest(times: Times) -> tuple[int, int]:
-    """The least and the greatest of some times; a few are compared one by one."""
-    if len(times) <= _FEW:
-        listed = times.tolist()
-        return min(listed), max(listed)
-    return int(times.min()), int(times.max())
 
 
 @dataclass(slots=True)
@@ -73,7 +63,7 @@ class Schedule:
         self.registered = state.registered
         self.last = state.last
         self.t0 = state.t0
-        self._began = state.began
+        self.began = state.began
         self._beats = Beats(self.timing, state.begins, state.registered if state.after is None else state.after)
         self._streams: dict[int, _StreamState] = {}
         for window in timing.windows:
@@ -103,6 +93,19 @@ class Schedule:
     def _openings_of(self, at: StreamTime) -> Openings:
         """The openings of a stream; all its past counts."""
         return openings_of(() if self.timing.ends_at is not None else at.openings, at.first)
+
+    def copy(self) -> Schedule:
+        """Another one that goes on from here by itself, if no windows count."""
+        other = copy(self)
+        other._beats = self._beats.copy()
+        other._streams = {stream: copy(each) for stream, each in self._streams.items()}
+        return other
+
+    def catch_up_with(self, other: Schedule) -> None:
+        """Goes on from where `other` is: its windows are the same, and all windows of both have begun."""
+        self.last = other.last
+        self._beats.catch_up_with(other._beats)
+        self._streams = {stream: copy(each) for stream, each in other._streams.items()}
 
     @property
     def windows(self) -> tuple[ScheduledWindow, ...]:
@@ -234,10 +237,12 @@ class Schedule:
         return not stream_state.idle and not (window.by_variable and not stream_state.openings)
 
     def waits_for(self) -> list[int]:
-        """The streams that the next evaluation waits for: those behind the others, or without any time. An arrival
-        waits for none."""
+        """The streams that the next evaluation waits for: those behind the others, or without any time; all of them
+        while no push has decided T0. An arrival waits for none."""
         if not self.timing.has_beats:
             return []
+        if not self.timing.has_origin:
+            return sorted(self._streams)
         awake = {window.stream for window in self.windows if self._is_waited_for(window)}
         times = {stream: self._time_of(stream) for stream in awake}
         known = [time for time in times.values() if time is not None]
@@ -287,7 +292,7 @@ class Schedule:
         after = self.after if self.timing.has_beats else None
         return QueryState(
             self.registered, evaluated, ranked, self.t0, after, self.last, begins, sn, gap, ended,
-            began=self._began, counts=counts,
+            began=self.began, counts=counts,
         )  # fmt: skip
 
     def seen(self, time: int) -> None:

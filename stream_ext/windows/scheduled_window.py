@@ -21,6 +21,8 @@ from stream_ext.language.algebra.windows import Bounds
 Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+#: For so few, lists are quicker than arrays.
+_FEW = 64
 #: Before every evaluation, and after all of them.
 NEVER = np.iinfo(np.int64).min
 ALWAYS = np.iinfo(np.int64).max
@@ -146,6 +148,17 @@ class ScheduledWindow:
         start = close - self.range_ms
         return (start if self.start_ms is None else max(start, self.start_ms)), min(close, time) - self.until_ms
 
+    def extents_at(self, times: Times) -> tuple[Times, Times]:
+        """As `extent_at`, for many times; of a window that is not endless."""
+        closes = times
+        if self.is_stepped:
+            after = times if self.by_arrival and not self.includes_end else times - 1
+            closes = self.origin + np.maximum(1, (after - self.origin) // self.step_ms + 1) * self.step_ms
+        starts = closes - self.range_ms
+        if self.start_ms is not None:
+            starts = np.maximum(starts, self.start_ms)
+        return starts, np.minimum(closes, times) - self.until_ms
+
     # ---- elements
 
     @property
@@ -202,3 +215,11 @@ class ScheduledWindow:
 
 def _greatest(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else max(a, b)
+
+
+def least_and_greatest(times: Times) -> tuple[int, int]:
+    """The least and the greatest of some times; a few are compared one by one."""
+    if len(times) <= _FEW:
+        listed = times.tolist()
+        return min(listed), max(listed)
+    return int(times.min()), int(times.max())

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stream_ext.windows.schedule import least_and_greatest
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.scheduled_window import Times, least_and_greatest
 
 Columns = tuple[npt.NDArray[np.uint64], ...]
 
@@ -33,6 +32,11 @@ class WaitingElements:
     def add(self, times: Times, columns: Columns = (), span: tuple[int, int] | None = None) -> None:
         """`span`: the least and the greatest of the times, if they are known."""
         self._waiting.append(ArrivedTogether(times, *(span or least_and_greatest(times)), columns))
+
+    def copy(self) -> WaitingElements:
+        other = WaitingElements()
+        other._waiting = list(self._waiting)
+        return other
 
     def take(self, others: WaitingElements) -> None:
         """Those of `others` wait here from now on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 from hbase_store import Batch, Store, StreamPosition
@@ -35,9 +36,22 @@ class Intent:
     publish: Callable[[], object] | None = None  # the last step of a load: it publishes one snapshot by itself, or none
 
 
+class Together(Enum):
+    """Which consecutive requests the writer takes from its queue at once."""
+
+    PUSHES = "pushes"  # and heartbeats: one snapshot
+    REGISTRATIONS = "registrations"  # one snapshot; they only change the catalog, and encode terms
+    UPDATES = "updates"  # a snapshot each, published at once; they only write edges, and none of them takes long
+
+
+class MustBeFirst(Exception):
+    """Raised by `write` of an update that reads more than the store: it is filled again when those before it are
+    published."""
+
+
 class Change(Protocol):
-    """An update request, or a change of the catalog. It is a snapshot of its own, unless it `joins`: consecutive
-    changes that join are one snapshot; such a change only changes the catalog, and encodes terms."""
+    """An update request, or a change of the catalog: a snapshot of its own. An attribute `together` says that it may
+    be published with others."""
 
     def __call__(self, view: HeadView) -> Intent:
         """Raises if it cannot be done; nothing has been changed then."""

@@ -44,6 +44,11 @@ class ChargedBatch:
         self._batch, self._control = batch, control
         self._unseen = 0  # quads that no operation has read yet
 
+    @property
+    def is_first(self) -> bool:
+        """Whether no batch is committed together with it, and before it."""
+        return not self._batch.earlier
+
     def encode(self, texts: Sequence[bytes]) -> Ids:
         self._control.check()
         before = len(self._batch.new_texts)

@@ -24,7 +24,8 @@ from stream_ext.language.algebra.algebra import Graph as GraphPattern
 from stream_ext.language.algebra.terms import Constant, Node, Variable
 from stream_ext.language.algebra.walk import Part, query_parts, walk
 from stream_ext.network.operators.remote.service import placed
-from stream_ext.oneshot.evaluate import Asking, DerivedGraph, evaluate
+from stream_ext.oneshot.derived_graph import DerivedGraph
+from stream_ext.oneshot.evaluate import Asking, evaluate
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
 from stream_ext.remote.allowed_urls import AllowedUrls

@@ -27,10 +27,11 @@ from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinitio
 from stream_ext.emissions.emission import EmissionBody, Silence, columns_of, decode_body
 from stream_ext.errors import DeadlineExceeded, RilletError, TooLarge
 from stream_ext.rdf.parsed import Parsed
+from stream_ext.values.term_order import ranks_of_texts
 from stream_ext.values.vocabulary import stored_blank
 from stream_ext.writer.elements import Elements, absorbed_of, check_terms, no_blanks
 from stream_ext.writer.gathering import Heartbeat, Push
-from stream_ext.writer.injector import Receipt
+from stream_ext.writer.published import Receipt
 
 #: The greatest number of pushes that wait to be written; beyond it, queries that are behind wait, too.
 _UNDERWAY_MAX = 2_000
@@ -62,9 +63,13 @@ def received_of(position: StreamPosition | None, query: int) -> int:
 
 
 def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
-    """One element with the triples of the emission; none if it has none."""
-    s, p, o = columns_of(body)
+    """One element with the triples of the emission; none if it has none.
+
+    An emission is a set of triples. So that the element has an order, it is that of their terms."""
     terms = [stored_blank(term) for term in body.terms]
+    columns, ranks = columns_of(body), ranks_of_texts(terms)
+    order = np.lexsort([ranks[column] for column in reversed(columns)])
+    s, p, o = (column[order] for column in columns)
     parsed = Parsed(terms, s, p, o, np.full(len(s), -1, np.int32))
     count = int(len(s) > 0)
     check_terms(terms)

@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def is_blank(term: bytes) -> bool:
-    return term.startswith(b"_:")
+    return term[:2] == b"_:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BlankPlaces:
     @classmethod
     def of(cls, pushed: Pushed) -> BlankPlaces:
         parsed, per_element = pushed.parsed, pushed.blanks_per_element
-        blank = np.fromiter(map(is_blank, parsed.terms), np.bool_, len(parsed.terms))
+        blank = np.fromiter([term[:2] == b"_:" for term in parsed.terms], np.bool_, len(parsed.terms))
         places = cls(np.empty(0, np.int64), blank, per_element)
         if not blank.any():
             return places

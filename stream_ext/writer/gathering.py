@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from hbase_store import Batch, PushMark, StreamColumns, StreamMove, StreamPosition
+from hbase_store.arrays import concatenate
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.errors import BadArgument, NotFound
@@ -69,6 +70,10 @@ class Accepted:
     idle: bool = False
     elements: Elements | None = None
     ordinal: int = 0
+
+    @property
+    def triples(self) -> int:
+        return 0 if self.elements is None else len(self.elements.element)
 
     @property
     def element_sizes(self) -> Times:
@@ -302,14 +307,14 @@ def _columns(batch: Batch, moving: _Moving, wanted: bool) -> tuple[StreamColumns
     columns = StreamColumns(
         stream=moving.definition.number,
         time=np.concatenate([one.element_times for one in accepted]),
-        graph=np.concatenate([part.graph for part in parts]),
+        graph=concatenate([part.graph for part in parts]),
         push=np.concatenate([np.full(len(one.element_times), one.ordinal, np.int32) for one in accepted]),
         element=np.concatenate(
             [elements.element + np.int32(start) for elements, start in zip(everything, starts, strict=True)]
         ),
-        s=np.concatenate([part.s for part in parts]),
-        p=np.concatenate([part.p for part in parts]),
-        o=np.concatenate([part.o for part in parts]),
+        s=concatenate([part.s for part in parts]),
+        p=concatenate([part.p for part in parts]),
+        o=concatenate([part.o for part in parts]),
         g=_graphs(everything, parts),
     )
     return columns, _absorbed(everything)
@@ -364,6 +369,8 @@ def _encode(batch: Batch, everything: Sequence[Elements], wanted: bool) -> list[
             ids = encode(texts)
         elif those.any():
             ids[those] = encode([texts[i] for i in np.flatnonzero(those).tolist()])
+    if len(everything) == 1:
+        return [ids]
     ends = np.cumsum([len(elements.parsed.terms) for elements in everything])
     return np.split(ids, ends[:-1])
 

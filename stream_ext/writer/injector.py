@@ -1,7 +1,7 @@
 """The injector: the one thread that writes.
 
 Every change of the store is a request in one queue (`write_queue`), and is acknowledged in the order of the queue. What
-the writer takes from it at once becomes one snapshot (group commit).
+the writer takes from it at once is published at once (group commit): pushes as one snapshot, updates as one each.
 
 A failure before the commit fails only the requests of that batch, and changes nothing; of pushes, only those that
 caused it. Requests that no client would repeat (emissions for derived streams, heartbeats of the clock) are retried for
@@ -18,19 +18,19 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hbase_store import Batch, Store, StreamPosition
-from hbase_store.errors import Fenced, StoreUnavailable, Undecided, Unwritable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, Fenced, StoreUnavailable, Undecided, Unwritable
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, CatalogStep, StreamDefinition
 from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.clock import Clock
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
-from stream_ext.writer.change import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent, MustBeFirst, Together
 from stream_ext.writer.gathering import REPEATED, Accepted, Gathering, Heartbeat, Idle, Push
+from stream_ext.writer.published import Listener, NotStarted, PublishedBatch, Receipt
 from stream_ext.writer.refusal import outcome_unknown, refusal_of, resumes_after
 from stream_ext.writer.write_queue import PublishingPace, QueuedRequest, WriteQueue
 
@@ -38,55 +38,8 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("rillet.store")
 
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """The outcome of a push: late elements, the stream's batch, the snapshot."""
-
-    accepted: int
-    late: int
-    batch: int
-    snapshot: int
-    repeated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedBatch:
-    """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
-
-    sn: int
-    accepted: Sequence[Accepted]
-    steps: Sequence[CatalogStep]
-    before: Catalog
-    catalog: Catalog
-    positions: dict[int, StreamPosition]
-
-
-class Listener(Protocol):
-    def published(self, news: PublishedBatch) -> None:
-        """Called by the writer when the head has moved, before requests are acknowledged; must be quick."""
-        ...
-
-    def late_in(self, accepted: Accepted) -> int:
-        """How many of these elements are late for at least one query. Called once for each, in order."""
-        ...
-
-    def stopped(self, error: BaseException) -> None:
-        """The writer has stopped; nothing more is published by this injector."""
-        ...
-
-
-class _NotStarted:
-    """The listener until `start`."""
-
-    def published(self, news: PublishedBatch) -> None:
-        raise AssertionError("published before the start")
-
-    def late_in(self, accepted: Accepted) -> int:
-        raise AssertionError("pushed before the start")
-
-    def stopped(self, error: BaseException) -> None:
-        raise AssertionError("stopped before the start")
+#: Updates that are published together wait for each other: no further one is filled after this time, or this size.
+_FILLING_MS_MAX, _FILLED_BYTES_MAX = 20, 1 << 20
 
 
 class Injector:
@@ -94,7 +47,7 @@ class Injector:
         self._store, self._clock, self._waits = store, clock, waits
         self._queue = WriteQueue(clock, pace, store.url)
         self.numbers = NumberAllocator(store.kv)
-        self._listener: Listener = _NotStarted()
+        self._listener: Listener = NotStarted()
         self._fault: BaseException | None = None  # why the writer has stopped
         #: How far the requests are that were taken from the queue.
         self._reached: Literal["filling", "committing", "committed"] = "filling"
@@ -156,7 +109,7 @@ class Injector:
         self._queue.halt(error)
 
     def follow(self) -> None:
-        """For a writer that has stopped: reads what others have published since."""
+        """For a writer that has stopped: reads what others have published."""
         head = int(self._store.refresh())
         if head != self.head:
             rows = self._store.catalog(head)
@@ -178,12 +131,15 @@ class Injector:
         try:
             while front := self._queue.take():
                 self._reached = "filling"
-                if front[0].grouped:
-                    self._publish_pushes(front)
-                elif len(front) > 1:
-                    self._publish_changes(front)
-                else:
-                    self._publish_change(front[0])
+                match front[0].together:
+                    case Together.PUSHES:
+                        self._publish_pushes(front)
+                    case Together.REGISTRATIONS:
+                        self._publish_registrations(front)
+                    case Together.UPDATES:
+                        self._publish_updates(front)
+                    case None:
+                        self._publish_change(front[0])
         except BaseException as error:  # noqa: BLE001 -- all requests get the error, now and later
             self._stop(error, front)
 
@@ -199,7 +155,7 @@ class Injector:
                         accepted.append((waiting, gathering.heartbeat(heartbeat)))
                     case Idle() as idle:
                         accepted.append((waiting, gathering.idle(idle)))
-            except (Fenced, WriterElsewhere):
+            except (Fenced, AnotherWriter):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this push alone
                 waiting.future.set_exception(error)
@@ -236,15 +192,21 @@ class Injector:
             return Receipt(0, 0, batch, self.head, repeated=True)
         return Receipt(len(accepted.element_times), self._listener.late_in(accepted), batch, self.head)
 
-    def _publish_change(self, waiting: QueuedRequest) -> None:
+    def _intent_of(self, waiting: QueuedRequest, catalog: Catalog) -> Intent | None:
+        """What a change will do if this is the catalog; None: it failed."""
         change = waiting.request
         assert not isinstance(change, (Push, Heartbeat, Idle))
         try:
-            intent = change(self._view(self.catalog))
-        except (Fenced, WriterElsewhere):
+            return change(HeadView(self._store, self.head, catalog, self.positions, self.numbers.new))
+        except (Fenced, AnotherWriter):
             raise
         except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
             waiting.future.set_exception(error)
+            return None
+
+    def _publish_change(self, waiting: QueuedRequest) -> None:
+        intent = self._intent_of(waiting, self.catalog)
+        if intent is None:
             return
         if intent.steps or intent.write is not None:
             batch = self._fill(intent.write, intent.steps, [waiting], intent.terms)
@@ -260,29 +222,67 @@ class Injector:
         if intent.publish is not None:
             try:
                 self._publish_load(intent.publish)
-            except (Fenced, WriterElsewhere):
+            except (Fenced, AnotherWriter):
                 raise
             except Exception as error:  # noqa: BLE001 -- nothing was published: it concerns this request alone
                 waiting.future.set_exception(error)
                 return
         waiting.future.set_result(intent.result(self.head))
 
-    def _view(self, catalog: Catalog) -> HeadView:
-        return HeadView(self._store, self.head, catalog, self.positions, self.numbers.new)
+    def _publish_updates(self, group: list[QueuedRequest]) -> None:
+        filled = self._fill_updates(group)
+        batches = [batch for _, _, batch in filled if not batch.is_empty]
+        sn = self.head
+        try:
+            if batches:
+                self._publish_together(batches)
+        except Unwritable as error:
+            if len(group) == 1:
+                _refuse(group, error)
+                return
+            for waiting, _, _ in filled:  # so that only those fail that caused the failure
+                self._publish_updates([waiting])
+            return
+        for waiting, intent, batch in filled:
+            sn += not batch.is_empty
+            waiting.future.set_result(intent.result(sn))
 
-    def _publish_changes(self, group: Sequence[QueuedRequest]) -> None:
+    def _fill_updates(self, group: list[QueuedRequest]) -> list[tuple[QueuedRequest, Intent, Batch]]:
+        """Each sees those before it. What is too much for one group is taken out of it, and put back into the queue."""
+        filled: list[tuple[QueuedRequest, Intent, Batch]] = []
+        until_ms, room = self._clock.now_ms() + _FILLING_MS_MAX, _FILLED_BYTES_MAX
+        for place, waiting in enumerate(group):
+            is_full = bool(filled) and (self._clock.now_ms() >= until_ms or room <= 0)
+            intent = None if is_full else self._intent_of(waiting, self.catalog)
+            after = [batch for _, _, batch in filled if not batch.is_empty]
+            batch = None if intent is None else self._fill(intent.write, (), [waiting], after=after)
+            if is_full or isinstance(batch, MustBeFirst):
+                self._queue.put_back(group[place:])
+                del group[place:]
+                break
+            if isinstance(batch, Exception):
+                waiting.future.set_exception(batch)
+            elif intent is not None and batch is not None:
+                filled.append((waiting, intent, batch))
+                room -= sum(map(len, batch.pack().pieces))
+        return filled
+
+    def _publish_together(self, batches: Sequence[Batch]) -> None:
+        """As a snapshot each. They move no stream, and leave the catalog as it is."""
+        self._reached = "committing"
+        last = int(self._retry(lambda: self._store.commit(*batches)))
+        self._reached = "committed"
+        for sn in range(self.head + 1, last + 1):
+            self.head = sn
+            self._listener.published(PublishedBatch(sn, [], [], self.catalog, self.catalog, self.positions))
+
+    def _publish_registrations(self, group: Sequence[QueuedRequest]) -> None:
         """Each change sees the catalog after those before it; together they are one snapshot."""
         catalog = self.catalog
         intents: list[tuple[QueuedRequest, Intent]] = []
         for waiting in group:
-            change = waiting.request
-            assert not isinstance(change, (Push, Heartbeat, Idle))
-            try:
-                intent = change(self._view(catalog))
-            except (Fenced, WriterElsewhere):
-                raise
-            except Exception as error:  # noqa: BLE001 -- nothing is written yet: it concerns this request alone
-                waiting.future.set_exception(error)
+            intent = self._intent_of(waiting, catalog)
+            if intent is None:
                 continue
             intents.append((waiting, intent))
             for step in intent.steps:
@@ -320,11 +320,12 @@ class Injector:
         steps: Sequence[CatalogStep],
         group: Sequence[QueuedRequest],
         terms: Sequence[bytes] = (),
+        after: Sequence[Batch] = (),
     ) -> Batch | Exception:
         """The batch, or why it could not be written: a batch that is dropped leaves nothing behind."""
 
         def fill() -> Batch:
-            batch = self._store.begin()
+            batch = self._store.begin(after)
             batch.time = self._clock.now_ms()
             if write is not None:
                 write(batch)
@@ -339,7 +340,7 @@ class Injector:
         is_retried = any(waiting.is_retried for waiting in group)
         try:
             return self._retry(fill) if is_retried else fill()
-        except (Fenced, WriterElsewhere):
+        except (Fenced, AnotherWriter):
             raise
         except Exception as error:  # nothing is published yet: it concerns these requests alone
             if is_retried and isinstance(error, StoreUnavailable):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbase_store.errors import Fenced, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, Fenced, StoreUnavailable
 from stream_ext.errors import NotWriter, OutcomeUnknown, RilletError
 
 RETRY_AFTER_S = 1
@@ -10,7 +10,7 @@ RETRY_AFTER_S = 1
 
 def resumes_after(error: BaseException) -> bool:
     """Whether this process writes again by itself, once the store answers or the other writer has ended."""
-    return isinstance(error, (Fenced, WriterElsewhere, StoreUnavailable))
+    return isinstance(error, (Fenced, AnotherWriter, StoreUnavailable))
 
 
 def refusal_of(error: BaseException, url: str) -> RilletError:

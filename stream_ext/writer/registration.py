@@ -6,11 +6,12 @@ streams exist, what are their positions) is done by the writer, in the snapshot 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
 
+from hbase_store import NAMED
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import (
     Catalog,
@@ -22,6 +23,7 @@ from stream_ext.catalog.catalog import (
     names_of,
 )
 from stream_ext.catalog.chains import check_ends
+from stream_ext.catalog.held_patterns import patterns_of
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered import Registered, RegisteredText
 from stream_ext.catalog.sources import HeldPattern
@@ -34,11 +36,13 @@ from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.refuse import runnable
-from stream_ext.plan.result_columns import columns_of
-from stream_ext.plan.stream_variables import follows_streams, has_stream_variables
+from stream_ext.plan.logic import nodes_of
+from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables
+from stream_ext.plan.properties.result_columns import columns_of
+from stream_ext.plan.refused_syntax.refuse import runnable
 from stream_ext.windows.schedule import initial_state
-from stream_ext.writer.change import HeadView, Intent
+from stream_ext.writer.catalog_changes import drop_query
+from stream_ext.writer.change import HeadView, Intent, Together
 from stream_ext.writer.elements import check_terms
 
 
@@ -63,20 +67,24 @@ class Registration:
     live: bool = False  # ends with its connection, and creates no stream
     asked: tuple[HeldPattern, ...] = ()  # what the source main is asked for
     check: Callable[[Registered], None] | None = None  # raises if it may not be asked for that
+    replaces: bool = False  # a query of this name with another text ends in the same snapshot
 
     @property
     def query(self) -> Query:
         return self.read.query
 
     @property
-    def joins(self) -> bool:
-        """Consecutive registrations are one snapshot."""
-        return True
+    def together(self) -> Together | None:
+        """What a replacement ends must have been published: no snapshot begins a query and ends it."""
+        return None if self.replaces else Together.REGISTRATIONS
 
     def __call__(self, view: HeadView) -> Intent:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
-        if existing is not None:
+        ended: list[CatalogStep] = []
+        if existing is not None and self.replaces and not self._is_same(existing):
+            ended, view = self._without(existing, view)
+        elif existing is not None:
             same = self._same(existing)  # refused here: an error of `result` would be one of the writer
             return Intent(result=lambda _: RegistrationOutcome(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
@@ -119,10 +127,15 @@ class Registration:
         step = CatalogStep("query", number, definition, registered)
         if output is not None:
             check_ends(found.catalog.after(step), definition)
-        warnings = [*warnings_of(self.query), *found.warnings, *_empty_graphs(self.query, view)]
+        warnings = [
+            *warnings_of(self.query),
+            *found.warnings,
+            *_empty_graphs(self.query, view),
+            *_unseen_predicates(registered, view),
+        ]
         return Intent(
             result=lambda _: RegistrationOutcome(definition, True, warnings),
-            steps=[*found.steps, step],
+            steps=[*ended, *found.steps, step],
             # Its network looks for the ids of its constants.
             terms=[*self.read.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
         )
@@ -157,13 +170,33 @@ class Registration:
         found.take(CatalogStep("stream", stream.number, stream))
         return stream.number
 
+    def _without(self, existing: QueryDefinition, view: HeadView) -> tuple[list[CatalogStep], HeadView]:
+        """The steps that end the existing query, and the state after them. A stream that came with it stays if the new
+        query reads it."""
+        read = {key_of(window) for window in self.query.windows if window.stream.variable is None}
+
+        def stays(step: CatalogStep) -> bool:
+            if step.kind != "stream" or step.number == existing.output:
+                return False
+            stream = view.catalog.streams[step.number]
+            return not read.isdisjoint((stream.name, stream.iri))
+
+        steps = [step for step in drop_query(existing.iri)(view).steps if not stays(step)]
+        catalog = view.catalog
+        for step in steps:
+            catalog = catalog.after(step)
+        return steps, replace(view, catalog=catalog)
+
+    def _is_same(self, existing: QueryDefinition) -> bool:
+        # A shell takes the last line's end away; and sent to a server at another address it is still the same query.
+        return existing.text.strip() == self.text.strip()
+
     def _same(self, existing: QueryDefinition) -> QueryDefinition:
-        if (
-            existing.text.strip() == self.text.strip()
-        ):  # a shell takes the last line's end away; and sent to a server at another address it is still the same query
+        if self._is_same(existing):
             return existing
         raise NameInUse(
-            f"{existing.name!r} is already a registered query with another text; drop it first, or use another name"
+            f"{existing.name!r} is already a registered query with another text; replace it (?replace=true, rillet "
+            "register --replace), drop it first, or use another name"
         )
 
 
@@ -199,12 +232,32 @@ def _waits(stream: StreamDefinition, view: HeadView) -> bool:
     return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
 
 
+#: So many predicates of the store are compared with one that none of its triples has.
+_PREDICATES_COMPARED = 200
+
+
 def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
     """Warnings for graphs of FROM without triples: the name may be mistyped."""
     for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
         id = int(view.store.ids([graph.text])[0])
         if not id or not len(view.store.at(view.head).predicates(id)):
             yield f"the graph {graph.text.decode()} has no triples yet"
+
+
+def _unseen_predicates(registered: Registered, view: HeadView) -> Iterator[str]:
+    """Warnings for predicates of stored triples that no triple has had: the name may be mistyped. An attached store may
+    have such triples."""
+    if view.catalog.main is not None:
+        return
+    read = dict.fromkeys(
+        pattern.predicate for node in nodes_of(registered.select) for pattern in patterns_of(node) if pattern.predicate
+    )
+    snapshot = view.store.at(view.head)
+    for predicate, id in zip(read, view.store.ids(list(read)).tolist(), strict=True):
+        if not id or not (snapshot.count(id) or snapshot.count(id, NAMED)):
+            here = view.store.terms(snapshot.predicates()[:_PREDICATES_COMPARED])
+            known = [term.decode() for term in here]
+            yield f"no stored triple has the predicate {predicate.decode()} yet{meant(predicate.decode(), known)}"
 
 
 @dataclass(slots=True)

@@ -1,9 +1,9 @@
-"""The queue before the writer: requests in the order of their arrival, and which of them become one snapshot.
+"""The queue before the writer: requests in the order of their arrival, and which of them are published at once.
 
 The writer takes the front of the queue: either all pushes and heartbeats up to the next request of another kind, or in
-the same way all registrations, or one other request.
+the same way all registrations, or all short updates, or one other request.
 
-    push, push, heartbeat, update, push    =>    [push, push, heartbeat], [update], [push]
+    push, push, heartbeat, update, update, push    =>    [push, push, heartbeat], [update, update], [push]
 
     A batch of pushes closes when the writer is free and either
       - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
@@ -22,14 +22,15 @@ from typing import Any
 
 from stream_ext.clock import Clock
 from stream_ext.errors import Overload, RilletError
-from stream_ext.writer.change import Change
+from stream_ext.writer.change import Change, Together
 from stream_ext.writer.gathering import Heartbeat, Idle, Push, Request
 from stream_ext.writer.refusal import RETRY_AFTER_S, refusal_of
 
 #: A snapshot takes at most this many bytes of pushes, so that one snapshot is never long to read.
 _BATCH_BYTES_MAX = 8 << 20
-#: And at most this many registrations: a runner starts all of them at once.
-_CHANGES_MAX = 128
+#: At most this many registrations are one snapshot, as a runner starts all of them at once; and at most this many
+#: updates are published at once.
+_COUNT_MAX = {Together.REGISTRATIONS: 128, Together.UPDATES: 32}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,11 @@ class QueuedRequest:
     future: Future[Any] = field(default_factory=Future)
 
     @property
-    def grouped(self) -> bool:
-        return isinstance(self.request, (Push, Heartbeat, Idle))
-
-    @property
-    def joins(self) -> bool:
-        """It is a change that may be in one snapshot with others that join."""
-        return bool(getattr(self.request, "joins", False))
+    def together(self) -> Together | None:
+        """With which requests next to it it is taken from the queue; None: alone."""
+        if isinstance(self.request, (Push, Heartbeat, Idle)):
+            return Together.PUSHES
+        return getattr(self.request, "together", None)
 
 
 class WriteQueue:
@@ -86,9 +85,10 @@ class WriteQueue:
         with self._changed:
             self._check_room(size)
             # The machine's clock may be set back; arrival never goes back.
-            self._arrived_ms = max(self._arrived_ms, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            self._arrived_ms = max(self._arrived_ms, now_ms)
             patience = self._pace.batch_ms if batch_ms is None else batch_ms
-            return self._enqueue(QueuedRequest(make(self._arrived_ms), size, self._clock.now_ms() + patience))
+            return self._enqueue(QueuedRequest(make(self._arrived_ms), size, now_ms + patience))
 
     def heartbeat(self, heartbeat: Heartbeat) -> Future[Any]:
         with self._changed:
@@ -138,7 +138,7 @@ class WriteQueue:
         self._queue.append(waiting)
         self._queued_bytes += waiting.size
         # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
-        joins = waiting.grouped and len(self._queue) > 1
+        joins = waiting.together is Together.PUSHES and len(self._queue) > 1
         if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
             self._changed.notify_all()
         return waiting.future
@@ -191,6 +191,12 @@ class WriteQueue:
                 else:
                     self._clock.wait(self._changed, None)
 
+    def put_back(self, requests: Sequence[QueuedRequest]) -> None:
+        """These were taken, and nothing was done for them yet: they are the front of the queue again."""
+        with self._changed:
+            self._queue.extendleft(reversed(requests))
+            self._queued_bytes += sum(waiting.size for waiting in requests)
+
     def refuse_all(self, refusal: RilletError) -> list[QueuedRequest]:
         """All requests from now on get this error; returns those that are queued, which the caller fails."""
         with self._changed:
@@ -201,7 +207,7 @@ class WriteQueue:
             return queued
 
     def _front(self) -> list[QueuedRequest]:
-        """The longest front of the queue that may be one snapshot."""
+        """The longest front of the queue that may be published at once."""
         front: list[QueuedRequest] = []
         size = 0
         for waiting in self._queue:
@@ -209,18 +215,17 @@ class WriteQueue:
                 break
             front.append(waiting)
             size += waiting.size
-            if not (waiting.grouped or waiting.joins):
-                break
         return front
 
     def _joins(self, waiting: QueuedRequest, front: Sequence[QueuedRequest]) -> bool:
-        if front[0].joins:
-            return waiting.joins and len(front) < _CHANGES_MAX
-        return waiting.grouped
+        kind = front[0].together
+        return kind is not None and waiting.together is kind and len(front) < _COUNT_MAX.get(kind, len(self._queue))
 
     def _close_at(self, front: list[QueuedRequest]) -> int | None:
         """When this batch closes; None: at once."""
-        if self._closed or not front[0].grouped or len(front) < len(self._queue) or self.batch_published_ms is None:
+        if self._closed or front[0].together is not Together.PUSHES or len(front) < len(self._queue):
+            return None
+        if self.batch_published_ms is None:
             return None
         spaced = self.batch_published_ms + self._pace.spacing_ms
         return min(spaced, min(waiting.publish_by_ms for waiting in front))

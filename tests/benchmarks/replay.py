@@ -28,11 +28,12 @@ from stream_ext.catalog.registered import reading_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.language.algebra.algebra import R2S
 from stream_ext.network.measuring import bytes_of
-from stream_ext.plan.result_columns import columns_of
+from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.schedule import initial_state
@@ -47,17 +48,20 @@ _BASE = "http://ex/"
 _OF_SOMEBODY = re.compile(rb"<http://www\.ins\.cwi\.nl/sib/(?!vocabulary/)")
 #: So many are registered in one snapshot.
 _AT_ONCE = 256
+#: A snapshot is stepped as a whole, however many evaluations are due in it: nobody else waits for a turn.
+_WHOLE = TurnLimits(evaluations=1 << 40, seconds=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """What a snapshot took to step (on the clock, of a core), and with what was said stored; how often something was
-    said at it, and of how many rows."""
+    """What a snapshot took to step (on the clock, of a core), and with what was said stored (likewise); how often
+    something was said at it, and of how many rows."""
 
     sn: int
     seconds: float
     cpu: float
     stored_seconds: float
+    stored_cpu: float
     evaluations: int
     rows: list[int]
     answered: list[Part]  # where it is kept
@@ -182,7 +186,7 @@ class Replay:
     def run(self, texts: Sequence[str], retained: Collection[int]) -> list[Stepped]:
         """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
         defined = self._register(texts)
-        self._shard = shard = Shard(self._store)
+        self._shard = shard = Shard(self._store, pace=_WHOLE)
         shard.build({}, self._store.head())
         begin = self._store.head() + 1
         for batch in self._batches:
@@ -195,11 +199,13 @@ class Replay:
             parts = shard.step(sn)
             seconds = time.perf_counter() - began, time.thread_time() - worked
             merge.take(Runner.INLINE, sn, parts)
-            stored = time.perf_counter() - began
+            stored = time.perf_counter() - began, time.thread_time() - worked
             answered = [part for part in parts if part.evaluated]
-            stepped.append(_stepped(sn, (*seconds, stored), answered, sn - begin in retained))
+            stepped.append(_stepped(sn, (*seconds, *stored), answered, sn - begin in retained))
             if shard.faults:
                 raise AssertionError(f"a query failed: {shard.faults}")
+            if shard.behind:
+                raise AssertionError(f"not all was evaluated: {shard.behind}")
         gc.unfreeze()
         return stepped
 
@@ -221,17 +227,19 @@ class Replay:
 
     # ---- checking ---------------------------------------------------------------------------------------------------
 
-    def check(self, asked: Asked, stepped: Stepped, range_ms: int, query: int = 1) -> Checked:
-        """Compares what this query said last with pyoxigraph's answer."""
+    def check(self, asked: Asked, stepped: Stepped, range_ms: int, query: int = 1, new_in_ms: int = 0) -> Checked:
+        """Compares what this query said last with pyoxigraph's answer; with what is new in it since so long before."""
         part, columns = stepped.of(query)
-        answered = self._bag(part, columns)
+        answered = self.bag(part, columns)
         expected, seconds = self._expected(asked, part.time, range_ms)
+        if new_in_ms:
+            expected -= self._expected(asked, part.time - new_in_ms, range_ms)[0]
         if answered != expected:
             few = list((answered - expected).items())[:3], list((expected - answered).items())[:3]
             raise AssertionError(f"at {part.time}: {answered.total()} rows, pyoxigraph has {expected.total()}; {few}")
         return Checked(answered.total(), round(seconds * 1e3, 3))
 
-    def _bag(self, part: Part, columns: Sequence[Ids]) -> Bag:
+    def bag(self, part: Part, columns: Sequence[Ids]) -> Bag:
         decode = decoder(part.created, self._store.terms)
         texts = [[text.decode() for text in decode(column)] for column in columns]
         return Counter(zip(*texts, strict=True))
@@ -276,11 +284,15 @@ def _of_another(text: bytes, copy: int) -> bytes:
     return text[:-1] + b"~%d>" % copy if copy and _OF_SOMEBODY.match(text) else text
 
 
-def _stepped(sn: int, seconds: tuple[float, float, float], answered: list[Part], retained: bool) -> Stepped:
-    rows = [len(part.columns[0]) for part in answered if part.columns]
+def _stepped(sn: int, seconds: tuple[float, float, float, float], answered: list[Part], retained: bool) -> Stepped:
+    rows = [count for part in answered if part.columns for count in _rows_of_each(part)]
     return Stepped(
-        sn, *seconds, sum(max(1, part.repeated) * _queries_of(part) for part in answered), rows, answered * retained
+        sn, *seconds, sum(part.evaluations * _queries_of(part) for part in answered), rows, answered * retained
     )
+
+
+def _rows_of_each(part: Part) -> list[int]:
+    return [len(part.columns[0])] if part.many is None else part.rows_of_each()
 
 
 def observed(stepped: Sequence[Stepped], batches: Sequence[Batch]) -> Figures:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks import arrivals, skew, standing, stream_service
+from tests.benchmarks import arrivals, beside_cqels, skew, standing, stream_service
 from tests.benchmarks.replay import Checked, Replay, observed
 from tests.benchmarks.standing_peers import missing, present
 from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
@@ -59,6 +59,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         "arrivals": partial(arrivals.lsbench, data, quick),
         "arrivals_of_others": partial(arrivals.texts_of_others, quick),
         "arrivals_counted": partial(arrivals.counted_joins, quick),
+        "arrivals_beside_cqels": partial(beside_cqels.measure, data, quick),
         "arrivals_watched": partial(arrivals.watchers, data, quick),
     }
     if large:
@@ -96,6 +97,11 @@ def summary(figures: Figures) -> str:
         "served_triples_per_s": figures["served"]["throughput"]["triples_per_s"],
         "served_push_ms_p50": figures["served"]["latency"]["push_ms_p50"],
         **{f"arrivals_{name}_mtriples_per_s": each["mtriples_per_s"] for name, each in figures["arrivals"].items()},
+        **{
+            f"arrivals_{name}_over_cqels": each["ours_over_cqels"]["triples_per_cpu_s"]
+            for name, each in figures["arrivals_beside_cqels"].items()
+            if name != "missing"
+        },
         "arrivals_1000_watchers_over_1": figures["arrivals_watched"]["ratio_1000_to_1"],
         "more_cpu_beside_one_shots": figures["served"]["beside"]["more_cpu"],
     }

@@ -15,7 +15,7 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.clock import ManualClock
 from stream_ext.errors import Unsupported
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refused_syntax.refuse import parse_runnable
 from stream_ext.rdf import parse_rdf
 from stream_ext.service.service import Service
 from tests.conformance.cases import entries, is_there

@@ -9,7 +9,7 @@ import pytest
 
 from stream_ext.errors import Unsupported
 from stream_ext.language.syntax.words import FOREIGN_ELEMENTS
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refused_syntax.refuse import parse_runnable
 from tests.docs.pages import DOCS, ROOT, Page, codes, rows
 from tests.stream_ext.language.test_refusals import REFUSED as TESTED
 

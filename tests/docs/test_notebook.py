@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.pages import DOCS
 from tests.docs.test_docs import address, at
+from tests.parts.missing import missing
 
 __all__ = ["address"]
 
@@ -30,10 +31,7 @@ nbformat.write(notebook, sys.argv[1])
 @pytest.mark.timeout(400)  # as long as its child has, and some more
 def test_the_notebook_runs(address: str, tmp_path: Path) -> None:
     if importlib.util.find_spec("nbclient") is None or importlib.util.find_spec("ipykernel") is None:
-        why = "THE NOTEBOOK DID NOT RUN: there is no nbclient or ipykernel; make setup installs both"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why)
-        pytest.skip(why)
+        missing("NBCLIENT OR IPYKERNEL", "make setup installs both")
     copy = tmp_path / "notebook.ipynb"
     copy.write_text(at(NOTEBOOK.read_text(), address))
     path = os.pathsep.join(filter(None, (str(DOCS.parent), os.environ.get("PYTHONPATH"))))

@@ -138,8 +138,10 @@ def test_the_flags_that_are_refused_by_name_are_named() -> None:
 def test_every_command_has_a_section_and_every_flag_of_it_is_there() -> None:
     found = commands()
     assert COMMANDS.headings()[1:] == [f"rillet {name}" for name in found]
+    before = COMMANDS.text.partition("\n## ")[0]
+    assert "| `--config` |" in before  # of nearly all commands, so it is described once
     for name, parser in found.items():
-        named = set(codes(COMMANDS.section(f"rillet {name}")))
+        named = {"--config", *codes(COMMANDS.section(f"rillet {name}"))}
         for action in shown(parser):
             wanted = set(action.option_strings) or {action.dest}
             assert wanted <= named, f"rillet {name}: {wanted - named}"

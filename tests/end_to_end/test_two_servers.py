@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,8 @@ from tests.parts.waiting import until
 SEEDS = range(int(os.environ.get("RILLET_SHARED_SEEDS", "2")))
 ROUNDS = int(os.environ.get("RILLET_SHARED_ROUNDS", "2"))
 SPARQL = {"content-type": "application/sparql-query"}
+#: What else may happen: by name, what does it, to whom the servers are given.
+OtherFaults = Mapping[str, Callable[[list[Process]], None]]
 
 
 class AnyServer(Clients):
@@ -65,8 +68,8 @@ def role_of(server: Process) -> str:
         return "none"
 
 
-def faults_of(servers: list[Process], clients: AnyServer, fault: str, pause_s: float) -> None:
-    """The writer is killed, or stops for a while; then both must go on."""
+def faults_of(servers: list[Process], clients: AnyServer, fault: str, pause_s: float, others: OtherFaults) -> None:
+    """The writer is killed, or stops for a while, or something else happens; then both must go on."""
     before, pause = clients.pushed, threading.Event()
     writer = next(server for server in servers if role_of(server) == "writer")
     other = next(server for server in servers if server is not writer)
@@ -75,6 +78,8 @@ def faults_of(servers: list[Process], clients: AnyServer, fault: str, pause_s: f
         until(lambda: clients.pushed > before + 5, "the other server does not become the writer")
         assert role_of(other) == "writer"
         writer.start()
+    elif fault in others:
+        others[fault](servers)
     else:
         assert writer._process is not None
         writer._process.send_signal(signal.SIGSTOP)
@@ -85,7 +90,14 @@ def faults_of(servers: list[Process], clients: AnyServer, fault: str, pause_s: f
     until(lambda: sorted(map(role_of, servers)) == ["reader", "writer"], f"after {fault} there is not one writer")
 
 
-def check_under_faults(store: str, folder: Path, seed: int, faults: list[str], pause_s: float) -> None:
+def check_under_faults(
+    store: str,
+    folder: Path,
+    seed: int,
+    faults: list[str],
+    pause_s: float,
+    others: OtherFaults = {},  # noqa: B006  it is only read
+) -> None:
     chance = random.Random(seed)
     servers = [Process(store, "inline", folder / f"{name}.log") for name in ("first", "second")]
     listeners: list[Listener] = []
@@ -101,7 +113,8 @@ def check_under_faults(store: str, folder: Path, seed: int, faults: list[str], p
             for fault in faults:
                 before = clients.pushed
                 until(lambda before=before: clients.pushed > before + chance.randrange(5, 25), "nothing is pushed")
-                faults_of(servers, clients, fault, pause_s)
+                faults_of(servers, clients, fault, pause_s, others)
+                print(f"seed {seed}: after {fault}: {clients.pushed} pushes, {dict(clients.answers)}", flush=True)
         assert not clients.faults, clients.faults[:20]
         assert clients.has_looked()
         assert clients.batches == sorted(clients.batches), "batches of the stream went back"

@@ -18,6 +18,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import Source
 from stream_ext.service.service import Service
+from tests.parts.waiting import PATIENCE_S
 
 BASE = "http://ex.org/"
 SPARQL_QUERY = {"content-type": "application/sparql-query"}
@@ -35,7 +36,7 @@ class Live:
 
     def __init__(self, service: Service, server: Server, url: str, verify: ssl.SSLContext | bool = True) -> None:
         self.service, self.server, self.url = service, server, url
-        self.http = httpx.Client(base_url=url, timeout=20, verify=verify)
+        self.http = httpx.Client(base_url=url, timeout=PATIENCE_S, verify=verify)
 
     @property
     def port(self) -> int:
@@ -90,7 +91,7 @@ def live(
         server = Server(app, ready.set, tls)
         thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
         thread.start()
-        assert ready.wait(20), "the server did not start"
+        assert ready.wait(PATIENCE_S), "the server did not start"
         url = f"{'https' if tls else 'http'}://127.0.0.1:{listening.getsockname()[1]}"
         running = Live(service, server, url, trusting)
         try:
@@ -98,5 +99,5 @@ def live(
                 yield running
         finally:
             running.stop()
-            thread.join(20)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "the server did not stop"

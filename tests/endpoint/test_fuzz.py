@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import logging
 import os
 import random
 import socket
@@ -18,6 +19,7 @@ import pytest
 from endpoint.limits import HttpLimits
 from endpoint.routes.table import ROUTES, Route
 from tests.endpoint.live import Live, live
+from tests.parts.waiting import PATIENCE_S
 
 COUNT = 1_000
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "BREW", "get", "TRACE")
@@ -161,7 +163,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def answered(server: Live, request: Request) -> tuple[int, bytes]:
     """The status (0: the connection was closed without one) and what came with it."""
     host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
         connection.sendall(request.bytes())
         if request.ends:
             connection.shutdown(socket.SHUT_WR)
@@ -178,6 +180,11 @@ def seeds() -> list[int]:
     return list(range(COUNT)) if one is None else [int(one)]
 
 
+def faults(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the server says of itself; that somebody was turned away is no fault."""
+    return [each for each in caplog.records if each.name.startswith("rillet") and each.levelno >= logging.WARNING]
+
+
 def test_a_thousand_bad_requests_learn_what_is_wrong(server: Live, caplog: pytest.LogCaptureFixture) -> None:
     statuses: dict[int, int] = {}
     for seed in seeds():
@@ -187,7 +194,7 @@ def test_a_thousand_bad_requests_learn_what_is_wrong(server: Live, caplog: pytes
         assert status != 500, f"{where}\n{body!r}"
         assert b"Traceback" not in body, where
         assert b'File "' not in body, where
-        assert not [each for each in caplog.records if each.name.startswith("rillet")], f"{where}\n{caplog.text}"
+        assert not faults(caplog), f"{where}\n{caplog.text}"
         statuses[status] = statuses.get(status, 0) + 1
     assert server.http.get("/$/ready").text == "ready\n"
     assert server.http.get("/sparql", params={"query": "ASK { ?s ?p ?o }"}).status_code == 200

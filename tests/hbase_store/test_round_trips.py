@@ -95,6 +95,23 @@ def test_neighbours_of_many_keys_come_in_one_trip_a_run(
     assert trips(kv, lambda: snapshot.neighbours(p, keys, inverse, graph)) <= RUNS
 
 
+def test_edges_of_one_vertex_under_all_predicates_come_in_one_trip(kv: Counting, store: Store) -> None:
+    predicates = [int(id) for id in store.ids([b"<http://ex/p%d>" % number for number in range(PREDICATES)])]
+    (key,) = store.ids([node(7)])
+    snapshot, others = store.at(), Store(kv, "counted", WallClock(), folding=False).at()
+    assert trips(kv, lambda: snapshot.fetch(predicates, key)) == 1
+    with kv.counted():
+        found = [snapshot.values(p, key) for p in predicates]
+        assert kv.total == 0
+    for p, values in zip(predicates, found, strict=True):
+        assert values.tolist() == others.values(p, key).tolist()
+    assert trips(kv, lambda: snapshot.fetch(predicates, key)) == 0
+
+
+def test_a_few_terms_are_looked_up_together(kv: Counting, store: Store) -> None:
+    assert trips(kv, lambda: store.ids([node(number) for number in (3, 5_000, 9_000)])) <= 2 * RUNS
+
+
 @pytest.mark.parametrize("count", [10, 10_000])
 def test_whether_quads_are_there_takes_one_trip_a_predicate_and_run(kv: Counting, store: Store, count: int) -> None:
     ids = store.ids([node(number) for number in range(count)])

@@ -16,7 +16,7 @@ import hbase_store
 from hbase_store import Batch, Sn, Store
 from hbase_store.backends.lease import LEASE_MS
 from hbase_store.backends.lmdb import LmdbKeyValue
-from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, Fenced, StoreError, StoreUnavailable, Unwritable
 from hbase_store.layout.terms import iri, literal
 from hbase_store.opening import WallClock
 from stream_ext.clock import ManualClock
@@ -98,6 +98,59 @@ def test_a_batch_whose_outcome_is_unknown_is_committed_again_and_counts_once(
     assert values(store) == values(opened(shared)) == texts("1", "2", "3")
     with pytest.raises(StoreError, match="begin a new one"):
         store.commit(batch)
+
+
+def together(store: Store, *values: str) -> list[Batch]:
+    batches: list[Batch] = []
+    for value in values:
+        batch = store.begin(batches)
+        batch.insert(*batch.encode([S, P, literal(value)]), g=0)
+        batches.append(batch)
+    return batches
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faulty.applied_but_lost, faulty.half_written, faulty.unreachable, faulty.applied_then_unreachable],
+)
+def test_batches_that_are_committed_together_count_all_and_once(shared: Shared, fault: Callable[..., bool]) -> None:
+    store, reader = opened(shared), opened(shared)
+    put(store, "1")
+    batches = together(store, "2", "3", "4")
+    shared.fault = fault
+    try:
+        store.commit(*batches)
+    except StoreUnavailable:
+        shared.repair()
+        assert reader.refresh() in (1, 4), "all of them or none"
+        assert store.commit(*batches) == 4
+    assert put(store, "5") == 5
+    for each in (store, reader, opened(shared)):
+        assert values(each) == texts("1", "2", "3", "4", "5")
+        assert values(each, 3) == texts("1", "2", "3")
+
+
+def test_of_batches_that_are_open_only_the_first_ones_in_order_can_be_committed(shared: Shared) -> None:
+    store = opened(shared)
+    first, second, third = together(store, "1", "2", "3")
+    for wrong in ([second], [first, third], [second, first], []):
+        with pytest.raises(StoreError, match="begin a new one"):
+            store.commit(*wrong)
+    with pytest.raises(StoreError, match="in the order in which they were begun"):
+        store.begin([second])
+    assert store.commit(first, second) == 2
+    assert values(store) == texts("1", "2")
+    with pytest.raises(StoreError, match="begin a new one"):
+        store.commit(third)
+
+
+def test_a_batch_that_changes_the_catalog_is_committed_alone(shared: Shared) -> None:
+    store = opened(shared)
+    batches = together(store, "1", "2")
+    batches[1].catalog("note", 1, b"text")
+    with pytest.raises(StoreError, match="committed alone"):
+        store.commit(*batches)
+    assert put(store, "3") == 1
 
 
 def test_an_undecided_batch_is_decided_before_the_next_begins(shared: Shared) -> None:
@@ -277,7 +330,7 @@ def test_a_second_writer_learns_who_the_first_one_is(tmp_path: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with started([sys.executable, "-c", WRITER, url, "http://here:1"], **pipes) as other:
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(WriterElsewhere, match="send writes to http://here:1") as caught:
+        with pytest.raises(AnotherWriter, match="send writes to http://here:1") as caught:
             store.begin()
         assert (caught.value.address, caught.value.pid) == ("http://here:1", other.pid)
         other.communicate("\n", timeout=60)

@@ -1,16 +1,14 @@
-"""A real browser for tests: the Chromium of this machine, driven by Playwright.
-
-Continuous integration must have one; elsewhere the tests that need it skip, and say so."""
+"""A real browser for tests: the Chromium of this machine, driven by Playwright."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.parts.missing import missing
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -18,10 +16,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 def executable() -> str:
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is None:
-        observed = f"no browser: none of {', '.join(NAMES)} is on the path (apt-get install chromium)"
-        if os.environ.get("CI"):
-            pytest.fail(observed)
-        pytest.skip(observed)
+        missing("BROWSER", f"none of {', '.join(NAMES)} is on the path (apt-get install chromium)")
     return found
 
 

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Sequence
 
 VERSION_MIN = 17
+#: For a server that lives for a few tests: without the compiler that pays off later, it starts with half the CPU time.
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAVEN_TRIES = 3
 
 

@@ -1,19 +1,16 @@
 """Source distributions of other projects, whose own tests are run on stores and endpoints of ours.
 
-Nothing of them lies in this tree: pip fetches them once, from where it gets all packages, into a cache folder.
-Continuous integration must have them; elsewhere the tests that need them skip, and say so."""
+Nothing of them lies in this tree: pip fetches them once, from where it gets all packages, into a cache folder."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
-import pytest
-
 from tests.parts.cache import folder, locked
+from tests.parts.missing import missing
 
 
 def source_of(project: str, version: str) -> Path:
@@ -33,10 +30,7 @@ def _fetch(project: str, version: str, cache: Path, into: Path) -> None:
     )
     archives = sorted(cache.glob(f"{project.replace('-', '_')}-{version}.tar.gz"))
     if run.returncode or not archives:
-        words = f"pip could not fetch the source distribution of {project} {version}:\n{run.stderr[-2000:]}"
-        if os.environ.get("CI"):
-            pytest.fail(words)
-        pytest.skip(words)
+        missing(f"SOURCE DISTRIBUTION OF {project} {version}", f"pip could not fetch it:\n{run.stderr[-2000:]}")
     with tarfile.open(archives[0]) as archive:
         (top,) = {name.partition("/")[0] for name in archive.getnames()}
         archive.extractall(cache / "unpacking", filter="data")

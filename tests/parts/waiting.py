@@ -8,11 +8,11 @@ from collections.abc import Callable
 PATIENCE_S = 60
 
 
-def until(holds: Callable[[], object], what: str) -> None:
+def until(holds: Callable[[], object], what: str, patience_s: int = PATIENCE_S) -> None:
     """Returns once it holds; fails, and says what did not come, where it never does."""
     waited = threading.Event()
-    for _ in range(PATIENCE_S * 100):
+    for _ in range(patience_s * 100):
         if holds():
             return
         waited.wait(0.01)
-    raise AssertionError(f"not within {PATIENCE_S} s: {what}")
+    raise AssertionError(f"not within {patience_s} s: {what}")

@@ -10,7 +10,7 @@ import pytest
 from rdflib import ConjunctiveGraph, Dataset, Graph, Literal, Namespace, plugin
 from rdflib.store import VALID_STORE, Store
 
-from hbase_store.errors import BadStoreUrl, Corrupt, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, BadStoreUrl, Corrupt, StoreUnavailable
 from plugin.store import HBaseStore, RilletStore
 from stream_ext.errors import BadArgument
 from tests.parts.processes import started
@@ -64,7 +64,7 @@ def test_a_path_that_a_server_holds_is_refused_with_its_address(tmp_path: Path) 
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(WriterElsewhere, match="send writes to http://the-server:1"):
+        with pytest.raises(AnotherWriter, match="send writes to http://the-server:1"):
             Graph(store="rillet").open(str(tmp_path / "store"))
         holder.communicate(timeout=60)
     graph = Graph(store="rillet")

@@ -32,8 +32,8 @@ from stream_ext.writer.write_queue import PublishingPace
 from tests.integrity.clients import ndjson, operations
 from tests.integrity.content import LATENESS, SEEN, Content, Times, asked_for_ever
 from tests.simulation.mortal import WAYS, Died, Mortal, Way
-from tests.stream_ext.attached.pretended_source import PretendedSource
 from tests.stream_ext.scene import EX, Change, Push, Scene
+from tests.stream_ext.sources.pretended_source import PretendedSource
 
 BASE = "http://rillet/"
 WITHOUT_WINDOWS = {
@@ -76,6 +76,28 @@ def chained_story(seed: int, length: int) -> Story:
     return Story(dict(list(observed.queries.items())[:1]), observed.steps, chain(random.Random(f"chain {seed}")))
 
 
+#: Over windows that hold all: what they contain is saved, and what came before is deleted.
+HELD = {
+    "number": "SELECT ?a (COUNT(*) AS ?n) { STREAM :s1 [ALL] { ?a :p ?b } } GROUP BY ?a",
+    "rows": "SELECT ?a ?c { STREAM :s1 [ALL] { ?a :p ?b } STREAM :s2 [ALL] { ?b :p ?c } }",
+    "beside": "SELECT RSTREAM ?a ?b ?c { STREAM :s1 [ALL] { ?a :p ?b } STREAM :s2 [TRIPLES 3] { ?b :p ?c } }",
+    "listed": "SELECT RSTREAM ?a (GROUP_CONCAT(?v) AS ?vs) { STREAM :s1 [ALL] { ?a :v ?v } } GROUP BY ?a",
+    "distinct": "SELECT DISTINCT ?a ?v { STREAM :s2 [ALL] { ?a :v ?v } OPTIONAL { STREAM :s1 [NOW] { ?a :p ?b } } }",
+    "stepped": """SELECT ?a (COUNT(*) AS ?n) FROM NAMED WINDOW :all ON :s1 [ALL]
+        FROM NAMED WINDOW :w ON :s2 [RANGE 20ms STEP 7ms BOUNDS (]]
+        { WINDOW :all { ?a :p ?b } WINDOW :w { ?b :p ?c } } GROUP BY ?a""",
+    "merged": """SELECT ?a ?b FROM STREAM :s1 [ALL] FROM STREAM :s2 [RANGE 20ms STEP 10ms]
+        { ?a :p ?b . ?b :v ?v } ORDER BY ?a ?b LIMIT 3""",
+}
+
+
+def held_story(seed: int, length: int) -> Story:
+    chance = random.Random(f"held {seed}")
+    names = chance.sample(sorted(HELD), 3)
+    texts = {name: f"PREFIX : <{EX}> REGISTER QUERY {name} AS {HELD[name]}" for name in names}
+    return Story({}, story(seed, length).steps, texts)
+
+
 def chain(chance: random.Random) -> dict[str, str]:
     """The first reads what clients push; only the last reads two streams, both of which come in the order of time."""
 
@@ -113,6 +135,7 @@ class Trouble:
     chores: float = 0.0
     death_at: int = 0
     way: Way = "before"
+    restarts: bool = True  # among the chores; they would forget what is planned
 
 
 CALM = Trouble()
@@ -224,7 +247,8 @@ class World:
             receipt = self._insist(lambda: self._push(again))
             assert receipt.repeated, f"push {again} counted twice"
         if self.chance.random() < trouble.chores:
-            self._insist(self.chance.choice([self._fold, self._collect, self._restart]))
+            restart = [self._restart] if trouble.restarts else []
+            self._insist(self.chance.choice([self._fold, self._collect, *restart]))
 
     def _hold(self) -> None:
         """The runner hears nothing of new snapshots."""
@@ -242,6 +266,7 @@ class World:
         self.service.store.fold()
 
     def _collect(self) -> None:
+        self.clock.advance(600)  # older snapshots need not be retained
         self.service.collect()
 
     def _restart(self) -> None:

@@ -16,6 +16,7 @@ import pytest
 from SPARQLWrapper import JSON as AS_JSON
 from SPARQLWrapper import POST, TURTLE, SPARQLWrapper
 
+from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from tests.endpoint.live import Live, live
@@ -42,7 +43,7 @@ def endpoint(source: Scripted, name: str = "main", url: str | None = None) -> Sp
 @pytest.fixture
 def server(source: Scripted, tmp_path: Path) -> Iterator[Live]:
     attached = endpoint(source)
-    with live(tmp_path / "store", sources=[attached]) as running:
+    with live(tmp_path / "store", sources=[attached], allowed_urls=AllowedUrls(bytes_max=2 << 20)) as running:
         until(lambda: attached.health.probed, "the source is probed")
         source.texts.clear()
         yield running
@@ -280,7 +281,7 @@ def test_an_answer_without_an_end_is_an_error(
     server.update("INSERT DATA { <http://ex/p1> <http://ex/own> 1 }")
     source.spoil = lambda request, text: "name" in text and spoil(request, text)
     limit = {"timeout": "2s"} if "longer" in words else {}
-    answer = server.http.get("/sparql", params={"query": query, **limit})
+    answer = server.http.get("/sparql", params={"query": query, **limit}, timeout=110.0)
     assert answer.status_code in (502, 503), answer.text
     assert words in answer.text
 

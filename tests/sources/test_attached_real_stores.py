@@ -50,7 +50,7 @@ def over_virtuoso(virtuoso: Virtuoso, tmp_path: Path) -> Iterator[tuple[Ours, As
         closing(SparqlEndpointSource(SourceSettings("main", virtuoso.query_url), 20.0)) as source,
         closing(Ours(tmp_path / "own", [(":a", ":own", ":b", "")])) as own,
     ):
-        yield own, Asking(EX, control=Control(30.0), sources=Sources([source], EX))
+        yield own, Asking(EX, control=Control(120.0), sources=Sources([source], EX))
 
 
 def answered(own: Ours, asking: Asking, query: str) -> list[tuple[bytes | None, ...]]:

@@ -12,7 +12,7 @@ import pytest
 from endpoint.cli.command_line import main
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
-from tests.endpoint.console.html import answered, get, post
+from tests.endpoint.console.html import Element, Page, answered, get, post
 from tests.endpoint.live import NT, Live, live
 from tests.sources.scripted import Scripted, scripted
 
@@ -72,6 +72,38 @@ def test_the_console_says_what_it_counts_and_shows_the_store(server: Live, sourc
     graphs = " ".join(each.shown for each in get(server, "/graphs").all("p"))
     assert source.url in graphs
     assert "There are no named graphs in it" in graphs
+
+
+def _rows(page: Page) -> list[list[str]]:
+    """Of the table of attached stores in a plan."""
+    (table,) = (e for e in page.all("div") if e.attributes.get("aria-label") == "Attached stores")
+    rows = [e for e in page.all("tr") if e.inside("tbody") and _is_inside(e, table)]
+    return [[cell.shown for cell in row.children] for row in rows]
+
+
+def _is_inside(element: Element, outer: Element) -> bool:
+    return element.parent is not None and (element.parent is outer or _is_inside(element.parent, outer))
+
+
+def test_the_console_has_a_page_of_attached_stores(server: Live, source: Scripted) -> None:
+    assert "No registered query needs anything of it." in " ".join(e.shown for e in get(server, "/sources").all("p"))
+    server.register(OVER_NAMES).raise_for_status()
+    page = get(server, "/sources")
+    facts = page.facts()
+    assert (facts["Address"], facts["State"], facts["Held"]) == (source.url, "ready", "50 quads")
+    assert facts["As of"].startswith("20") and int(facts["Requests"]) > 0 and "01" in facts["Differs"]
+    assert page.cells() == [["?s <http://ex/name> ?o", "held", "50"]]
+    source.add('<http://ex/p99> <http://ex/name> "Zoe" .')
+    assert answered(post(server, "/sources", source="main")).startswith("What is held of main is as new as snapshot ")
+    assert get(server, "/sources").facts()["Held"] == "51 quads"
+    assert "bio" in answered(post(server, "/sources", 404, source="bio"))
+
+
+def test_an_explanation_shows_what_is_held_and_asked_with_counts(server: Live) -> None:
+    page = post(server, "/explain", query=OVER_NAMES)
+    assert ["?s <http://ex/name> ?o", "held", "50"] in _rows(page)
+    page = post(server, "/explain", query="SELECT * { ?p <http://ex/name> ?name }")
+    assert [row[1:] for row in _rows(page)] == [["asked: only it has data for this", ""]]
 
 
 def test_the_log_says_in_words_what_a_store_is(server: Live) -> None:

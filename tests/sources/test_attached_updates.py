@@ -16,7 +16,7 @@ from stream_ext.rdf import careful_rows, parse_rdf
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from tests.endpoint.live import Live, live
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 from tests.sources.scripted import JSON, Scripted, scripted
 from tests.sources.test_attached import endpoint
 
@@ -219,7 +219,7 @@ def test_pushes_do_not_wait_while_the_source_is_asked_about_an_update(
 
     def slow(request: Any, query: str) -> bool:
         asked.set()
-        answers.wait(30)
+        answers.wait(2 * PATIENCE_S)
         return False
 
     source.spoil = slow
@@ -227,12 +227,12 @@ def test_pushes_do_not_wait_while_the_source_is_asked_about_an_update(
     thread = threading.Thread(target=lambda: found.append(update(server, text)))
     thread.start()
     try:
-        assert asked.wait(10)
+        assert asked.wait(PATIENCE_S)
         pushed = server.http.post(
             "/streams/s?timestamp=1000",
             content=b"<http://ex/a> <http://ex/b> <http://ex/c> .",
             headers={"content-type": "application/n-triples"},
-            timeout=5,
+            timeout=PATIENCE_S,
         )
         assert pushed.status_code < 300, pushed.text
     finally:

@@ -17,7 +17,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import SourceSettings
 from tests.endpoint.live import Live, live
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 from tests.sources.scripted import JSON, Scripted, scripted
 from tests.sources.test_attached import endpoint
 
@@ -169,7 +169,7 @@ def test_an_answer_that_drips_is_left_when_its_time_is_over(form: str, server: L
     source.spoil = _endless(b" ", 0.02, left, content_type=form)
     answer = server.http.get("/sparql", params={"query": "SELECT ?s { ?s <http://ex/name> ?n }", "timeout": "1s"})
     assert answer.status_code in (502, 503), answer.text
-    assert left.wait(5), "the thread of the server still reads"
+    assert left.wait(PATIENCE_S), "the thread of the server still reads"
 
 
 def test_rows_are_handed_on_while_they_come(server: Live, source: Scripted) -> None:
@@ -219,7 +219,7 @@ def test_an_update_is_answered_by_a_body_without_an_end(source: Scripted, tmp_pa
         source.spoil = lambda request, text: "INSERT" in text and endless(request, text)
         answer = server.http.post("/update", data={"update": "INSERT DATA { <http://ex/a> <http://ex/b> 1 }"})
         assert answer.status_code == 204, answer.text
-        assert left.wait(5), "the server still reads"
+        assert left.wait(PATIENCE_S), "the server still reads"
 
 
 INSIDE = "{ SERVICE <http://127.0.0.1:9/inside> { ?s ?p ?o } }"

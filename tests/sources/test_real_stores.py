@@ -35,7 +35,7 @@ def test_fuseki_answers_and_begins_empty(fuseki: Fuseki) -> None:
 @pytest.mark.fuseki
 @pytest.mark.xdist_group("fuseki")
 def test_a_fuseki_with_a_folder_has_its_data_after_it_was_killed(tmp_path: Path) -> None:
-    with Fuseki(tmp_path / "home", data=tmp_path / "data", heap="256m") as server:
+    with Fuseki(tmp_path / "home", data=tmp_path / "data", heap="256m", short_lived=True) as server:
         server.update(TWO_GRAPHS)
         server.kill()
         server.start()

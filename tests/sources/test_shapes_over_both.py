@@ -1,7 +1,7 @@
 """Queries of known shapes over data that are parted between the source main and our own store.
 
-They are asked three times: over both, of our own store with all data, and of pyoxigraph with all data. The data that
-pyoxigraph has of the source are those that the source shows, which writes 01 as 1.
+They are asked twice: over both, and of our own store with all data. The data that it has of the source are those that
+the source shows, which writes 01 as 1. What pyoxigraph says of such queries: `test_shapes_as_pyoxigraph`.
 
     python -m tests.sources.test_shapes_over_both SEED"""
 
@@ -99,10 +99,6 @@ def play(seed: int, place: Path, source: Oxigraph) -> Counter[str]:
     has_blanks = chance.random() < 0.25
     own, theirs = parted(chance, quads(chance, chance.choice((15, 30, 50)), has_blanks))
     source.fill(trig(theirs), False)
-    peer = ox.Store()
-    peer.load(trig(own).encode(), ox.RdfFormat.TRIG)
-    for each in source.store:
-        peer.add(each)
     whole_data = bytes(ox.serialize([*_own_quads(own), *source.store], format=ox.RdfFormat.N_QUADS) or b"")
     make = Shapes(chance)
     with (
@@ -126,15 +122,10 @@ def play(seed: int, place: Path, source: Oxigraph) -> Counter[str]:
             where = "ours:\n" + "\n".join(map(" ".join, own)) + "\ntheirs:\n" + "\n".join(map(" ".join, theirs))
             sent = "\n".join(source.texts)
             assert alike(found, expected), (
-                f"{again}found {shown(found)}\nexpected {shown(expected)}\n"
-                f"pyoxigraph {shown(asked_of(peer, text))}\n{where}\nasked:\n{sent}"
+                f"{again}found {shown(found)}\nexpected {shown(expected)}\n{where}\nasked:\n{sent}"
             )
             if expected.error:
                 ended["error"] += 1
-                continue
-            try:
-                ended["as pyoxigraph" if alike(found, asked_of(peer, text)) else "not as pyoxigraph"] += 1
-            except TooMuch:
                 continue
             ended["asked" if source.texts else "own"] += 1
     return ended
@@ -157,7 +148,6 @@ def test_shapes_mean_the_same_over_both(block: int, source: Oxigraph, tmp_path: 
     for seed in range(block * 5, block * 5 + 5):
         ended += play(seed, tmp_path / str(seed), source)
     assert ended["asked"] > 20, "these seeds ask the source too seldom to prove anything"
-    assert ended["as pyoxigraph"] > 5 * ended["not as pyoxigraph"], f"{ended}"
 
 
 @pytest.mark.soak

@@ -150,6 +150,15 @@ PATTERNS = [
     ("CONSTRUCT { ?a :r ?c . ?c :q ?b }", "@1{ ?a :p ?b } @2{ ?b :p ?c }", 2),
     ("SELECT ?a ?b ?c ?d", "@1{ ?a :p ?b } @2{ ?b :p ?c } @1{ ?c :p ?d }", 2),
     ("SELECT ?a ?v", "@1{ ?a :v ?v } } ORDER BY ?v ?a LIMIT 2 #", 1),
+    ("SELECT ?a", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } FILTER(?a != ?c) }", 2),
+    ("SELECT ?a ?c ?k", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } } ?a :k ?k", 2),
+    ("SELECT DISTINCT ?b ?k", "@1{ ?a :p ?b } OPTIONAL { ?b :k ?k }", 1),
+    ("SELECT ?a ?b", "@1{ ?a :p ?b } FILTER EXISTS { @2{ ?b :p ?c } }", 2),
+    ("SELECT ?b (COUNT(DISTINCT ?a) AS ?n) (COUNT(*) AS ?m)", "@1{ ?a :p ?b } } GROUP BY ?b #", 1),
+    ("SELECT (COUNT(?c) AS ?n)", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } }", 2),
+    ("SELECT ?a (MAX(?v) - MIN(?v) AS ?n)", "@1{ ?a :v ?v } } GROUP BY ?a #", 1),
+    ("ASK", "@1{ ?a :p ?b } MINUS { @2{ ?b :p ?c } }", 2),
+    ("CONSTRUCT { ?b :r ?k }", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?k } }", 2),
 ]
 
 

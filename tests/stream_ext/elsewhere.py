@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from tests.parts.waiting import PATIENCE_S
+
 
 @dataclass
 class Reply:
@@ -58,7 +60,7 @@ def elsewhere() -> Iterator[Elsewhere]:
             half = len(reply.body) // 2 if reply.wait else len(reply.body)
             self.wfile.write(reply.body[:half])
             if reply.wait:
-                reply.wait.wait(10)
+                reply.wait.wait(PATIENCE_S)
                 self.wfile.write(reply.body[half:])
 
         do_POST = do_GET

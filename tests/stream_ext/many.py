@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -16,21 +17,34 @@ from stream_ext.catalog.registered import RegisteredText, constants_of, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
-from stream_ext.plan.result_columns import columns_of
-from stream_ext.plan.template_number import number_of
+from stream_ext.plan.properties.result_columns import columns_of
+from stream_ext.plan.templates.template_number import number_of
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from stream_ext.windows.schedule import initial_state
-from tests.stream_ext.scene import BASE, EX, Player, Scene
+from tests.stream_ext.scene import BASE, EX, Player, Scene, each_of
 
 
-class AloneShard(Shard):
+class ApartShard(Shard):
     """Each query has a network of its own."""
 
     def read(self, definition: QueryDefinition, state: QueryState | None, catalog: Catalog) -> PlannedQuery | None:
         asked = super().read(definition, state, catalog)
         return None if asked is None else replace(asked, registered=replace(asked.registered, parametrised=None))
+
+
+class AloneShard(ApartShard):
+    """And each network is stepped with every snapshot, whether it concerns the query or not."""
+
+    def _forget_all(self) -> None:
+        super()._forget_all()
+        self.runs.fall_asleep = lambda sn: None  # type: ignore[method-assign]  # nobody sleeps
+
+
+def takes_inline(query: QueryDefinition) -> bool:
+    """What the inline runner takes while Spark has all shards."""
+    return query.home is not None
 
 
 @dataclass
@@ -106,10 +120,10 @@ def parted(parts: Sequence[Part], states: dict[int, QueryState]) -> list[Part]:
     for part in parts:
         if not part.is_shared:
             states[part.query] = part.state
-            found.append(part)
+            found += each_of(part)
         else:
             found += [_parted(part, place, number, states) for place, number in enumerate(part.queries.tolist())]
-    return _as_one(sorted(found, key=lambda part: (part.query, part.k)))
+    return sorted(found, key=lambda part: (part.query, part.k))
 
 
 def _parted(part: Part, place: int, number: int, states: dict[int, QueryState]) -> Part:
@@ -121,36 +135,23 @@ def _parted(part: Part, place: int, number: int, states: dict[int, QueryState]) 
     gap = emits and before.gap
     states[number] = before.among(part.state, before.gap and not gap)
     windows, made = list(part.windows), part.created if any(map(len, columns)) else []
-    return Part.of_one(
+    own = Part.of_one(
         number, part.sn, part.k, part.time, windows, columns, boolean, part.repeated, part.first, states[number], emits,
         made, gap, part.before, part.evaluated,
     )  # fmt: skip
-
-
-def _as_one(parts: Sequence[Part]) -> list[Part]:
-    """With evaluations one after the other that say nothing told as one, as they are of a query that is alone."""
-    found: list[Part] = []
-    for part in parts:
-        last = found[-1] if found else None
-        if last is not None and last.query == part.query and _is_silent(last) and _is_silent(part):
-            found[-1] = msgspec.structs.replace(
-                part, repeated=max(1, last.repeated) + max(1, part.repeated), before=last.before,
-                first=last.time if last.first is None else last.first,
-            )  # fmt: skip
-        else:
-            found.append(part)
-    return found
-
-
-def _is_silent(part: Part) -> bool:
-    return part.evaluated and not part.emits
+    own.silent_before = part.silent_before
+    return own
 
 
 def observed(store: Store, parts: Sequence[Part]) -> dict[tuple[int, int, bool], Any]:
-    """All that parts say, with texts for ids, by query and evaluation; and the state that counts, after the last."""
-    emitted = {(part.query, part.k, part.evaluated): _observed(store, part) for part in parts}
+    """All that parts say, with texts for ids, by query and evaluation; how many evaluations each query had; and the
+    state that counts, after the last. Evaluations that say nothing may have a part, or be counted by the next."""
+    emitted = {(part.query, part.k, True): _observed(store, part) for part in parts if part.emits}
+    counts = Counter[tuple[int, int, bool]]()
+    for part in parts:
+        counts[part.query, -2, False] += part.evaluations
     last = {part.query: part.state for part in parts}
-    return emitted | {(query, -1, False): state for query, state in last.items()}
+    return emitted | counts | {(query, -1, False): state for query, state in last.items()}
 
 
 def _observed(store: Store, part: Part) -> tuple[Any, ...]:

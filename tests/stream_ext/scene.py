@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyoxigraph as ox
@@ -408,11 +409,29 @@ def engine_emissions(store: Store, shard: Shard, query: Query, sn: int) -> list[
     """(sn, time, what is said), one an emission; runs of empty ones are spelt out."""
     assert not shard.faults, shard.faults
     emitted = []
-    for part in shard.step(sn):
+    for part in [each for stepped in shard.step(sn) for each in each_of(stepped)]:
         if part.emits:
             emitted.append((part.sn, part.time, bag_of(store, part, query)))
     assert not shard.faults, shard.faults
     return emitted
+
+
+def each_of(part: Part) -> list[Part]:
+    """Many evaluations in one part, each as a part of its own."""
+    if part.many is None:
+        return [part]
+    found: list[Part] = []
+    for place, each in enumerate(part.each()):
+        assert each.at is not None
+        state = msgspec.structs.replace(part.state, evaluated=each.at, last=each.at.time)
+        columns = [column[each.rows] for column in part.columns]
+        found.append(
+            msgspec.structs.replace(
+                part, k=each.at.k, time=each.at.time, windows=each.windows, columns=columns, before=each.before,
+                state=state, gap=part.gap and not place, silent_before=0 if place else part.silent_before, many=None,
+            )
+        )  # fmt: skip
+    return found
 
 
 def bag_of(store: Store, part: Part, query: Query) -> Bag | bool:

@@ -23,7 +23,7 @@ from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refused_syntax.refuse import parse_runnable
 from stream_ext.rdf import parse_rdf
 from stream_ext.values.vocabulary import Vocabulary
 from tests.stream_ext.generated import EX, Asked, Quad, trig

@@ -35,10 +35,12 @@ export function figures(page) {
       const name = kind === "queries" ? "query" : "stream";
       const earlier = new Map(before?.[kind].map((each) => [each[name], each]) ?? []);
       for (const each of found[kind]) {
-        const rate = rateOf(each, earlier.get(each[name]), passed_s);
+        const then = earlier.get(each[name]);
+        const rate = rateOf(each, then, passed_s);
         const row = page.querySelector(`[data-${name}="${CSS.escape(each[name])}"]`);
         remember(series, `${name} ${each[name]}`, rate);
         if (row) fill(row, each, rate, series.get(`${name} ${each[name]}`));
+        if (row && then && passed_s > 0) cpu(row, (each.core_ms - then.core_ms) / passed_s);
       }
     }
     totals(page, found, before, passed_s, series);
@@ -84,6 +86,12 @@ function fill(row, each, rate, points) {
     badge.className = `badge ${each.state}`;
   }
   sparkline(row.querySelector("[data-spark]"), points);
+}
+
+// ms: the milliseconds of a core that its evaluations took in a second.
+function cpu(row, ms) {
+  const cell = row.querySelector('[data-figure="cpu"]');
+  if (cell) cell.textContent = ms <= 0 ? "0 %" : ms < 1 ? "<0.1 %" : `${(ms / 10).toFixed(1)} %`;
 }
 
 function totals(page, found, before, passed_s, series) {

@@ -125,7 +125,13 @@ def _evaluated(query: Query, periods: tuple[int, ...]) -> Setting[tuple[Evaluati
     if not query.windows:
         return Setting((EvaluationTrigger.CHANGE,), Origin.DEFAULT)
     by_arrival = query.dialect is Dialect.CQELS or all(window.extent in _ARRIVALS for window in query.windows)
+    by_arrival = by_arrival and not _replays(query)
     return Setting((EvaluationTrigger.ARRIVAL if by_arrival else EvaluationTrigger.CLOSE,), Origin.DEFAULT)
+
+
+def _replays(query: Query) -> bool:
+    """Whether it is over windows of the past, which nothing arrives in: they are replayed at their closes."""
+    return any(window.extent is Extent.HISTORY for window in query.windows)
 
 
 def _scope(query: Query) -> Setting[PatternScope]:
@@ -155,7 +161,8 @@ def _empty(query: Query) -> Setting[Empty]:
 def _window(query: Query, window: WindowClause) -> WindowPolicy:
     dialect = query.dialect
     t0 = _setting(window.t0_ms, _origin_of_closes(window, dialect))
-    by_arrival = dialect is Dialect.CQELS or not any(each.step_ms for each in query.windows)
+    in_cqels = dialect is Dialect.CQELS and not _replays(query)
+    by_arrival = in_cqels or not any(each.step_ms for each in query.windows)
     # Beside a stepped window those of arrivals cause no evaluation; they contribute what they hold.
     closes = (Report(Trigger.WINDOW_CLOSE),) if window.step_ms and not by_arrival else ()
     changes = (Report(Trigger.CONTENT_CHANGE),) if by_arrival else ()

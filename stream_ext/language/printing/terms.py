@@ -63,10 +63,6 @@ def duration(milliseconds: int) -> str:
     return f"{milliseconds}ms"
 
 
-def time(milliseconds: int) -> str:
-    return str(milliseconds) if milliseconds >= 0 else f'"{milliseconds}"'
-
-
 def block(elements: list[str]) -> str:
     """`elements` in braces, one a line. No element holds a line break of its own: literals write theirs as \\n."""
     if not elements:

@@ -35,7 +35,7 @@ def extent(window: WindowClause) -> str:
     if window.lateness_ms is not None:
         parts.append(f"LATENESS {terms.duration(window.lateness_ms)}")
     if window.t0_ms is not None:
-        parts.append(f"T0 {terms.time(window.t0_ms)}")
+        parts.append(f"T0 {window.t0_ms}")
     if window.bounds is not None:
         parts.append(f"BOUNDS {window.bounds.value}")
     return f"[{' '.join(parts)}]"
@@ -48,7 +48,7 @@ def _length(window: WindowClause) -> str:
         until = f" - {terms.duration(window.until_ms)}" if window.until_ms else ""
         return f"FROM NOW - {terms.duration(window.range_ms)} TO NOW{until}"
     if window.extent is Extent.HISTORY:
-        return f"START {terms.time(window.start_ms)} END {terms.time(window.end_ms)}"
+        return f"START {window.start_ms} END {window.end_ms}"
     return f"{window.extent.value} {window.count}" if window.count else window.extent.value
 
 

@@ -1,6 +1,7 @@
 """Texts of the language to the algebra: a tokenizer and a recursive descent, no generated parser.
 
-A text is run as written, or rejected with an error that names the syntax, line and column; nothing is ignored."""
+What is not in the grammar is rejected here, with line and column; what is, and the engine does not run, is rejected by
+`plan/refused_syntax`. Nothing is ignored."""
 
 from __future__ import annotations
 

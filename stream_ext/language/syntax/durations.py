@@ -120,10 +120,11 @@ def typed_string(cursor: Cursor) -> tuple[str, str | None]:
 def point_in_time(cursor: Cursor, owner: str) -> int:
     """The time after `owner` (T0, START, END) in milliseconds since 1970."""
     offset = cursor.offset
+    sign = "-" if cursor.take("-") else ""
     if cursor.kind == "integer":
-        written = cursor.raw
+        written = sign + cursor.raw
         cursor.advance()
-    elif cursor.kind in STRINGS:
+    elif not sign and cursor.kind in STRINGS:
         written, datatype = typed_string(cursor)
         if datatype not in (None, XSD + "dateTime"):
             cursor.fail(f"{owner} must be milliseconds or an xsd:dateTime", offset)

@@ -70,6 +70,7 @@ def _repeated(cursor: Cursor, inner: Path) -> Path:
 
 
 def _primary(cursor: Cursor) -> Path:
+    """A predicate, a negated set `!(...)`, or a path in parentheses."""
     cursor.part()
     if cursor.take("!"):
         return _negated(cursor)

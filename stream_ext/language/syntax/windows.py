@@ -71,7 +71,8 @@ def window(cursor: Cursor, name: str, stream: StreamRef | None, declared: Declar
         cursor.require("]", "to close the window (or STEP, T0, REPORT; a length is 5s, 2m, 1h or PT5S)")
         if declared is Declared.WINDOW:
             _policy(cursor, draft)
-    if not draft.step_ms and draft.range_ms and declared is not Declared.PATTERN:
+    slides = declared is Declared.PATTERN and draft.extent is not Extent.HISTORY
+    if not draft.step_ms and draft.range_ms and not slides:
         draft.step_ms = draft.range_ms - draft.until_ms  # so that each element is in one instance
     without_unit = tuple(cursor.without_unit)  # with that of a COMPUTED EVERY before it
     cursor.without_unit.clear()

@@ -24,7 +24,6 @@ from stream_ext.network.operators.joins.minus import MinusOperator
 from stream_ext.network.operators.joins.otherwise import Otherwise
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.wires import Ground, Plan, Wire, both_resources, maybe_of, merged_names
-from stream_ext.plan.join_order import reads_store
 from stream_ext.plan.logic import (
     NO_NAMES,
     Alternatives,
@@ -45,8 +44,9 @@ from stream_ext.plan.logic import (
     traits_of,
     varies,
 )
-from stream_ext.plan.pushdown import takes
-from stream_ext.plan.result_columns import TRIPLE
+from stream_ext.plan.passes.join_order import reads_store
+from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.result_columns import TRIPLE
 from stream_ext.windows.counted_window import CountedWindow
 from stream_ext.windows.displacing import Displacing
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -67,8 +67,8 @@ class Builder:
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
         during the building. `held`: patterns over the store read held edges, too. `numbered`: many evaluations at
-        arrivals are one step, and rows have hidden columns with the numbers of theirs (`plan.together` says for which
-        queries)."""
+        arrivals are one step, and rows have hidden columns with the numbers of theirs
+        (`plan.properties.arrival_batching` says for which queries)."""
         counting = [(name, window, window.count) for name, window in windows.items() if window.count is not None]
         counted = {name: CountedWindow(window.stream, count, window.lead_ms) for name, window, count in counting}
         displacing = {name: Displacing(window.stream, count, window.lead_ms) for name, window, count in counting}
@@ -176,6 +176,9 @@ class Builder:
                 return self._conjunctions.conjunction(node, wire, ground, NO_NAMES)
             case Optional():
                 return self._optional(node, wire, ground)
+            case Without(left, right) if self._wiring.is_numbered:
+                found = self._numbered_without(left, right, ground)
+                return found if wire.stage == ground.wire.stage else self._wiring.joined(wire, found)
             case Without(left, right):
                 return self._without(self.extend(left, wire, ground), left, right, ground)
             case Alternatives(parts):
@@ -203,6 +206,12 @@ class Builder:
         return self._wiring.project(found, tuple(v for v in found.variables if v != node.scope))
 
     def _optional(self, node: Optional, wire: Wire, ground: Ground) -> Wire:
+        if self._wiring.is_numbered:
+            left, matched = self._with_partners(node.left, node.right, ground)
+            matched = self._conditions.tested(node.tests, matched, ground)
+            alone = self._wiring.covered(left, matched, left.variables, False, "optional")
+            found = self._wiring.union([matched, alone])
+            return found if wire.stage == ground.wire.stage else self._wiring.joined(wire, found)
         left = self.extend(node.left, wire, ground)
         right = self._right_side(node.right, left, ground)
         merged, resources = merged_names(left, right), both_resources(left, right)
@@ -232,6 +241,18 @@ class Builder:
             return self.extend(node, ground.wire, ground)
         values = self._wiring.distinct(self._wiring.project(left, shared))
         return self.extended(node, values, ground)
+
+    def _with_partners(self, left: Logic, right: Logic, ground: Ground) -> tuple[Wire, Wire]:
+        """Of numbered evaluations: the left rows, and each with each of its partners. What they share is bound for
+        certain (`plan.properties.arrival_batching`)."""
+        wire = self.extend(left, ground.wire, ground)
+        if not ground.carried <= frozenset(wire.variables):
+            wire = self._wiring.joined(ground.wire, wire)
+        return wire, self.extend(right, wire, ground)
+
+    def _numbered_without(self, left: Logic, right: Logic, ground: Ground) -> Wire:
+        wire, matched = self._with_partners(left, right, ground)
+        return self._wiring.covered(wire, matched, wire.variables, False, "minus")
 
     def _without(self, left: Wire, own: Logic, right: Logic, ground: Ground) -> Wire:
         if not own.variables & right.variables:

@@ -55,6 +55,9 @@ class Conditions:
     def _with_answer(self, question: Existence, sees: Names, keep: Keep, wire: Wire) -> Wire:
         inside = mentioned(question.inner) & sees
         shared = tuple(v for v in wire.variables if v in inside)
+        if self._wiring.is_numbered:  # what they share is bound for certain (`plan.properties.arrival_batching`)
+            found = self._builder.extend(question.inner, wire, Ground(wire, frozenset(shared)))
+            return self._wiring.covered(wire, found, wire.variables, keep is Keep.WITH, keep.value.lower())
         # A value that may be missing is carried under another name: the question may give the variable one.
         marks = tuple(v if v in wire.certain else f"{v}'" for v in shared)
         values = self._wiring.distinct(self._wiring.project(wire, shared))

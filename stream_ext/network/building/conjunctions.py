@@ -19,7 +19,6 @@ from stream_ext.network.operators.joins.intersection import Intersection, leads_
 from stream_ext.network.operators.joins.many_join import ManyJoin
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.wires import Ground, Wire
-from stream_ext.plan.join_order import connected, order_items, reads_store, reads_window
 from stream_ext.plan.logic import (
     NO_NAMES,
     Alternatives,
@@ -31,7 +30,8 @@ from stream_ext.plan.logic import (
     Test,
     mentioned,
 )
-from stream_ext.plan.shape import shape_of
+from stream_ext.plan.passes.join_order import connected, order_items, reads_store, reads_window
+from stream_ext.plan.properties.shape import shape_of
 
 
 class Conjunctions:

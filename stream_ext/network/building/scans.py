@@ -11,7 +11,7 @@ from stream_ext.network.operators.joins.graph_join import GraphJoin
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.paths.id_path import IdPath, id_path, may_be_empty, predicates_of
 from stream_ext.network.operators.paths.path_join import PathJoin
-from stream_ext.network.operators.remote.remote_question import ServiceCall
+from stream_ext.network.operators.remote.remote_question import call_of
 from stream_ext.network.operators.remote.service import ServiceOperator
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
@@ -29,8 +29,8 @@ from stream_ext.network.operators.scans.watched_scan import WatchedScan
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import GraphNames, GraphScope, Logic, Names, PathSource, PatternScan, Remote
-from stream_ext.plan.named_terms import predicates_in
 from stream_ext.plan.places import NOWHERE
+from stream_ext.plan.properties.named_terms import predicates_in
 from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
@@ -47,8 +47,9 @@ class IdPatterns:
             self._of[source] = id_pattern(source, self.resolve, self._held)
         return self._of[source]
 
-    def graph(self, scope: GraphScope, window: str | None) -> IdGraph:
-        return id_graph(scope, self.resolve, self._held and window is None)
+    def graph(self, scope: GraphScope, window: str | None, own: bool = False) -> IdGraph:
+        """`own`: without what is held."""
+        return id_graph(scope, self.resolve, self._held and window is None and not own)
 
 
 class Scans:
@@ -123,7 +124,7 @@ class Scans:
         return wire if counted is None else self._wiring.distinct(wire)
 
     def graph_names(self, node: GraphNames, wire: Wire) -> Wire:
-        graph, label = self._patterns.graph(node.graph, node.window), f"graphs {shown_node(node.graph.node)}"
+        graph, label = self._patterns.graph(node.graph, node.window, node.own), f"graphs {shown_node(node.graph.node)}"
         if node.window is None:
             operator = GraphJoin(wire.variables, graph, wire.maybe)
             return self._wiring.add(operator, (wire,), wire.certain | node.certain, label, node)
@@ -132,23 +133,21 @@ class Scans:
         return self._wiring.joined(wire, self._scanned(node.window, pattern, node.certain, label, node))
 
     def remote(self, node: Remote, wire: Wire) -> Wire:
-        service = node.service
-        names = tuple(sorted(node.inner_variables))
-        call = ServiceCall(service, node.inner, names, node.silent, node.position, node.written, node.group)
+        service, call = node.service, call_of(node)
         if node.group is not None:
             both = " beside the store" if node.group.unless is not None else ""
-            operator = SourceJoin(wire.variables, call)
-            label = f"source {shown_node(service)}{both}: {operator.question}"
-            return self._wiring.add(operator, (wire,), wire.certain | node.certain, label, node)
+            label = f"source {shown_node(service)}{both}"
+            return self._wiring.add(SourceJoin(wire.variables, call), (wire,), wire.certain | node.certain, label, node)
         label = f"service {shown_node(service)}"
         return self._wiring.add(ServiceOperator(wire.variables, call), (wire,), wire.certain, label, node)
 
     def path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._patterns.resolve(text) or UNKNOWN)
         subject, object = (end.name if isinstance(end, Variable) else end for end in (node.subject, node.object))
-        graph = self._patterns.graph(node.graph, node.window)
-        given = node.window is not None or bool(node.merged) or node.edges is not None
-        operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe)
+        graph = self._patterns.graph(node.graph, node.window, node.own)
+        given = node.window is not None or bool(node.merged)
+        source = None if given or node.edges is None else call_of(node.edges)
+        operator = PathJoin(wire.variables, subject, path, object, graph, wire.maybe, source, node.own)
         label = f"{shown_node(node.subject)} path {shown_node(node.object)}"
         inputs: tuple[Wire, ...] = (wire,)
         if given:

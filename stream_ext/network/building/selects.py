@@ -17,13 +17,15 @@ from stream_ext.network.operators.groups.aggregates import Aggregated
 from stream_ext.network.operators.groups.group import GroupOperator
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.groups.no_rows import NoRows
+from stream_ext.network.operators.instants.groups_by_instant import CountedGroups, only_count
+from stream_ext.network.operators.instants.groups_in_rounds import GroupsInRounds
+from stream_ext.network.operators.instants.lives import hidden
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
-from stream_ext.network.operators.scans.numbered_scan import CAME, GONE
 from stream_ext.network.wires import Ground, Wire
-from stream_ext.plan.columns_read import count_rows, read_of
-from stream_ext.plan.features import makes_terms, ranked_places
 from stream_ext.plan.logic import NO_NAMES, Aggregation, Conjunction, Grouping, Names, PatternScan, Select
-from stream_ext.plan.pushdown import takes
+from stream_ext.plan.properties.columns_read import count_rows, read_of
+from stream_ext.plan.properties.features import makes_terms, ranked_places
+from stream_ext.plan.properties.pushdown import takes
 
 
 class Selects:
@@ -86,8 +88,7 @@ class Selects:
             wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._conditions.tested(node.having, wire, ground)
         wire = self._conditions.all_assigned(node.after, wire, ground)
-        hidden = tuple(v for v in wire.variables if v.startswith((CAME, GONE)))
-        names = (*retained, *(name for name in node.names if name not in retained), *hidden)
+        names = (*retained, *(name for name in node.names if name not in retained), *hidden(wire.variables))
         ordering = tuple(dict.fromkeys(v for v, _ in node.order if v not in names and v in wire.variables))
         wire = self._wiring.project(wire, names + ordering)
         distinct_at_end = node.distinct and bool(ordering)
@@ -100,7 +101,7 @@ class Selects:
         return wire, cut
 
     def _grouped(self, grouping: Grouping, wire: Wire, start: Wire, retained: tuple[str, ...]) -> Wire:
-        if not (grouping.always and retained):
+        if self._wiring.is_numbered or not (grouping.always and retained):
             return self._groups(grouping, wire, retained)
         # One group for each of the values that are carried, also for those that have no row.
         counted = Aggregation(".rows", "COUNT", None, False, "")
@@ -119,9 +120,13 @@ class Selects:
             Aggregated(each.variable, each.function, each.argument, each.distinct, each.separator, each.follows)
             for each in grouping.aggregates
         )
+        certain, label = wire.certain & frozenset(keys), f"group by {' '.join(keys)}"
+        if self._wiring.is_numbered:
+            of = CountedGroups if only_count(aggregates) else GroupsInRounds
+            return self._wiring.add(of(wire.variables, keys, aggregates, grouping.always), (wire,), certain, label)
         inside, always = wire.variables, grouping.always and not retained
         variables = keys + tuple(each.variable for each in aggregates)
         operator = Grouped(
             variables, lambda vocabulary, control: GroupOperator(inside, keys, aggregates, vocabulary, always, control)
         )
-        return self._wiring.add(operator, (wire,), wire.certain & frozenset(keys), f"group by {' '.join(keys)}")
+        return self._wiring.add(operator, (wire,), certain, label)

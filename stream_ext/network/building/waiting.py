@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from stream_ext.computed_once import computed_once
 from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import NO_NAMES, Logic, Names, Test, mentioned, traits_of
-from stream_ext.plan.pushdown import takes
+from stream_ext.plan.properties.pushdown import takes
 
 
 class Waiting:

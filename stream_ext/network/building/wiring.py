@@ -11,11 +11,15 @@ from stream_ext.network.building import sizes
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.operators.answers.distinct import Distinct
 from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.instants.covered import CoveredByInstant
+from stream_ext.network.operators.instants.groups_by_instant import CountedGroups
+from stream_ext.network.operators.instants.lives import shown
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.operators.rowwise.sources import UnitRow
 from stream_ext.network.operators.rowwise.union import UnionOperator
+from stream_ext.network.operators.scans.numbered_scan import CAME
 from stream_ext.network.wires import Plan, Stage, Wire, maybe_of, resources_of
 from stream_ext.plan.logic import NO_NAMES, Logic, Names
 from stream_ext.windows.counted_window import CountedWindow
@@ -57,7 +61,16 @@ class Wiring:
         return self.add(operator, (left, right), left.certain | right.certain, "join")
 
     def distinct(self, wire: Wire) -> Wire:
+        if self.is_numbered:
+            operator = CountedGroups(wire.variables, shown(wire.variables), (), False)
+            return self.add(operator, (wire,), wire.certain, "distinct")
         return self.add(Distinct(wire.variables), (wire,), wire.certain, "distinct")
+
+    def covered(self, left: Wire, partners: Wire, marks: tuple[str, ...], keeps_covered: bool, label: str) -> Wire:
+        """The rows with partners, or those without, of numbered evaluations. `marks`: as in `CoveredByInstant`."""
+        since = f"{CAME}{len(self.plan.stages)}'"
+        operator = CoveredByInstant(left.variables, partners.variables, marks, since, keeps_covered)
+        return self.add(operator, (left, partners), left.certain | {since}, label)
 
     def project(self, wire: Wire, names: tuple[str, ...], sources: tuple[str, ...] | None = None) -> Wire:
         sources = sources or names

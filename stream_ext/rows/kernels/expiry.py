@@ -18,7 +18,8 @@ NEXT, UNTIL, WEIGHT, VALUES = range(4)  # places in a cell of a wheel
 
 @njit(cache=True, nogil=True)
 def wheel_add(columns, weights, untils, cells, heads, shift, free, used):
-    """Hangs rows up; there is room. Empty weights mean 1 each. Returns (first free cell, cells that were ever used)."""
+    """Adds rows to the lists of the times at which they expire; the cells have room for them. Empty weights mean 1
+    each. Returns (first free cell, cells that were ever used)."""
     mask = len(heads) - 1
     for i in range(len(untils)):
         if free >= 0:

@@ -112,6 +112,26 @@ def ring_probe(keys, columns, own, cells, heads, shift, tail, limit, time, most,
 
 
 @njit(cache=True, nogil=True)
+def ring_coexisting(left, right, columns, untils, came, cells, places, first, times):
+    """Keeps the pairs that are both valid at the evaluation that the later of them came with, in place; returns how
+    many. Evaluations are numbered from `first` on, and have `times`; the lines `came` of the columns, and the values at
+    `places` in a cell, are numbers times two."""
+    kept, last = 0, len(times) - 1
+    for n in range(len(left)):
+        i, at = np.uint64(left[n]), np.uint64(right[n])
+        number = np.int64(0)
+        for c in range(len(came)):
+            number = max(number, np.int64(columns[came[c], i]))
+        for c in range(len(places)):
+            number = max(number, cells[at, VALUES + places[c]])
+        place = min(max((number + 1) // 2 - first, 0), last)
+        if min(untils[i], cells[at, UNTIL]) >= times[place]:
+            left[kept], right[kept] = left[n], right[n]
+            kept += 1
+    return kept
+
+
+@njit(cache=True, nogil=True)
 def ring_pair(
     left, right, columns, untils, weights, cells, counted, weighted, places, first, other, start, out, ends, counts,
 ):  # fmt: skip
@@ -150,6 +170,7 @@ def warm() -> None:
     rows, values = keys.reshape(1, 1), np.zeros((2, 1), np.uint64)
     ring_insert(keys, rows, longs, cells, heads, shift, 0)
     ring_probe(keys, rows, frozen(longs[:1] - 1), cells, heads, shift, 0, 1, 0, 1, out, out.copy())
+    ring_coexisting(out[:0], out[:0], rows, longs, longs[:0], cells, longs[:0], 0, longs)
     pairs = longs[:0], longs[:0], rows, longs, longs
     ring_pair(*pairs, cells, out, False, longs[:0], 0, 1, 0, values, out.copy(), out.copy())
     ring_take(cells, longs[:0], VALUES, values.view(np.int64)[:, :0])

@@ -16,10 +16,11 @@ import contextlib
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from hbase_store import place_of_files
 from stream_ext.clock import Clock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -37,6 +38,7 @@ from stream_ext.runners.spark.seat_connection import SeatConnection, Worker, kil
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.spark.shard_on_spark import HEADS_AHEAD_MAX, ShardOnSpark
 from stream_ext.runners.spark.shards_of_bell import LAST_WORDS_S, ShardsOfBell
+from stream_ext.runners.spark.tls import new_identity
 from stream_ext.runners.underway import StepWatch
 
 __all__ = ["HEADS_AHEAD_MAX", "Bell", "Worker"]
@@ -65,17 +67,25 @@ class Bell(ShardsOfBell):
         on_fault: Callable[[int, str, int], None] = lambda query, why, since: None,
         has_room: Callable[[], bool] = lambda: True,
         budget: Budget = USUAL,
+        subscribed: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """`on_up` is called when Spark has all shards, `on_lost` when it loses one. `on_silence` gets a text that says
         what does not answer, and an empty text when it answers again or has ended; `on_step` gets the duration of each
-        step."""
+        step. `subscribed` queries have a subscriber; `subscription_changed` is called when these are others."""
         super().__init__(settings, merge, clock, quarantine, on_up, on_lost, on_give_up, kill, has_room)
         self._budget, self._on_fault, self._on_step = budget, on_fault, on_step
+        self._subscribed = subscribed
         self._store_url, self._base, self._allowed_urls = store_url, base, allowed_urls
+        self._store_place = place_of_files(store_url)
         self._service = secrets.token_hex(8)
         # An error there comes from the merge or the wire: this Spark cannot continue, and the runner gives it up.
         self._door = Door(
-            clock, self._greet, self._connection_opened, lambda error: on_give_up(f"{type(error).__name__}: {error}")
+            clock,
+            self._greet,
+            self._connection_opened,
+            lambda error: on_give_up(f"{type(error).__name__}: {error}"),
+            settings.listens_on,
+            new_identity() if settings.is_reached_from_elsewhere else None,
         )
         self._keeper = Keeper(self, self._door, settings, clock, self._lock, on_silence)
 
@@ -114,17 +124,6 @@ class Bell(ShardsOfBell):
         """How many connections that were not Spark's."""
         return self._door.refused
 
-    @property
-    def faults(self) -> dict[int, QueryFault]:
-        """Queries that cannot be stepped, and why."""
-        return {query: fault for shard in self.shards for query, fault in shard.faults.items()}
-
-    def under_way_ms(self) -> int:
-        """How long a seat has been stepping a snapshot, the longest; 0: none is stepping."""
-        with self._lock:
-            now = self._clock.now_ms()
-            return max(shard.under_way_ms(now) for shard in self.shards)
-
     def suspended_changed(self) -> None:
         """Other queries than before are in quarantine."""
         with self._lock:
@@ -132,19 +131,13 @@ class Bell(ShardsOfBell):
                 if shard.seat is not None and shard.seat.ready:
                     self._send_suspended(shard.seat)
 
-    @property
-    def plan_number(self) -> int:
-        return self._merge.plan.number
-
-    def why_of(self, shard: int) -> str:
-        """Why Spark does not have the queries of this shard; empty: it has them."""
-        shards = self.shards
-        return shards[shard].why if shard < len(shards) else ""
-
-    def status(self) -> list[dict[str, object]]:
-        """Of each shard."""
+    def subscription_changed(self, query: int, has_some: bool) -> None:
+        """The query has its first subscriber, or has lost its last one. If several threads call, the last one counts:
+        whether the rows come as JSON is a matter of cost alone."""
         with self._lock:
-            return [shard.status(self._head) for shard in self.shards]
+            for shard in self.shards:
+                if shard.seat is not None and shard.seat.ready:
+                    shard.seat.send(wire.Subscribed([query] * has_some, [query] * (not has_some)))
 
     def cut(self, why: str) -> None:
         """Spark has ended: no connection counts any more, and the queries run inline."""
@@ -208,17 +201,21 @@ class Bell(ShardsOfBell):
             if not self._door.admits(token):
                 return
             for seat_of in self.shards:
-                if seat_of.seat is not None and _is_over(seat_of.seat, hello):
+                if seat_of.seat is not None and seat_of.seat.is_over(hello):
                     self._empty(seat_of, seat_of.seat)
             self._begin_epoch(hello)
             self.epochs.seen.add(hello.seat)
             shard, stamp = self._shard_for(hello)
             if shard is None:
                 return  # an epoch that was planned with more seats than there are now
+            worker, suspended = Worker.of(hello), self._quarantine.suspended
+            if suspended and not shard.has_queries_already(worker):
+                stamp = None  # see `_welcome`; it must begin at the position of the states, so the merge must know
             number, position, states = self._merge.attempt(Runner.SPARK, shard.number, stamp.sn if stamp else None)
             watched = StepWatch(self._folder / f"underway-{number}")
             place = hello.seat, hello.epoch
-            seat = SeatConnection(connection, number, (hello.host, hello.pid), watched, self._clock.now_ms(), place)
+            seat = SeatConnection(connection, number, worker, watched, self._clock.now_ms(), place)
+            seat.suspended = suspended
             with self._lock:
                 shard.taken_by(seat, int(position))
                 self._merged = max(self._merged, int(self._merge.position))
@@ -236,7 +233,7 @@ class Bell(ShardsOfBell):
         """Before a new task gets a seat: waits until the messages of the last task are merged, and a death of its
         worker is counted. The next hello may be read before the end of the dead worker's connection."""
         latest = [shard.latest for shard in self.shards]
-        for older in [seat for seat in latest if seat is not None and _is_over(seat, hello)]:
+        for older in [seat for seat in latest if seat is not None and seat.is_over(hello)]:
             if older.ended:
                 older.left.wait(LAST_WORDS_S)
             with self._turn:
@@ -266,7 +263,7 @@ class Bell(ShardsOfBell):
         for stamp in hello.stamps:
             if self._ours(stamp) and stamp.shard in free:
                 return free[stamp.shard], stamp
-        worker = hello.host, hello.pid
+        worker = Worker.of(hello)
         order = sorted(free.values(), key=lambda shard: (shard.lives_in not in (None, worker), shard.number))
         return (order[0] if order else None), None
 
@@ -283,9 +280,8 @@ class Bell(ShardsOfBell):
         states: Mapping[int, Any],
     ) -> wire.Welcome:
         usable = stamp is not None and position - _STEPS_BACK_MAX <= stamp.sn <= position
-        seat.suspended = self._quarantine.suspended
         waits = any(state.behind_at is not None and state.unanswered for state in states.values())
-        if (seat.suspended or waits) and not shard.has_queries_already(seat):
+        if waits and not shard.has_queries_already(seat.worker):
             # The position of a query that waits for an answer, or is in quarantine, is that of the last owner of the
             # queries. Another worker's state may be past this position, without having reported these evaluations.
             usable = False
@@ -304,6 +300,9 @@ class Bell(ShardsOfBell):
             underway=str(seat.watched.path),
             plan=self._merge.plan,
             shard=shard.number,
+            store_place=self._store_place,
+            step_limit_s=2 * self._settings.step_timeout_s,
+            build_limit_s=self._settings.start_s + self._settings.step_timeout_s,
         )
 
     def _listen(self, shard: ShardOnSpark, seat: SeatConnection) -> None:
@@ -317,6 +316,10 @@ class Bell(ShardsOfBell):
             match message:
                 case wire.Ready(sn, built):
                     self._ready(shard, seat, sn, built)
+                case wire.IsStepping(sn, queries):
+                    seat.steps(sn, queries)
+                case wire.Rests():
+                    seat.rests()
                 case wire.Parts(_, body):
                     parts.extend(self._codec.parts(body))
                 case wire.Done(sn, took_ms):
@@ -327,9 +330,9 @@ class Bell(ShardsOfBell):
                 case wire.Piece(more, took_ms):
                     self._take_piece(shard, seat, parts, more, took_ms)
                     parts = []
-                case wire.Loads(loads, core_share):
-                    with self._lock:
-                        shard.figures.loads, shard.figures.core_share = loads, core_share
+                case wire.Loads() as loads:
+                    shard.figures.report(loads, seat.alive_ms)
+                    self._merge.core_times.add(loads.query_ms)
                 case wire.Fault(query, why, since) as fault:
                     with self._lock:
                         shard.faults = {**shard.faults, query: QueryFault(why, since)}
@@ -360,6 +363,8 @@ class Bell(ShardsOfBell):
             seat.ready = True
             shard.done = sn
             self._send_suspended(seat)
+            if subscribed := self._subscribed():
+                seat.send(wire.Subscribed(list(subscribed), []))
             shard.figures.builds += built
             if shard.bye_at is not None and self._settings.epoch_s > 0:
                 shard.figures.boundary_ms.append((time.perf_counter() - shard.bye_at) * 1000)
@@ -393,8 +398,3 @@ class Bell(ShardsOfBell):
             shard.takes_piece(seat, more, took_ms, CATCHING_UP)
             self._planning.notify_all()
             self._ring()
-
-
-def _is_over(seat: SeatConnection, hello: wire.Hello) -> bool:
-    """Whether the task that had this seat has ended, because this one has begun."""
-    return seat.partition == hello.seat or seat.epoch != hello.epoch

@@ -27,7 +27,7 @@ import stream_ext
 from stream_ext.child_environment import environment
 from stream_ext.runners.spark.driver import DriverJob, DriverReport
 from stream_ext.runners.spark.java import Java
-from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.spark.settings import PACKAGE_FOLDER, SparkSettings, executor_environ, is_secret
 from stream_ext.runners.spark.wire import Address
 
 log = logging.getLogger("rillet.spark")
@@ -56,7 +56,8 @@ class DriverProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env=driver_environ(settings, folder, java, environ) | {"SPARK_HOME": str(_spark_home(folder))},
+            env=driver_environ(settings, folder, java, environ)
+            | {"SPARK_HOME": str(_spark_home(folder)), "SPARK_CONF_DIR": str(_write_conf(settings, folder))},
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -122,15 +123,23 @@ def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: M
         "PATH": environ.get("PATH") or os.defpath,
         # The same modules in every process, whether they are installed or lie in a checkout.
         "PYTHONPATH": os.pathsep.join(filter(None, (root, environ.get("PYTHONPATH")))),
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": f"./{PACKAGE_FOLDER}/bin/python" if settings.package else sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": settings.listens_on[0],
         "TMPDIR": str(folder),
-        "RILLET_SHARD_MODULE": settings.shard_factory.partition(":")[0],
-        # Threads of a linear algebra library that nobody uses do not survive the worker daemon's fork.
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
+        **executor_environ(settings),
     }
+
+
+def _write_conf(settings: SparkSettings, folder: Path) -> Path:
+    """Secrets among Spark's settings, in a file of its own that only this user can read: what a session is given goes
+    onto the command line of its JVM."""
+    conf = folder / "conf"
+    conf.mkdir(mode=0o700)
+    secrets = {name: value for name, value in settings.conf.items() if is_secret(name)}
+    lines = "".join(f"{name} {value}\n" for name, value in secrets.items())
+    (conf / "spark-defaults.conf").write_text(lines, "utf-8")
+    return conf
 
 
 def _spark_home(folder: Path) -> Path:
@@ -143,6 +152,8 @@ def _spark_home(folder: Path) -> Path:
     home.mkdir()
     for name in ("bin", "jars"):
         (home / name).symlink_to(Path(found.submodule_search_locations[0]) / name)
+    # The driver's own Python processes are started by the same relative path as those of the tasks.
+    (folder / PACKAGE_FOLDER).symlink_to(sys.prefix)
     return home
 
 

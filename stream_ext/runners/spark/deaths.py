@@ -38,7 +38,7 @@ class Deaths:
         count = self.strike(shard, seat, why, CATCHING_UP if seat.died_doing(stepping) == "catch up" else seat.done)
         fields = {
             "why": why,
-            "worker": seat.worker[1],
+            "worker": seat.worker.pid,
             "shard": shard.number,
             "snapshot": seat.done + 1,
             "times": count,

@@ -5,7 +5,8 @@
                   ->  its first message is Hello or Await                    (otherwise likewise)
                   ->  a friend, with a thread of its own
 
-Any process of this machine may connect. Each driver gets a new token, in a file that only this user can read."""
+Any process of this machine may connect. Each driver gets a new token, in a file that only this user can read.
+On an address that other machines reach, all of this is inside TLS."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ import threading
 from collections.abc import Callable
 
 from stream_ext.clock import Clock
-from stream_ext.runners.spark import wire
+from stream_ext.errors import BadArgument
+from stream_ext.runners.spark import tls, wire
 
 log = logging.getLogger("rillet.spark")
 
@@ -38,9 +40,12 @@ class Door:
         on_friend: Callable[[socket.socket, First, bytes], None],
         on_stranger: Callable[[], None],
         on_fault: Callable[[Exception], None],
+        listens_on: tuple[str, int] = ("127.0.0.1", 0),
+        identity: tls.Identity | None = None,
     ) -> None:
         """`on_friend` is called in a thread of its own, with the token that was shown, and may take as long as the
-        connection lasts; `on_fault` if it fails. `on_stranger`: there is another time limit (`next_ms`)."""
+        connection lasts; `on_fault` if it fails. `on_stranger`: there is another time limit (`next_ms`).
+        `identity`: connections are encrypted, and this is who we are."""
         self._clock, self._on_friend, self._on_stranger, self._on_fault = clock, on_friend, on_stranger, on_fault
         self._lock = threading.Lock()
         self._accepting = threading.Condition(self._lock)
@@ -49,7 +54,8 @@ class Door:
         self._strangers: dict[socket.socket, int] = {}  # the oldest first, and by when each must be admitted
         self._closed = False
         self.refused = 0
-        self._server = socket.create_server(("127.0.0.1", 0))
+        self._identity = identity
+        self._server = _listening(*listens_on)
         self._thread = threading.Thread(target=self._accept, name="rillet-bell", daemon=True)
 
     def start(self) -> None:
@@ -60,7 +66,8 @@ class Door:
         host, port = self._server.getsockname()[:2]
         with self._lock:
             self._token = _new_token()
-            return wire.Address(host, port, self._token)
+            certificate = self._identity.certificate if self._identity is not None else ""
+            return wire.Address(host, port, self._token, certificate)
 
     def shut(self) -> None:
         """Closes all connections, and makes the token invalid."""
@@ -133,7 +140,12 @@ class Door:
     def _receive(self, connection: socket.socket) -> None:
         with connection:
             try:
-                self._answer(wire.tune(connection))
+                wire.tune(connection)
+                if self._identity is None:
+                    self._answer(connection, connection)
+                else:
+                    with tls.decrypted(connection, self._identity.context) as line:
+                        self._answer(line, connection)
             except OSError:
                 pass  # whoever it was has gone, or said what nobody understands
             except Exception as error:  # noqa: BLE001 -- whoever takes friends says what it means
@@ -143,15 +155,15 @@ class Door:
                     self._connections.discard(connection)
                     self._strangers.pop(connection, None)
 
-    def _answer(self, connection: socket.socket) -> None:
-        token = wire.token_of(connection)
-        first = self._first(connection) if self.admits(token) else None
+    def _answer(self, line: socket.socket, connection: socket.socket) -> None:
+        token = wire.token_of(line)
+        first = self._first(line) if self.admits(token) else None
         with self._lock:
             in_time = self._strangers.pop(connection, None) is not None
             if first is None or not in_time:
                 self.refused += 1
                 return
-        self._on_friend(connection, first, token)
+        self._on_friend(line, first, token)
 
     def _first(self, connection: socket.socket) -> First | None:
         try:
@@ -165,6 +177,14 @@ def shut(connection: socket.socket) -> None:
     """Whoever reads or writes it, here or there, sees its end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise BadArgument(f"--spark-address {host}: this process cannot listen there: {error}") from error
 
 
 def _new_token() -> str:

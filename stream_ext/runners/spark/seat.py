@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import time
 import traceback
@@ -20,13 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hbase_store import place_of_files, this_machine
 from stream_ext.emissions.placement import ShardPlan
-from stream_ext.runners.spark import wire
-from stream_ext.runners.spark.step_loads import StepLoads
-from stream_ext.runners.underway import Underway
+from stream_ext.errors import RilletError
+from stream_ext.runners.spark import tls, wire
+from stream_ext.runners.spark.far_away import UnderwayFarAway
+from stream_ext.runners.step_loads import StepLoads
+from stream_ext.runners.underway import StepNotes, Underway
 
 if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard
+
+
+class StoreElsewhere(RilletError):
+    """This worker is not where the store's file is."""
 
 
 @dataclass(slots=True)
@@ -65,7 +71,8 @@ def serve(address: wire.Address, seat: int, epoch: int) -> Served:
             for url, cached in _cached_shards.items()
             if cached.clean
         ]
-        connection.sendall(wire.frame(wire.Hello(seat, epoch, socket.gethostname(), os.getpid(), stamps)))
+        hello = wire.Hello(seat, epoch, socket.gethostname(), os.getpid(), stamps, this_machine())
+        connection.sendall(wire.frame(hello))
         worker = _SeatWorker(connection)
         # If it is closed early, the endpoint has ended, or another task has this seat. The state stays as stamped.
         with contextlib.suppress(ConnectionError):
@@ -78,6 +85,8 @@ class _SeatWorker:
         self._connection = connection
         self._sent_faults: dict[int, tuple[str, int]] = {}
         self._sent_behind: dict[int, int] = {}
+        self._subscribed: set[int] = set()
+        self._far_away: UnderwayFarAway | None = None
         self.sn = 0
         self.steps = 0
         self.shard = 0
@@ -87,25 +96,32 @@ class _SeatWorker:
             self._serve()
         except ConnectionError:
             raise
-        except Exception:  # noqa: BLE001 -- whatever it is: the endpoint must hear of it, and Spark must not retry
-            self._connection.sendall(wire.frame(wire.Trouble(self.sn, traceback.format_exc(limit=8))))
+        except Exception as error:  # noqa: BLE001 -- whatever it is: the endpoint must hear of it, and Spark must not retry
+            why = str(error) if isinstance(error, StoreElsewhere) else traceback.format_exc(limit=8)
+            self._connection.sendall(wire.frame(wire.Trouble(self.sn, why)))
+        finally:
+            if self._far_away is not None:
+                self._far_away.ends()
 
     def _serve(self) -> None:
         welcome = self._receive()
         if not isinstance(welcome, wire.Welcome):
             raise TypeError(f"the bell began with {type(welcome).__name__}")
         self.shard = welcome.shard
-        underway = StepLoads(Underway(Path(welcome.underway)))
+        underway = StepLoads(self._underway(welcome))
         cached = self._take_up(welcome, underway)
         head, end = self.sn, None
         while end is None or self.sn < end:
             # Messages are read before further heads are stepped, so that an end does not wait for many steps.
-            if end is None and (self.sn >= head or self._has_news()):
+            if end is None and (self.sn >= head or tls.has_news(self._connection)):
                 match self._receive():
                     case wire.Head(sn):
                         head = sn
                     case wire.LeftOut(queries):
                         cached.shard.suspended = frozenset(queries)
+                    case wire.Subscribed(come, gone):
+                        self._subscribed.difference_update(gone)
+                        self._subscribed.update(come)
                     case wire.CatchUp(states):
                         self._catch_up(cached, states, underway)
                     case wire.End(sn):
@@ -121,9 +137,13 @@ class _SeatWorker:
     def _receive(self) -> wire.FromBell:
         return wire.receive_message(wire.from_bell, self._connection)
 
-    def _has_news(self) -> bool:
-        readable, _, _ = select.select([self._connection], [], [], 0)
-        return bool(readable)
+    def _underway(self, welcome: wire.Welcome) -> StepNotes:
+        try:
+            return Underway(Path(welcome.underway))
+        except (FileNotFoundError, PermissionError):  # this is another machine, or another user's process
+            limits = welcome.step_limit_s, welcome.build_limit_s
+            self._far_away = UnderwayFarAway(self._connection, *limits)
+            return self._far_away
 
     def _take_up(self, welcome: wire.Welcome, underway: StepLoads) -> CachedShard:
         cached = _cached_shards.get(welcome.store_url)
@@ -146,7 +166,7 @@ class _SeatWorker:
             cached.head = int(cached.shard.refresh())
             if cached.head < head:
                 raise LookupError(f"the bell announced head {head}, but the store is at {cached.head}")
-        parts, took_ms = self._timed(cached, lambda: cached.shard.step(sn))
+        parts, took_ms = self._timed(cached, lambda: cached.shard.finished(cached.shard.step(sn), self._subscribed))
         self.sn = sn
         self.steps += 1
         underway.steps(sn)  # the worker may also die while it sends
@@ -156,8 +176,8 @@ class _SeatWorker:
             self._send_loads(underway)
 
     def _send_loads(self, underway: StepLoads) -> None:
-        loads, core_share = underway.take()
-        self._connection.sendall(wire.frame(wire.Loads(loads, core_share)))
+        spent = underway.take()
+        self._connection.sendall(wire.frame(wire.Loads(spent.query_ms, spent.busy_s, spent.passed_s)))
 
     def _catch_up(self, cached: CachedShard, states: Mapping[int, msgspec.Raw], underway: StepLoads) -> None:
         """Evaluates a piece of what the queries that are behind have missed."""
@@ -165,7 +185,7 @@ class _SeatWorker:
 
         def step_one_behind() -> Sequence[Any]:
             cached.shard.return_to(cached.codec.decode_states(states))
-            return cached.shard.step_one_behind()
+            return cached.shard.finished(cached.shard.step_one_behind(), self._subscribed)
 
         parts, took_ms = self._timed(cached, step_one_behind)
         underway.steps(self.sn)
@@ -200,6 +220,11 @@ class _SeatWorker:
 
 
 def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoads) -> CachedShard:
+    if welcome.store_place and place_of_files(welcome.store_url) != welcome.store_place:
+        raise StoreElsewhere(
+            f"the store {welcome.store_url} is in a file of the server's machine, which a worker of Spark on "
+            f"{socket.gethostname()} cannot read: run Spark's workers where that file is, or store in HBase"
+        )
     if cached is not None and not cached.clean:
         # A step or a build failed in it; what it left open must be closed before the store is opened again.
         del _cached_shards[welcome.store_url]

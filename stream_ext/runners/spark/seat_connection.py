@@ -7,16 +7,28 @@ import os
 import signal
 import socket
 import threading
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
+from hbase_store import this_machine
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.door import shut
-from stream_ext.runners.underway import Stepping, StepWatch
+from stream_ext.runners.underway import Stepping, StepWatch, Underway
 
 #: What a seat does: step the next snapshot, build its state, or catch up with queries that are behind.
 Doing = Literal["step", "build", "catch up"]
-#: The process that has a seat: its machine and process number.
-Worker = tuple[str, int]
+
+
+class Worker(NamedTuple):
+    """The process that has a seat. `machine`: where its number means something; hosts may have the same name."""
+
+    host: str
+    pid: int
+    machine: str = ""
+
+    @classmethod
+    def of(cls, hello: wire.Hello) -> Worker:
+        return cls(hello.host, hello.pid, hello.machine)
 
 
 class SeatConnection:
@@ -33,6 +45,7 @@ class SeatConnection:
         place: tuple[int, int],
     ) -> None:
         self.connection, self.attempt, self.worker, self.watched = connection, attempt, worker, watched
+        self._told: Underway | None = None  # of a worker on another machine, which sends what it steps
         self.partition, self.epoch = place
         self.ready = self.ended = self.bye = False
         self.sent_head = self.done = 0
@@ -51,6 +64,10 @@ class SeatConnection:
         self.changes = 0  # in `watched`, then
         self.is_read = True  # False while the bell itself handles one of its messages
 
+    def is_over(self, hello: wire.Hello) -> bool:
+        """Whether the task that has this seat has ended, because another one has begun."""
+        return self.partition == hello.seat or self.epoch != hello.epoch
+
     @property
     def owes(self) -> bool:
         return not self.ready or self.sent_head > self.done or self.is_catching_up or self.ended
@@ -68,6 +85,20 @@ class SeatConnection:
             return f"was stepping snapshot {self.done + 1}"
         return "was catching up with queries that are behind" if self.is_catching_up else "was asked to end"
 
+    def steps(self, sn: int, numbers: Sequence[int]) -> None:
+        """Writes down what a worker on another machine is stepping."""
+        self._told = self._told or Underway(self.watched.path)
+        self._told.steps(sn, numbers)
+
+    def rests(self) -> None:
+        if self._told is not None:
+            self._told.rests()
+
+    def close(self) -> None:
+        if self._told is not None:
+            self._told.close()
+        self.watched.close()
+
     def died_doing(self, stepping: Stepping | None) -> Doing:
         """What the worker was doing when it died."""
         if not self.ready:
@@ -84,8 +115,7 @@ class SeatConnection:
 
 
 def kill_worker(worker: Worker) -> None:
-    """Kills a worker of this machine; it may have ended already."""
-    host, pid = worker
-    if host == socket.gethostname() and pid != os.getpid():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    """Kills a worker of this machine, which may have ended already. One of another machine or user ends itself."""
+    if worker.machine == this_machine() and worker.pid != os.getpid():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(worker.pid, signal.SIGKILL)

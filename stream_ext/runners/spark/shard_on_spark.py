@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -18,6 +19,14 @@ from stream_ext.runners.spark.seat_connection import Doing, SeatConnection, Work
 
 #: Heads are sent to a seat at most this far beyond the merged snapshot.
 HEADS_AHEAD_MAX = 64
+#: A worker reports its load only while it steps, so a report that is older says nothing of an idle one.
+_LOAD_IS_OLD_MS = 5_000
+_OF_WORKER = ("host", "pid", "core_share", "done", "lag", "builds")
+
+
+def worker_in(status: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the status of a shard says of its process; None: it has none."""
+    return {name: status[name] for name in _OF_WORKER} if status["pid"] is not None else None
 
 
 class ShardFigures(msgspec.Struct):
@@ -27,11 +36,19 @@ class ShardFigures(msgspec.Struct):
     lost: int = 0
     steps: int = 0
     core_share: float = 0.0
+    reported_ms: int = 0
     loads: dict[int, float] = {}
     #: From sending a head to its `Done`: the way there and back, and the step.
     round_trip_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=512))
     #: From the last message of one task to the readiness of the next.
     boundary_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=64))
+
+    def report(self, spent: wire.Loads, now_ms: int) -> None:
+        """Needs no lock: who reads `loads` meanwhile has the old ones or the new ones."""
+        self.reported_ms = now_ms
+        passed_s = max(spent.passed_s, 1e-3)
+        self.core_share = spent.busy_s / passed_s
+        self.loads = {query: ms / passed_s for query, ms in spent.query_ms.items()}
 
 
 class ShardOnSpark:
@@ -137,22 +154,29 @@ class ShardOnSpark:
             if self.strikes[0] == place:
                 self.strikes = (0, 0)
 
-    def has_queries_already(self, seat: SeatConnection) -> bool:
+    def has_queries_already(self, worker: Worker) -> bool:
         """Whether this worker process has the queries now, and was the last one to step them."""
-        return self.on_spark and seat.worker == self.last_done_by
+        return self.on_spark and worker == self.last_done_by
 
-    def status(self, head: int) -> dict[str, object]:
+    def core_share(self, now_ms: int) -> float:
+        """The part of a core that its worker uses now."""
+        seat, figures = self.seat, self.figures
+        steps = seat is not None and seat.sent_head > seat.done
+        is_recent = self.lives_in is not None and now_ms - figures.reported_ms <= _LOAD_IS_OLD_MS
+        return round(figures.core_share, 4) if steps or is_recent else 0.0
+
+    def status(self, head: int, now_ms: int) -> dict[str, object]:
         worker = self.lives_in
         return {
             "shard": self.number,
             "runner": "spark" if self.on_spark else "inline",
             "why": "" if self.on_spark else self.why,
-            "host": worker[0] if worker is not None else None,
-            "pid": worker[1] if worker is not None else None,
+            "host": worker.host if worker is not None else None,
+            "pid": worker.pid if worker is not None else None,
             "done": self.done,
             "lag": max(0, head - self.done),
             "steps": self.figures.steps,
             "builds": self.figures.builds,
             "lost": self.figures.lost,
-            "core_share": round(self.figures.core_share, 4),
+            "core_share": self.core_share(now_ms),
         }

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stream_ext.clock import Clock
+from stream_ext.continuous.faults import QueryFault
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
@@ -73,6 +74,32 @@ class ShardsOfBell:
     def start_by_ms(self) -> int | None:
         """By when a task must have started."""
         return self._start_by_ms
+
+    @property
+    def faults(self) -> dict[int, QueryFault]:
+        """Queries that cannot be stepped, and why."""
+        return {query: fault for shard in self.shards for query, fault in shard.faults.items()}
+
+    def under_way_ms(self) -> int:
+        """How long a seat has been stepping a snapshot, the longest; 0: none is stepping."""
+        with self._lock:
+            now = self._clock.now_ms()
+            return max(shard.under_way_ms(now) for shard in self.shards)
+
+    @property
+    def plan_number(self) -> int:
+        return self._merge.plan.number
+
+    def why_of(self, shard: int) -> str:
+        """Why Spark does not have the queries of this shard; empty: it has them."""
+        shards = self.shards
+        return shards[shard].why if shard < len(shards) else ""
+
+    def status(self) -> list[dict[str, object]]:
+        """Of each shard."""
+        with self._lock:
+            now = self._clock.now_ms()
+            return [shard.status(self._head, now) for shard in self.shards]
 
     def _follow(self, plan: ShardPlan) -> None:
         self._merge.follow_plan(plan)
@@ -171,7 +198,7 @@ class ShardsOfBell:
         with self._turn:
             if shard.seat is seat:  # else another has the seat, or Spark was cut off
                 self._empty(shard, seat)
-            seat.watched.close()
+            seat.close()
 
     def _empty(self, shard: ShardOnSpark, seat: SeatConnection) -> None:
         """Empties the seat, and counts its death if it had work, before another task may take the seat. Under

@@ -27,10 +27,10 @@ class Seat(InputPartition):  # type: ignore[misc]  # pyspark's types are not fol
 
 
 class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's types are not followed
-    """Pickled to the tasks, so it holds no socket: only where the bell's address lies."""
+    """Pickled to the tasks, which may be on other machines: so it has the bell's address with it, and no socket."""
 
-    def __init__(self, address_file: Path) -> None:
-        self._address_file = address_file
+    def __init__(self, address: wire.Address) -> None:
+        self._address = address
 
     def initialOffset(self) -> dict[str, int]:
         return {"epoch": 0, "seats": 0}
@@ -38,8 +38,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's ty
     def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
         """The next epoch. The bell answers at once when epochs are long, else when there is something to do:
         a source that always advances costs more than a core when idle."""
-        address = wire.Address.read(self._address_file)
-        with address.connect() as connection:
+        with self._address.connect() as connection:
             connection.sendall(wire.frame(wire.Await()))
             planned = wire.receive_message(wire.from_bell, connection)
         seats = planned.seats if isinstance(planned, wire.HeadMoved) else 1
@@ -49,7 +48,7 @@ class EpochReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark's ty
         return [Seat(number, end["epoch"]) for number in range(end["seats"])]
 
     def read(self, partition: Seat) -> Iterator[pa.RecordBatch]:
-        served = serve(wire.Address.read(self._address_file), partition.number, partition.epoch)
+        served = serve(self._address, partition.number, partition.epoch)
         yield pa.RecordBatch.from_arrays([pa.array([value], pa.int64()) for value in astuple(served)], schema=_SCHEMA)
 
 
@@ -62,4 +61,4 @@ class EpochSource(DataSource):  # type: ignore[misc]  # pyspark's types are not 
         return ", ".join(f"{name} long" for name in _COLUMNS)
 
     def streamReader(self, schema: Any) -> EpochReader:
-        return EpochReader(Path(self.options["address"]))
+        return EpochReader(wire.Address.read(Path(self.options["address"])))

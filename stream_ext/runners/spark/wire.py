@@ -19,6 +19,7 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.runners.spark import tls
 
 if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 64
 #: The first frame after it names the states of a worker.
 HELLO_BYTES_MAX = 1 << 16
+#: A machine that has not acknowledged anything for so long is not there any more.
+_VANISHED_S = 30
 #: Parts travel in frames of about this size, so that neither half holds a second copy of much more.
 PARTS_BYTES = 8 << 20
 
@@ -49,13 +52,14 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 class Hello(msgspec.Struct, tag=True, frozen=True):
-    """A task has started: this seat of this Spark epoch."""
+    """A task has started: this seat of this Spark epoch. `machine`: where its number means something."""
 
     seat: int
     epoch: int
     host: str
     pid: int
     stamps: list[Stamp]
+    machine: str = ""
 
 
 class Await(msgspec.Struct, tag=True, frozen=True):
@@ -81,6 +85,18 @@ class Done(msgspec.Struct, tag=True, frozen=True):
     took_ms: float = 0.0
 
 
+class IsStepping(msgspec.Struct, tag=True, frozen=True):
+    """What is being stepped from now on, of a worker that cannot write into our file; without queries: of none, or of
+    all."""
+
+    sn: int
+    queries: list[int]
+
+
+class Rests(msgspec.Struct, tag=True, frozen=True):
+    """Nothing is being stepped, of such a worker."""
+
+
 class Piece(msgspec.Struct, tag=True, frozen=True):
     """All parts of a piece of catching up have been sent; it took so long. `more`: whether there is more to catch up
     with."""
@@ -90,11 +106,12 @@ class Piece(msgspec.Struct, tag=True, frozen=True):
 
 
 class Loads(msgspec.Struct, tag=True, frozen=True):
-    """What the steps since the last report cost: milliseconds of a core in a second, for each query, or for the first
-    of several that share a network; and which part of a core was busy."""
+    """What the steps since the last report cost: CPU milliseconds of each query, or of the first of several that share
+    a network; all seconds of CPU; and the seconds that passed."""
 
-    loads: dict[int, float]
-    core_share: float
+    query_ms: dict[int, float]
+    busy_s: float
+    passed_s: float
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -137,7 +154,9 @@ class Bye(msgspec.Struct, tag=True, frozen=True):
 class Welcome(msgspec.Struct, tag=True, frozen=True):
     """Continue this shard after `position`: from the state of your stamp, or (with `states`) from a state that you
     build there.
-    Leave out the `suspended` queries, and write what you step into the file `underway`."""
+    Leave out the `suspended` queries, and write what you step into the file `underway`. If you cannot, because it is on
+    another machine, send it, and end yourself if a step or a build takes longer than its limit: nobody else can.
+    `store_place`: where the store must be found (`hbase_store.place_of_files`)."""
 
     attempt: int
     service: str
@@ -152,12 +171,23 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     underway: str
     plan: ShardPlan = ShardPlan()
     shard: int = 0
+    store_place: str = ""
+    step_limit_s: float = 0.0
+    build_limit_s: float = 0.0
 
 
 class LeftOut(msgspec.Struct, tag=True, frozen=True):
     """From the next step on, leave out these queries and no others."""
 
     queries: list[int]
+
+
+class Subscribed(msgspec.Struct, tag=True, frozen=True):
+    """These queries have a subscriber now, and those have none any more: the rows of subscribed ones are sent as JSON,
+    too."""
+
+    come: list[int]
+    gone: list[int]
 
 
 class Head(msgspec.Struct, tag=True, frozen=True):
@@ -186,8 +216,23 @@ class HeadMoved(msgspec.Struct, tag=True, frozen=True):
     seats: int = 1
 
 
-FromSeat = Hello | Await | Ready | Parts | Done | Piece | Loads | Fault | Mended | BehindReport | Trouble | Bye
-FromBell = Welcome | LeftOut | Head | CatchUp | End | HeadMoved
+FromSeat = (
+    Hello
+    | Await
+    | IsStepping
+    | Rests
+    | Ready
+    | Parts
+    | Done
+    | Piece
+    | Loads
+    | Fault
+    | Mended
+    | BehindReport
+    | Trouble
+    | Bye
+)
+FromBell = Welcome | LeftOut | Subscribed | Head | CatchUp | End | HeadMoved
 Message = FromSeat | FromBell
 
 from_seat: msgspec.msgpack.Decoder[FromSeat] = msgspec.msgpack.Decoder(FromSeat)
@@ -217,8 +262,11 @@ def token_of(connection: socket.socket) -> bytes:
 
 
 def tune(connection: socket.socket) -> socket.socket:
-    """Messages are short, and must not wait for further bytes."""
+    """Messages are short, and must not wait for further bytes. A machine that has vanished is noticed."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _VANISHED_S // 3)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _VANISHED_S * 1000)
     return connection
 
 
@@ -227,11 +275,12 @@ def tune(connection: socket.socket) -> socket.socket:
 
 class Address(msgspec.Struct, frozen=True):
     """The address of the bell, in a file that only this user can read: a command line or an option of Spark would show
-    the token."""
+    the token. With a `certificate` it speaks TLS, and has no other one."""
 
     host: str
     port: int
     token: str
+    certificate: str = ""
 
     def write(self, path: Path) -> None:
         path.touch(mode=0o600)
@@ -243,8 +292,12 @@ class Address(msgspec.Struct, frozen=True):
 
     def connect(self) -> socket.socket:
         """A connection that has shown the token."""
-        connection = tune(socket.create_connection((self.host, self.port), timeout=None))
+        if self.certificate:
+            connection = tls.connect(self.host, self.port, self.certificate)
+        else:
+            connection = socket.create_connection((self.host, self.port), timeout=None)
         try:
+            tune(connection)
             connection.sendall(self.token.encode())
         except OSError:
             connection.close()

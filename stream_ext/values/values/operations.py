@@ -39,6 +39,7 @@ _SECOND_PARTS = 10**18
 
 
 def arithmetic(op: ArithmeticOp, left: Value | None, right: Value | None) -> Value | None:
+    """`left op right` for numbers, durations and times, as XPath defines it; None is an error, as in `1 + "a"`."""
     if left is None or right is None:
         return None
     if is_number(left) and is_number(right):

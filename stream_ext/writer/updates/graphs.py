@@ -11,7 +11,7 @@ from itertools import chain
 from hbase_store import NAMED, Snapshot
 from stream_ext.language.algebra.statements import Manage, Transfer, Whole
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.oneshot.evaluate import DerivedGraph
+from stream_ext.oneshot.derived_graph import DerivedGraph
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.writer.updates.working import DEFAULT_GRAPH, CannotUpdate, Working
 

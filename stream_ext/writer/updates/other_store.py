@@ -46,7 +46,7 @@ class SourceAside:
     control: Control
 
     def check_quads(self, quads: Iterable[TermQuad]) -> None:
-        """HeldElsewhere for a quad that the source holds."""
+        """OtherStoreHolds for a quad that the source holds."""
         remaining = iter(quads)
         count = 0
         while batch := list(islice(remaining, _BATCH)):
@@ -64,7 +64,7 @@ class SourceAside:
                 raise self._held((found["s"], found["p"], found["o"], found.get("g")))
 
     def check_graph(self, graph: Constant | None) -> None:
-        """HeldElsewhere if the source holds a triple in a graph; None: its default graph."""
+        """OtherStoreHolds if the source holds a triple in a graph; None: its default graph."""
         pattern = _ANY if graph is None else Graph(graph, _ANY)
         if (found := self._first(pattern)) is not None:
             quad = (found["s"], found["p"], found["o"], None if graph is None else graph.text)
@@ -100,7 +100,7 @@ class OwnAside:
     ids: Callable[[list[bytes]], Ids]  # 0 for a term that it has never seen
 
     def check_quads(self, quads: Sequence[TermQuad]) -> None:
-        """HeldElsewhere for a quad that our own store holds."""
+        """OtherStoreHolds for a quad that our own store holds."""
         if not quads:
             return
         texts = sorted({term for quad in quads for term in quad if term is not None})

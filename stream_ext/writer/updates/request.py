@@ -13,6 +13,7 @@ import numpy as np
 from hbase_store import Batch, Store
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import ServicePattern
 from stream_ext.language.algebra.statements import (
     DeleteData,
     DeleteWhere,
@@ -25,11 +26,12 @@ from stream_ext.language.algebra.statements import (
     Update,
 )
 from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.algebra.walk import walk
 from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
 from stream_ext.remote.allowed_urls import AllowedUrls
-from stream_ext.writer.change import Change, HeadView, Intent
+from stream_ext.writer.change import Change, HeadView, Intent, MustBeFirst, Together
 from stream_ext.writer.charged import ChargedBatch
 from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
 from stream_ext.writer.elements import check_terms
@@ -77,20 +79,30 @@ def change_of(
     request = _Request(update, text, asking or Asking())
     request.prepare()
     request.solve_ahead(store, head)
+    return _UpdateChange(request, origin)
 
-    def change(view: HeadView) -> Intent:
-        derived = DerivedGraphs(view.store, view.catalog, origin, view.head, request.allowed_urls, request.control)
+
+@dataclass(frozen=True, slots=True)
+class _UpdateChange:
+    request: _Request
+    origin: Origin
+
+    @property
+    def together(self) -> Together | None:
+        return Together.UPDATES if self.request.is_short else None
+
+    def __call__(self, view: HeadView) -> Intent:
+        request = self.request
+        derived = DerivedGraphs(view.store, view.catalog, self.origin, view.head, request.allowed_urls, request.control)
         return Intent(
             lambda sn: UpdateOutcome(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
             skips_empty=True,
         )
 
-    return change
-
 
 def in_turn(change: Change, during: Callable[[], AbstractContextManager[None]]) -> Change:
-    """The change, whose writing is done within a context."""
+    """The change, whose writing is done within a context; it is published alone."""
 
     def accepted(view: HeadView) -> Intent:
         intent = change(view)
@@ -120,7 +132,6 @@ class _Request:
 
     def __init__(self, update: Update, text: str, asking: Asking) -> None:
         self._operations, self._text, self._asking = update.operations, text, asking
-        self._known: Known = {}
         self._documents: dict[int, Parsed | None] = {}
         self._ahead: Ahead | None = None  # of the first operation
         self.asserts = False
@@ -132,6 +143,19 @@ class _Request:
     @property
     def control(self) -> Control:
         return self._asking.control
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the writer is done with it soon: besides data there is at most one pattern, the first operation, of
+        which few rows are expected, and no service is asked."""
+        if not self._operations or self._ahead is not None:
+            return False
+        first, *others = self._operations
+        if isinstance(first, Modify | DeleteWhere):
+            starts_short = not any(isinstance(part, ServicePattern) for part in walk(pattern_request(first).pattern))
+        else:
+            starts_short = isinstance(first, InsertData | DeleteData)
+        return starts_short and all(isinstance(operation, InsertData | DeleteData) for operation in others)
 
     def prepare(self) -> None:
         for number, operation in enumerate(self._operations, 1):
@@ -154,32 +178,35 @@ class _Request:
         ahead = self._ahead if self._ahead is not None and self._ahead.is_current(store) else None
         charged = ChargedBatch(batch, self.control)
         working = Working(charged, store.preview(batch), self._asking, derived)
+        known: Known = {}  # of this run: the batch of an earlier one was dropped, with its terms
         for number, operation in enumerate(self._operations, 1):
             self._asking.control.check()
             with self._placed(number, operation):
                 for graph in targets_of(operation):
                     working.check_writable(graph)
                 if isinstance(operation, Modify | DeleteWhere):
-                    known = ahead.solved if ahead is not None and number == 1 else None
-                    self._run_by_pattern(operation, known, working)
+                    solved = ahead.solved if ahead is not None and number == 1 else None
+                    self._run_by_pattern(operation, solved, working)
                 else:
-                    self._run(number, operation, working)
+                    self._run(number, operation, known, working)
         charged.pack()
         self.asserts = not batch.is_empty
 
     def _run_by_pattern(self, operation: Modify | DeleteWhere, known: Solved | None, working: Working) -> None:
         request = pattern_request(operation)
         reads_derived = any(working.derived.meant(request.pattern, request.of))
+        if reads_derived and not working.batch.is_first:
+            raise MustBeFirst
         solved = known if known is not None and not reads_derived else solutions(request, working)
         if isinstance(operation, Modify):
             modify(operation, solved, working)
         else:
             delete_where(operation, solved, working)
 
-    def _run(self, number: int, operation: Operation, working: Working) -> None:
+    def _run(self, number: int, operation: Operation, known: Known, working: Working) -> None:
         match operation:
             case InsertData():
-                insert_data(operation, self._known, working)
+                insert_data(operation, known, working)
             case DeleteData():
                 delete_data(operation, working)
             case Manage():

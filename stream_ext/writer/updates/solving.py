@@ -17,18 +17,18 @@ from hbase_store.errors import SnapshotGone
 from stream_ext.language.algebra.algebra import Pattern, QuadPattern
 from stream_ext.language.algebra.statements import Modify
 from stream_ext.language.algebra.terms import Constant
+from stream_ext.oneshot.derived_graph import DerivedGraph
 from stream_ext.oneshot.evaluate import (
     Asking,
-    DerivedGraph,
     attached_to,
     pattern_network,
     solve,
     solve_with_graphs,
     where,
 )
-from stream_ext.plan.features import asks_source, predicates_read
 from stream_ext.plan.logic import GraphScope, Select
 from stream_ext.plan.places import STORE, GraphsInScope, dataset
+from stream_ext.plan.properties.features import asks_source, predicates_read
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.writer.derived_graphs import DerivedGraphs

@@ -27,6 +27,7 @@ from endpoint.serve import ServeSettings
 from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
 from tests.parts.processes import started
+from tests.parts.waiting import PATIENCE_S
 
 TURTLE = "@prefix ex: <http://ex/> . ex:z1 ex:partOf ex:c1 . ex:a ex:knows [ ex:name 'é' ] ."
 INSERT = "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"
@@ -263,6 +264,15 @@ def test_a_query_is_registered_pushed_to_and_watched(
     assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_the_status_says_of_each_shard_where_it_runs() -> None:
+    shard = {"shard": 1, "runner": "spark", "why": "", "host": "h", "pid": 7, "lag": 2, "builds": 3, "core_share": 0.25}
+    assert server_commands._of_shard(shard) == (
+        "shard 1 runs on spark: process 7 of h, 25% of a core, 2 snapshots behind, built 3 times"
+    )
+    lost = shard | {"runner": "inline", "why": "it died", "host": None, "pid": None}
+    assert server_commands._of_shard(lost).startswith("shard 1 runs on inline (it died): no process, ")
+
+
 def test_what_a_construct_says_is_watched_as_its_triples(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", near.url)
     alarms = NEAR.replace("near", "alarms").replace("SELECT ?taxi ?zone ?city", "CONSTRUCT { ?taxi a ex:Near }")
@@ -439,7 +449,7 @@ def test_a_watcher_learns_of_the_connection_and_leaves_the_terminal_in_order(tmp
         with live(tmp_path / "served", port=port):
             assert watching.stderr.readline() == "rillet: the connection is restored\n"
             watching.send_signal(signal.SIGINT)
-            assert watching.wait(20) == 130
+            assert watching.wait(PATIENCE_S) == 130
             assert watching.stderr.read() == "\n"
 
 
@@ -504,9 +514,9 @@ def test_serve_says_where_it_is_and_stops_on_a_signal(tmp_path: Path) -> None:
             assert "is ready" in second.stdout.readline()
             assert second.stdout.readline() == f"  writer   {url[0]}/; this server reads\n"
             second.send_signal(signal.SIGTERM)
-            assert second.wait(20) == 0
+            assert second.wait(PATIENCE_S) == 0
         server.send_signal(signal.SIGTERM)
-        assert server.wait(20) == 0
+        assert server.wait(PATIENCE_S) == 0
         assert server.stdout.read().splitlines()[-1] == "stopped"
         assert server.stderr.read() == ""
 

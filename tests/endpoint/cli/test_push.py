@@ -24,7 +24,7 @@ from endpoint.files.replay import AsItWas, Cutter, Element, Pacer, PerSecond, at
 from stream_ext.errors import BadData
 from tests.endpoint.live import Live, live
 from tests.parts.processes import started
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 AT = "http://ex/at"
 
@@ -213,7 +213,7 @@ def test_a_pipe_is_pushed_as_it_comes(running: Live) -> None:
         answer = running.http.get("/queries/q/results", params={"wait": "15s"})
         assert [row["s"]["value"] for row in answer.json()["results"]["bindings"]] == ["a:s5"]
         assert pushing.poll() is None, "it waits for more"
-        observed, _ = pushing.communicate(timeout=20)
+        observed, _ = pushing.communicate(timeout=PATIENCE_S)
     assert observed.startswith("2 elements accepted")
 
 
@@ -278,7 +278,7 @@ def test_a_pipe_outlives_its_server(tmp_path: Path) -> None:
         assert "trying again for 60 s" in pushing.stderr.readline()
         with live(tmp_path / "served", port=port) as second:
             assert pushing.stderr.readline() == "rillet: the server is answering again\n"
-            observed, _ = pushing.communicate(element(11000), timeout=20)
+            observed, _ = pushing.communicate(element(11000), timeout=PATIENCE_S)
             beat = {"timestamp": "11000", "wait": "evaluated"}
             second.http.post("/streams/s/heartbeat", params=beat).raise_for_status()
             answered = second.http.get("/queries/q/results").json()["results"]["bindings"]
@@ -357,7 +357,7 @@ def test_a_push_that_is_stopped_says_in_a_whole_sentence_how_far_it_came(running
         pushing.stdin.flush()
         until(lambda: running.http.get("/streams/s").json()["time"] == 5, "the first element is there")
         pushing.send_signal(signal.SIGINT)
-        assert pushing.wait(20) == 130
+        assert pushing.wait(PATIENCE_S) == 130
         *_, last = pushing.stderr.read().splitlines()
     assert re.fullmatch(
         r"rillet: stopped: (1 element accepted, snapshot \d+|no push was acknowledged); "

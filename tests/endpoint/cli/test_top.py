@@ -15,7 +15,7 @@ from tests.endpoint.live import NEAR, live
 def status(name: str, rows: int, lag_ms: int = 0, late: int = 0) -> dict[str, object]:
     return {
         "query": name, "state": "running", "runner": "inline", "rows": rows, "emissions": rows // 2,
-        "evaluations": rows, "lag_ms": lag_ms, "late": late,
+        "evaluations": rows, "core_ms": rows / 10, "lag_ms": lag_ms, "late": late,
     }  # fmt: skip
 
 
@@ -26,6 +26,7 @@ def test_rates_are_what_changed_between_two_readings() -> None:
     found = {each.status["query"]: each.rates.get("rows") for each in rates.ordered("rows")}
     assert found == {"a": 10.0, "b": 5.0, "c": 0.0, "d": None}, "c began anew, d is new"
     assert list(found) == ["a", "b", "c", "d"]
+    assert [each.rates.get("cpu") for each in rates.ordered("cpu")] == [1.0, 0.5, 0.0, None], "ms of a core in a second"
     assert [each.status["query"] for each in rates.ordered("lag")] == ["b", "a", "c", "d"]
     assert [each.status["query"] for each in rates.ordered("late")] == ["c", "a", "b", "d"]
 

@@ -68,6 +68,19 @@ def test_explain_is_a_word_in_the_editor_too(fresh: Live) -> None:
     assert "http://ex/2999" in page.all("pre")[0].text
 
 
+def test_a_query_is_measured_from_the_editor_and_nothing_else_is(fresh: Live) -> None:
+    fresh.update("INSERT DATA { <http://ex/a> <http://ex/p> 1, 2, 3 }")
+    page = post(fresh, "/query", query="SELECT ?o { ?s <http://ex/p> ?o }", act="analyze")
+    assert [cell.shown for cell in page.all("th")] == ["Operator", "Rows, estimated", "Rows", "Time"]
+    assert page.cells()[0][2] == "3"
+    for text in (NEAR, "INSERT DATA { <http://ex/a> <http://ex/p> 4 }"):
+        assert "only a query without windows is measured" in answered(
+            post(fresh, "/query", 400, query=text, act="analyze")
+        )
+    assert fresh.service.queries() == []
+    assert run(fresh, "SELECT ?o { ?s <http://ex/p> ?o }").cells()[2:] != []
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
@@ -235,6 +248,22 @@ def test_a_query_that_has_failed_is_resumed_from_its_page(
     assert "Resume" in [button.shown for button in page.all("button")]
     post(fresh, "/queries/near", act="resume")
     assert fresh.service.query_status("near")["state"] == "running"
+
+
+def test_a_query_is_edited_and_replaced(fresh: Live) -> None:
+    fresh.register().raise_for_status()
+    (link,) = (each for each in get(fresh, "/queries/near").all("a") if each.text == "Edit and replace")
+    form = get(fresh, str(link.attributes["href"]).removeprefix("/console").partition("#")[0])
+    assert "Replace near" in [heading.text for heading in form.all("h2")]
+    assert form.all("textarea")[0].text == NEAR
+    text = NEAR.replace("RANGE 1s", "RANGE 2s")
+    assert "near is registered" in answered(post(fresh, "/queries", query=text, replace="near"))
+    assert fresh.service.query_status("near")["text"] == text
+    renamed = post(fresh, "/queries", 400, query=NEAR.replace(" near ", " far "), replace="near")
+    assert "the path names 'near'" in renamed.all("body")[0].shown, (
+        "a query of the other name is not replaced by mistake"
+    )
+    assert "Replace near" in [heading.text for heading in renamed.all("h2")]
 
 
 def test_a_query_is_registered_and_deleted(fresh: Live) -> None:

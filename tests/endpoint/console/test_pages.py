@@ -28,6 +28,7 @@ PATHS = (
     "/streams/taxis",
     "/queries",
     "/queries/near",
+    "/sources",
     "/server",
     "/log",
     "/sign-in",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyoxigraph as ox
 import pytest
 
@@ -30,11 +34,13 @@ from endpoint.demo.benchmark import (
 from endpoint.demo.city import CITY
 from endpoint.demo.citybench import CITYBENCH
 from endpoint.demo.lsbench import LSBENCH
-from endpoint.demo.playing import Asked, Player, PlayProgress, pace_of, play, prepare
+from endpoint.demo.playing import PlayedQuery, Player, PlayProgress, pace_of, play, prepare
 from endpoint.demo.srbench import SRBENCH
 from endpoint.files.replay import Pace
 from stream_ext.errors import BadArgument, BadData
 from tests.endpoint.live import live
+from tests.parts.processes import started
+from tests.parts.waiting import until
 
 BENCHMARKS = [CITY, LSBENCH, CITYBENCH, SRBENCH]
 #: So many elements are played: of each query some evaluation has rows.
@@ -87,7 +93,11 @@ def test_the_dialects_of_a_query_answer_what_pyoxigraph_answers(benchmark: Bench
 
 
 def oracle(
-    benchmark: Benchmark, asked: Asked, recording: Recording, elements: list[RecordedElement], emission: dict[str, Any]
+    benchmark: Benchmark,
+    asked: PlayedQuery,
+    recording: Recording,
+    elements: list[RecordedElement],
+    emission: dict[str, Any],
 ) -> Counter[frozenset[tuple[str, str]]]:
     """The question over the stored graphs that it names and the content of its windows, which no pattern confuses."""
     store = ox.Store()
@@ -126,7 +136,7 @@ def number(text: str) -> str:
 
 def test_a_query_that_the_server_does_not_run_is_reported_and_the_others_play(tmp_path: Path) -> None:
     class Choosy(Client):
-        def register(self, text: str, name: str | None = None) -> dict[str, Any]:
+        def register(self, text: str, name: str | None = None, *, replace: bool = False) -> dict[str, Any]:
             if "STREAM <http://deri.org/poststream> [RANGE 1s] {" in text:
                 raise Refused(400, "line 5: this is not supported yet\n  and more")
             return {}
@@ -286,6 +296,28 @@ def test_the_command_starts_a_server_plays_and_removes_it(
     assert lines[-1].startswith("ended: ")
     assert any(line.startswith("L3\tRSP-QL\t") for line in lines)
     assert not list(tmp_path.glob("rillet-demo-*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_demonstration_that_is_killed_leaves_no_server(number: signal.Signals, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "endpoint", "demo", "--for", "5m"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as played:
+        assert played.stdout is not None
+        url = next(line for line in played.stdout if b"http://" in line).split()[-1].decode()
+        assert httpx.get(url, follow_redirects=True).status_code == 200
+        played.send_signal(number)
+        until(lambda: not answers(url), "the end of the server")
+        assert played.wait(60) != 0 or number is signal.SIGTERM
+    if number is signal.SIGTERM:
+        assert [path.name for path in tmp_path.iterdir() if path.name.startswith("rillet-demo-")] == []
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url).is_success
+    except httpx.TransportError:
+        return False
 
 
 def test_a_demonstration_on_a_server_replaces_the_one_before(

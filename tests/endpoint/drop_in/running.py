@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def running(app: Any) -> Iterator[httpx.Client]:
         try:
             until(lambda: server.started or not thread.is_alive(), "the server starts")
             assert server.started, "the server did not start"
-            with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=20) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{listening.getsockname()[1]}", timeout=PATIENCE_S) as client:
                 yield client
         finally:
             server.should_exit = True
-            thread.join(20)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive(), "the server did not stop"

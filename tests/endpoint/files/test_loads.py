@@ -24,11 +24,12 @@ from endpoint.cli.command_line import main
 from endpoint.client import Client
 from endpoint.files.load import ServerTarget, Wanted, load_all
 from endpoint.files.reading import Source, digest_of, pieces_of, place_of
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from hbase_store.layout.terms import iri
 from stream_ext.errors import BadData
 from stream_ext.writer.load_records import Loaded
 from tests.endpoint.live import Live, live
+from tests.parts.waiting import PATIENCE_S
 
 NT, NQ, N3 = "application/n-triples", "application/n-quads", "text/n3"
 TURTLE = '@prefix : <http://ex/> . :a :knows [ :name "é" ] ; :age 01, "01"^^:years, "x"@en-GB, "2020-01-01"^^:date .'
@@ -215,7 +216,7 @@ def test_queries_run_on_next_to_a_load_and_see_it(served: Live) -> None:
 
     def pieces() -> Iterator[bytes]:
         yield lines(200_000)
-        assert more.acquire(timeout=20)
+        assert more.acquire(timeout=PATIENCE_S)
         yield b"<http://ex/z1> <http://ex/partOf> <http://ex/c1> .\n"
 
     with Client(served.url) as client:
@@ -271,10 +272,10 @@ def test_load_all_tells_of_a_server_that_does_not_answer(tmp_path: Path, monkeyp
 
     def elsewhere(self: hbase_store.Store, address: str) -> None:
         tries.append(address)
-        raise WriterElsewhere("http://127.0.0.1:9/", 4711, "there")
+        raise AnotherWriter("http://127.0.0.1:9/", 4711, "there")
 
     monkeypatch.setattr(hbase_store.Store, "take_lease", elsewhere)
     (tmp_path / "a.nt").write_bytes(lines(1))
-    with pytest.raises(WriterElsewhere, match="process 4711 is the writer"):
+    with pytest.raises(AnotherWriter, match="process 4711 is the writer"):
         list(load_all(f"lmdb:{tmp_path / 's'}", [Source(str(tmp_path / "a.nt"), NT)], Wanted(None, ""), io.StringIO()))
     assert len(tries) == 5

@@ -14,7 +14,7 @@ from endpoint.http.access import Access
 from endpoint.serve import Server, ServeSettings, listen
 from hbase_store import Store
 from hbase_store.backends.lmdb import LmdbKeyValue
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
@@ -22,6 +22,7 @@ from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.write_queue import PublishingPace
 from tests.endpoint.live import BASE, Live
 from tests.hbase_store.faulty import Leased
+from tests.parts.waiting import PATIENCE_S
 
 
 class SharedStore:
@@ -39,7 +40,7 @@ class SharedStore:
         try:
             store.take_lease(address)
             store.emissions.take_over()
-        except WriterElsewhere as error:
+        except AnotherWriter as error:
             reads = error
         pace = PublishingPace(0, 0)
         return Service(
@@ -62,14 +63,14 @@ class SharedStore:
                 server = Server(app, ready.set, tls)
                 thread = threading.Thread(target=server.run_until_stopped, args=(listening,), name="server")
                 thread.start()
-                assert ready.wait(20), "the server did not start"
+                assert ready.wait(PATIENCE_S), "the server did not start"
                 running = Live(service, server, url, trusting)
                 try:
                     with running.http:
                         yield running
                 finally:
                     running.stop()
-                    thread.join(20)
+                    thread.join(PATIENCE_S)
                     assert not thread.is_alive(), "the server did not stop"
 
     @contextmanager
@@ -129,4 +130,4 @@ class PretendedWriter:
     def close(self) -> None:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)

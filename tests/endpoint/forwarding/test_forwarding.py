@@ -156,7 +156,7 @@ def test_a_reader_that_is_told_makes_no_calls_of_the_store(
 ) -> None:
     writer, reader = servers
     standby = reader.service._role._standby
-    until(standby._is_told, "the writer does not tell the reader of its snapshots")
+    until(standby._is_notified, "the writer does not tell the reader of its snapshots")
     looked: list[int] = []
     follow = standby._writing.follow
 

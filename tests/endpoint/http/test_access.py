@@ -24,6 +24,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument
 from stream_ext.service.service import Service
 from tests.endpoint.live import BASE, NEAR, NT, SPARQL_QUERY, TAXI_IN_ZONE, Live, live
+from tests.parts.waiting import PATIENCE_S
 
 UPDATE = {"update": "INSERT DATA { <http://ex/a> <http://ex/p> 1 }"}
 TOKEN, READ = "s:ecret-of-writers", "s:ecret-of-readers"
@@ -267,7 +268,7 @@ def caller(**given: str) -> Caller:
 
 def raw(server: Live, method: str, path: str, headers: list[tuple[str, str]], body: str = "") -> int:
     """A request with these headers and no others."""
-    with closing(HTTPConnection("127.0.0.1", server.port, timeout=20)) as connection:
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)) as connection:
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         for name, value in [*headers, ("content-length", str(len(body)))]:
             connection.putheader(name, value)

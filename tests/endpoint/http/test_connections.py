@@ -106,7 +106,7 @@ def test_a_connection_serves_as_many_requests_as_come_in_time(server: Live) -> N
             time.sleep(QUICK.head_s / 2)  # together longer than a connection may wait for one
 
 
-@pytest.mark.parametrize("head", [b"X: " + b"x" * (1 << 20), b"X: y\r\n" * 200_000])
+@pytest.mark.parametrize("head", [b"X: " + b"x" * (1 << 20), b"X: y\r\n" * 200_000], ids=["long", "many"])
 def test_headers_have_a_bound(server: Live, head: bytes) -> None:
     client = raw(server, b"GET /$/ping HTTP/1.1\r\nHost: localhost\r\n")
     with suppress(ConnectionError):  # refused before all was sent

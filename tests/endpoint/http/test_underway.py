@@ -21,6 +21,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.answers import Decoded
 from stream_ext.writer.change import HeadView, Intent
 from tests.endpoint.live import Live, live
+from tests.parts.waiting import PATIENCE_S
 
 ALL = "SELECT * { ?s ?p ?o }"
 
@@ -71,12 +72,12 @@ def in_background(call: Callable[[], httpx.Response]) -> Any:
 
 
 def test_a_running_query_is_listed_and_can_be_cancelled(running: Live, endless: Endless) -> None:
-    asked = in_background(lambda: httpx.get(running.url + "/sparql", params={"query": ALL}, timeout=20))
-    assert endless.began.wait(10)
+    asked = in_background(lambda: httpx.get(running.url + "/sparql", params={"query": ALL}, timeout=PATIENCE_S))
+    assert endless.began.wait(PATIENCE_S)
     (listed,) = running.http.get("/$/queries").json()["queries"]
     assert (listed["query"], listed["state"]) == (ALL, "running")
     assert running.http.delete(f"/$/queries/{listed['id']}").status_code == 204
-    answer = asked.result(10)
+    answer = asked.result(PATIENCE_S)
     assert (answer.status_code, "cancelled" in answer.text) == (503, True)
     assert running.http.get("/$/queries").json() == {"queries": []}
     assert running.http.delete(f"/$/queries/{listed['id']}").status_code == 404
@@ -86,15 +87,15 @@ def test_a_client_that_goes_away_ends_its_query(running: Live, endless: Endless)
     host, port = running.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(f"GET /sparql?query={quote(ALL)} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-        assert endless.began.wait(10)
-    assert endless.ended.wait(10)
+        assert endless.began.wait(PATIENCE_S)
+    assert endless.ended.wait(PATIENCE_S)
     assert isinstance(endless.error, QueryCancelled)
 
 
 def test_a_query_has_its_time_and_no_more(running: Live, endless: Endless) -> None:
     answer = running.http.get("/sparql", params={"query": ALL, "timeout": "50ms"})
     assert (answer.status_code, "0.05 s" in answer.text) == (503, True)
-    assert endless.ended.wait(10)
+    assert endless.ended.wait(PATIENCE_S)
     assert isinstance(endless.error, DeadlineExceeded)
 
 
@@ -107,7 +108,7 @@ def test_who_waits_is_answered_in_time_even_by_an_operator_that_does_not_look(
     assert answer.status_code == 503
     assert not deaf.ended.is_set()
     deaf.let_go.set()
-    assert deaf.ended.wait(10)
+    assert deaf.ended.wait(PATIENCE_S)
 
 
 class Held:
@@ -118,7 +119,7 @@ class Held:
 
     def __call__(self, view: HeadView) -> Intent:
         self.began.set()
-        self.let_go.wait(20)
+        self.let_go.wait(PATIENCE_S)
         return Intent(lambda sn: sn)
 
 
@@ -126,15 +127,15 @@ class Held:
 def held(running: Live) -> Iterator[Held]:
     made = Held()
     done = in_background(lambda: running.service.change(made))
-    assert made.began.wait(10)
+    assert made.began.wait(PATIENCE_S)
     yield made
     made.let_go.set()
-    done.result(10)
+    done.result(PATIENCE_S)
 
 
 def test_a_running_update_is_listed_and_can_be_cancelled_before_it_is_published(running: Live, held: Held) -> None:
     text = "INSERT { ?s <http://ex/q> ?o } WHERE { ?s <http://ex/p> ?o }"
-    asked = in_background(lambda: httpx.post(running.url + "/update", data={"update": text}, timeout=20))
+    asked = in_background(lambda: httpx.post(running.url + "/update", data={"update": text}, timeout=PATIENCE_S))
     listed: list[dict[str, Any]] = []
     while not listed:
         listed = running.http.get("/$/queries").json()["queries"]
@@ -143,7 +144,7 @@ def test_a_running_update_is_listed_and_can_be_cancelled_before_it_is_published(
     # One that did not wait for the writer yet has ended.
     assert {each["state"] for each in running.http.get("/$/queries").json()["queries"]} <= {"cancelled"}
     held.let_go.set()
-    answer = asked.result(10)
+    answer = asked.result(PATIENCE_S)
     assert (answer.status_code, "the update was cancelled" in answer.text) == (503, True)
     assert running.http.get("/sparql", params={"query": "ASK { ?s <http://ex/q> ?o }"}).json()["boolean"] is False
     assert running.http.get("/$/queries").json() == {"queries": []}
@@ -172,7 +173,7 @@ def flood(running: Live, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("flood")
 def test_a_cancel_while_the_answer_is_sent_cuts_it_off(running: Live) -> None:
-    with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=20) as answer:
+    with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=PATIENCE_S) as answer:
         (listed,) = running.http.get("/$/queries").json()["queries"]
         running.http.delete(f"/$/queries/{listed['id']}").raise_for_status()
         with pytest.raises(httpx.RemoteProtocolError):
@@ -181,7 +182,7 @@ def test_a_cancel_while_the_answer_is_sent_cuts_it_off(running: Live) -> None:
 
 @pytest.mark.usefixtures("flood")
 def test_nothing_more_is_written_for_a_client_that_goes_away_while_it_reads(running: Live) -> None:
-    with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=20) as answer:
+    with httpx.stream("GET", running.url + "/sparql", params={"query": ALL}, timeout=PATIENCE_S) as answer:
         next(answer.iter_bytes())
         assert len(running.server._app.app_state.underway) == 1
     for _ in range(200):

@@ -11,6 +11,7 @@ import pytest
 from endpoint.monitoring.last_known import Known, LastKnown, LastKnownOf
 from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import NotFound
+from tests.parts.waiting import PATIENCE_S
 
 
 class Source:
@@ -25,7 +26,7 @@ class Source:
 
     def read(self) -> int:
         self.entered.release()
-        assert self.goes_on.wait(20)
+        assert self.goes_on.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
         self.number += 1
@@ -46,26 +47,26 @@ def known(source: Source) -> Iterator[LastKnown[int]]:
 
 
 def test_each_who_asks_gets_what_is_read_from_then_on(source: Source, known: LastKnown[int]) -> None:
-    assert [known.wait(20) for _ in range(3)] == [Known(1, 0.0), Known(2, 0.0), Known(3, 0.0)]
+    assert [known.wait(PATIENCE_S) for _ in range(3)] == [Known(1, 0.0), Known(2, 0.0), Known(3, 0.0)]
 
 
 def test_what_hangs_is_as_it_was_known_and_says_how_old(source: Source, known: LastKnown[int]) -> None:
-    known.wait(20)
+    known.wait(PATIENCE_S)
     source.goes_on.clear()
     source.now += 7
     assert known.wait(0.01) == Known(1, 7.0)
     source.goes_on.set()
-    assert known.wait(20).age_s == 0
+    assert known.wait(PATIENCE_S).age_s == 0
 
 
 def test_who_asks_while_it_is_read_gets_what_is_read_after_that(source: Source, known: LastKnown[int]) -> None:
     """What was being read may be older than what he has just written."""
     source.goes_on.clear()
     found: list[Known[int]] = []
-    first = threading.Thread(target=lambda: found.append(known.wait(20)))
+    first = threading.Thread(target=lambda: found.append(known.wait(PATIENCE_S)))
     first.start()
     source.entered.acquire()
-    second = threading.Thread(target=lambda: found.append(known.wait(20)))
+    second = threading.Thread(target=lambda: found.append(known.wait(PATIENCE_S)))
     second.start()
     source.goes_on.set()
     first.join()
@@ -76,24 +77,24 @@ def test_who_asks_while_it_is_read_gets_what_is_read_after_that(source: Source, 
 def test_what_was_never_known_is_an_error(source: Source, known: LastKnown[int]) -> None:
     source.error = StoreUnavailable("it is away")
     with pytest.raises(StoreUnavailable, match="has not answered since the start"):
-        known.wait(20)
+        known.wait(PATIENCE_S)
     source.error = None
-    known.wait(20)
+    known.wait(PATIENCE_S)
     source.error = StoreUnavailable("it is away")
-    assert known.wait(20).value == 1
+    assert known.wait(PATIENCE_S).value == 1
 
 
 def test_a_bug_is_no_outage(source: Source, known: LastKnown[int]) -> None:
-    known.wait(20)
+    known.wait(PATIENCE_S)
     source.error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        known.wait(20)
+        known.wait(PATIENCE_S)
     source.error = None
-    assert known.wait(20).age_s == 0
+    assert known.wait(PATIENCE_S).age_s == 0
 
 
 def test_those_who_have_gone_are_forgotten(source: Source, known: LastKnown[int]) -> None:
-    known.wait(20)
+    known.wait(PATIENCE_S)
     source.goes_on.clear()
     for _ in range(1_000):
         known.wait(0)
@@ -106,7 +107,7 @@ def test_each_key_is_known_by_itself_and_the_last_that_were_read_are_remembered(
     now = 100.0
 
     def read(key: str) -> str:
-        assert goes_on.wait(20)
+        assert goes_on.wait(PATIENCE_S)
         if key == "gone":
             raise NotFound(key)
         return key.upper()

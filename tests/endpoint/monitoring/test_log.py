@@ -21,8 +21,9 @@ import httpx
 import pytest
 
 from endpoint.limits import HttpLimits
-from endpoint.monitoring.log import FORMS, Form, Formatter, Level, Settings, logging_to
+from endpoint.monitoring.log import FORMS, Form, Formatter, Level, Settings, current, logging_to, recent
 from tests.endpoint.live import SPARQL_QUERY, live
+from tests.parts.waiting import PATIENCE_S
 
 log = logging.getLogger("rillet.test")
 
@@ -166,6 +167,23 @@ def test_the_level_decides_what_is_logged_and_libraries_are_logged_only_when_som
     assert found == {"debug": (4, 2), "info": (3, 2), "warning": (2, 2), "error": (1, 1)}
 
 
+def test_afterwards_everything_is_logged_as_before() -> None:
+    """Loggers remember what is enabled: it is asked while the context is open, and then again."""
+    loggers = (logging.getLogger(), log, logging.getLogger("rillet"), logging.getLogger("uvicorn.error"))
+
+    def enabled() -> list[bool]:
+        return [each.isEnabledFor(level) for each in loggers for level in (logging.DEBUG, logging.INFO, logging.ERROR)]
+
+    before = enabled(), logging.getLogger().handlers[:], current(), recent()
+    with to(io.StringIO(), "debug"):
+        with to(io.StringIO(), "error", "json"):
+            assert not log.isEnabledFor(logging.WARNING)
+        assert log.isEnabledFor(logging.DEBUG)
+        assert current() == Settings("debug")
+        assert enabled() != before[0]
+    assert (enabled(), logging.getLogger().handlers[:], current(), recent()) == before
+
+
 # ---- what a server logs
 
 
@@ -262,8 +280,10 @@ def test_the_server_logs_its_life_in_lines_of_json_and_never_its_token(tmp_path:
                 line = process.stdout.readline()
                 assert line, "it ended"
                 found = re.search(r"SPARQL +(http://[^/]+)/", line)
-            httpx.get(found[1] + "/sparql", params={"query": "ASK {", "token": "hunter2-of-a-test"}, timeout=20)
-            httpx.post(found[1] + "/update", headers={"authorization": "Bearer hunter2-of-a-test x"}, timeout=20)
+            httpx.get(found[1] + "/sparql", params={"query": "ASK {", "token": "hunter2-of-a-test"}, timeout=PATIENCE_S)
+            httpx.post(
+                found[1] + "/update", headers={"authorization": "Bearer hunter2-of-a-test x"}, timeout=PATIENCE_S
+            )
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=60)
         finally:

@@ -20,7 +20,7 @@ from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.values.functions.custom import register_function, unregister_function
 from tests.endpoint.http.test_underway import Endless, in_background
 from tests.endpoint.live import Live, live
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 COUNT = 12_000
 ALL = "SELECT ?s ?o { ?s <http://ex/p> ?o }"
@@ -116,7 +116,7 @@ def test_what_takes_longer_than_was_thought_goes_to_a_worker(server: Live, monke
     monkeypatch.setattr(server.service, "query", endless)
     assert ask(server, light + " # again").text == here
     assert asked(server) == 1
-    assert endless.ended.wait(10)
+    assert endless.ended.wait(PATIENCE_S)
     assert isinstance(endless.error, QueryCancelled)
 
 
@@ -163,12 +163,12 @@ def test_errors_of_a_worker_are_reported_as_those_of_the_server(server: Live, mo
 
 
 def test_a_query_in_a_worker_is_listed_and_can_be_cancelled(server: Live, stopped: int) -> None:
-    waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=20))
+    waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=PATIENCE_S))
     until(lambda: asked(server) == 1, "the worker is asked")
     (listed,) = server.http.get("/$/queries").json()["queries"]
     assert (listed["query"], listed["state"], listed["worker"]) == (ALL, "running", 1)
     assert server.http.delete(f"/$/queries/{listed['id']}").status_code == 204
-    answer = waiting.result(10)
+    answer = waiting.result(PATIENCE_S)
     assert (answer.status_code, "cancelled" in answer.text) == (503, True)
     os.kill(stopped, signal.SIGCONT)
     until(lambda: worker_of(server)["queries"] == 0, "the worker has nothing to do")
@@ -193,10 +193,10 @@ def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped:
 
 
 def test_a_worker_that_dies_is_replaced_and_its_query_fails(server: Live, stopped: int) -> None:
-    waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=20))
+    waiting = in_background(lambda: httpx.get(server.url + "/sparql", params={"query": ALL}, timeout=PATIENCE_S))
     until(lambda: asked(server) == 1, "the worker is asked")
     os.kill(stopped, signal.SIGKILL)
-    answer = waiting.result(10)
+    answer = waiting.result(PATIENCE_S)
     assert (answer.status_code, "SIGKILL" in answer.text, "send the query again" in answer.text) == (503, True, True)
     assert ask(server, ALL).status_code == 200  # while there is none, the server answers itself
     until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
@@ -208,7 +208,7 @@ def test_an_answer_is_cut_off_when_its_worker_dies(store: Path) -> None:
     with live(store, limits=HttpLimits(rows=1 << 30), query_workers=1) as server:
         until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
         text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
-        with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=20) as answer:
+        with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=PATIENCE_S) as answer:
             os.kill(int(worker_of(server)["pid"]), signal.SIGKILL)
             with pytest.raises(httpx.RemoteProtocolError):
                 answer.read()
@@ -218,7 +218,7 @@ def test_a_client_that_goes_away_while_it_reads_ends_its_query_there(store: Path
     with live(store, limits=HttpLimits(rows=1 << 30), query_workers=1) as server:
         until(lambda: worker_of(server)["state"] == "ready", "the worker is ready")
         text = "SELECT ?a ?b { ?a <http://ex/p> ?x . ?b <http://ex/p> ?x }"
-        with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=20) as answer:
+        with httpx.stream("GET", server.url + "/sparql", params={"query": text}, timeout=PATIENCE_S) as answer:
             next(answer.iter_bytes())
             assert worker_of(server)["queries"] == 1
         until(lambda: worker_of(server)["queries"] == 0, "the worker has nothing to do")
@@ -284,6 +284,7 @@ def test_what_others_leave_no_memory_for_is_429_wherever_it_is_answered(store: P
         memory = running.server._app.app_state.memory
         large = "SELECT (COUNT(DISTINCT ?t) AS ?n) { ?s <http://ex/p> ?x . ?t <http://ex/p> ?x FILTER(?s != ?t) }"
         assert ask(running, large).status_code == 200
+        until(lambda: memory.used == 0, "what the query had is free")
         memory.reserve(1020 << 20)
         assert "rillet_query_memory_bytes 1.06954752e+09" in running.http.get("/$/metrics").text
         answer = ask(running, large + " # again")

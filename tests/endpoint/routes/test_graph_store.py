@@ -239,7 +239,7 @@ def test_head_says_what_get_would(empty: Live) -> None:
         (400, "absolute IRI", "GET", "/data?graph=http://ex/a%20b", {}),
         (400, "name one graph", "GET", G + "&default", {}),
         (400, "name one graph", "GET", "/data/a?default", {}),
-        (400, "it has no value", "GET", "/data?default=yes", {}),
+        (400, "takes no value", "GET", "/data?default=yes", {}),
         (400, "name the graph", "DELETE", "/data", {}),
         (400, "name the graph", "PUT", "/data", {"content": "", "headers": TURTLE}),
         (400, "belongs to writes", "GET", G + "&wait=evaluated", {}),

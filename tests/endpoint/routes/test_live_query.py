@@ -16,6 +16,7 @@ from endpoint.limits import HttpLimits
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
 from tests.endpoint.live import BASE, NEAR, SPARQL_QUERY, Live, live
+from tests.parts.waiting import PATIENCE_S
 
 SSE = {"accept": "text/event-stream"}
 ARRIVALS = (
@@ -105,7 +106,7 @@ def test_it_goes_with_its_listener(running: Live, dropped: threading.Semaphore) 
     with listening(running) as first, listening(running) as second:
         listed = [query["query"] for query in running.http.get("/queries").json()["queries"]]
         assert listed == [first.name, second.name]
-    assert dropped.acquire(timeout=10) and dropped.acquire(timeout=10)
+    assert dropped.acquire(timeout=PATIENCE_S) and dropped.acquire(timeout=PATIENCE_S)
     assert running.http.get("/queries").json() == {"queries": []}
     with listening(running) as third:
         running.push(1000)

@@ -31,6 +31,7 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.service.service import Service
 from tests.docs.pages import DOCS, Page, codes
 from tests.endpoint.live import BASE, NEAR, NT, TAXI_IN_ZONE, Live
+from tests.parts.waiting import PATIENCE_S
 
 Labels = frozenset[tuple[str, str]]
 
@@ -163,7 +164,7 @@ def test_lag_is_reported_in_seconds(tmp_path: Path) -> None:
 
 def held_until(gate: threading.Event, step: Callable[..., Any]) -> Callable[..., Any]:
     def late(*arguments: Any) -> Any:
-        assert gate.wait(20)
+        assert gate.wait(PATIENCE_S)
         return step(*arguments)
 
     return late

@@ -5,9 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from html import escape
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -15,7 +19,9 @@ import rdflib
 from SPARQLWrapper import CSV, JSON, POST, POSTDIRECTLY, TSV, XML, SPARQLWrapper
 from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
+from endpoint.limits import HttpLimits
 from tests.endpoint.live import NEAR, Live, live
+from tests.parts.waiting import PATIENCE_S
 
 SAYS = "SELECT ?o { <http://ex/a> <http://ex/says> ?o }"
 SAID = {"one", "zwei", "3", '<&"\t,\n'}
@@ -161,6 +167,31 @@ def test_a_query_is_explained_by_the_operators_that_would_answer_it(server: Live
     assert all(each["estimated"] >= 0 for each in operators if not each["operator"].endswith("(as above)"))
 
 
+def test_a_query_is_measured_operator_by_operator(tmp_path: Path) -> None:
+    values = " ".join(f"<http://ex/{n}> <http://ex/p> {n % 10} ." for n in range(100))
+    text = "SELECT ?o (COUNT(*) AS ?n) { ?s <http://ex/p> ?o FILTER(?o >= 5) } GROUP BY ?o"
+    with live(tmp_path) as server:
+        server.update(f"INSERT DATA {{ {values} }}")
+        found = server.http.get("/sparql", params={"query": text, "explain": "analyze"}).json()
+        measured = [each for each in found["operators"] if "rows" in each]
+        assert measured[0]["rows"] == 5, "what the query itself answers"
+        assert 50 in [each["rows"] for each in measured], "the rows that the filter leaves"
+        assert found["ms"] == pytest.approx(sum(each["ms"] for each in measured), abs=0.01)
+        server.update("DELETE WHERE { ?s <http://ex/p> 7 }")
+        old = {"query": text, "explain": "analyze", "snapshot": found["snapshot"]}
+        assert server.http.get("/sparql", params=old).json()["operators"][0]["rows"] == 5
+        assert (
+            server.http.get("/sparql", params={"query": text, "explain": "analyze"}).json()["operators"][0]["rows"] == 4
+        )
+        for refused, why in (("INSERT DATA { <http://ex/a> <http://ex/b> 1 }", "query"), (NEAR, "without windows")):
+            answer = server.http.post("/sparql", data={"query": refused, "explain": "analyze"})
+            assert (answer.status_code, why in answer.text) == (400, True)
+        assert not server.http.get("/sparql", params={"query": "ASK { <http://ex/a> ?p ?o }"}).json()["boolean"]
+        slow = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n ?o }"
+        late = server.http.get("/sparql", params={"query": slow, "explain": "analyze", "timeout": "200ms"})
+        assert late.status_code in (413, 503), "the limits of queries are also those of measured ones"
+
+
 def test_a_windowed_query_is_answered_at_a_time(server: Live) -> None:
     window = "FROM NAMED WINDOW <http://ex/w> ON STREAM past [RANGE 1s]"
     text = f"SELECT ?s {window} WHERE {{ WINDOW <http://ex/w> {{ ?s ?p ?o }} }}"
@@ -170,6 +201,30 @@ def test_a_windowed_query_is_answered_at_a_time(server: Live) -> None:
     answer = server.http.get("/sparql", params={"query": text, "at": "1970-01-01T00:00:01Z"})
     assert [row["s"]["value"] for row in answer.json()["results"]["bindings"]] == ["http://ex/s"]
     assert server.http.get("/sparql", params={"query": text}).status_code == 400
+
+
+def test_measured_queries_wait_for_each_other_and_nobody_for_them(tmp_path: Path) -> None:
+    began, let_go, measured = threading.Semaphore(0), threading.Event(), {"query": "ASK {}", "explain": "analyze"}
+    with live(tmp_path / "store", limits=HttpLimits(readers=2)) as running, ThreadPoolExecutor(20) as pool:
+        analyze = running.service.analyze
+
+        def held(*arguments: Any) -> dict[str, Any]:
+            began.release()
+            assert let_go.wait(60)
+            return analyze(*arguments)
+
+        running.service.analyze = held  # type: ignore[method-assign]
+        asked = [pool.submit(httpx.get, f"{running.url}/sparql", params=measured, timeout=60) for _ in range(20)]
+        try:
+            assert began.acquire(timeout=60)
+            refused = {future.result().status_code for future in islice(as_completed(asked, timeout=PATIENCE_S), 3)}
+            assert refused == {429}, "one is measured, and sixteen wait"
+            text = {"query": "SELECT * { ?s ?p ?o }"}
+            assert running.http.get("/sparql", params=text).status_code == 200
+            assert not began.acquire(blocking=False), "one is measured at a time"
+        finally:
+            let_go.set()
+        assert sorted({future.result().status_code for future in asked}) == [200, 429]
 
 
 # ---- formats

@@ -58,7 +58,7 @@ def test_resume_brings_back_a_query_that_had_no_answer(running: Live, there: Els
     running.push(1050)
     running.push(1100)
     status = running.http.get("/queries/named").json()
-    assert status["state"] == "failed" and "answered 500 Internal Server Error: no memory" in status["error"]
+    assert status["state"] == "waiting" and "answered 500 Internal Server Error: no memory" in status["error"]
     there.replies["/x"] = answering(knowing(":z1 :name 'one'"))
     running.http.post("/queries/named", params={"action": "resume"}).raise_for_status()
     running.push(1250)
@@ -66,3 +66,17 @@ def test_resume_brings_back_a_query_that_had_no_answer(running: Live, there: Els
     assert (status["state"], status["error"]) == ("running", None)
     first = running.http.get("/queries/named/results", params={"since": "0"}).text
     assert '"gap":true' in first.replace(" ", "") and '"time":1200' in first.replace(" ", "")
+
+
+def test_a_measured_query_asks_the_services_that_any_query_may_ask(running: Live, there: Elsewhere) -> None:
+    def answers(service: str) -> list[tuple[int, str]]:
+        text = f"SELECT * {{ SERVICE <{service}> {{ ?zone <http://ex/name> ?name }} }}"
+        plain, measured = ({"query": text}, {"query": text, "explain": "analyze"})
+        found = [running.http.get("/sparql", params=each) for each in (plain, measured)]
+        return [(each.status_code, each.text) for each in found]
+
+    run, measured = answers("http://example.org/sparql")
+    assert run == measured and run[0] == 403 and "<http://example.org/sparql> is not among" in run[1]
+    there.replies["/x"] = Reply(500, b"no memory")
+    run, measured = answers(f"{there.url}/x")
+    assert run == measured and run[0] == 502 and "no memory" in run[1]

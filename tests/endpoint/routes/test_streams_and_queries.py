@@ -17,7 +17,7 @@ import pytest
 import zstandard
 from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
-from endpoint.client import Client
+from endpoint.client import Client, Refused
 from endpoint.http.body import unpack
 from endpoint.limits import HttpLimits
 from hbase_store.errors import Fenced
@@ -104,6 +104,48 @@ def test_options_are_as_short_for_a_change_as_for_a_stream_that_is_made(tmp_path
             for body, headers in ((long, {}), (gzip.compress(long), packed))
         ]
     assert [answer.status_code for answer in answers] == [413] * 4
+
+
+def test_a_parameter_that_belongs_to_other_texts_is_not_called_unknown(server: Live) -> None:
+    refused = server.http.post("/sparql?at=1000", data={"query": NEAR})
+    assert refused.status_code == 400
+    assert "at= (it does not belong to this kind of text)" in refused.text
+
+
+def test_a_query_is_replaced_if_the_request_says_so(server: Live) -> None:
+    server.http.put(
+        "/queries/shown", content=NEAR.replace(" near ", " shown "), headers=SPARQL_QUERY
+    ).raise_for_status()
+    other = NEAR.replace(" near ", " shown ").replace("RANGE 1s", "RANGE 2s")
+    refused = server.http.put("/queries/shown", content=other, headers=SPARQL_QUERY)
+    assert (refused.status_code, "?replace=true" in refused.text) == (409, True)
+    assert server.http.put("/queries/shown?replace=maybe", content=other, headers=SPARQL_QUERY).status_code == 400
+    replaced = server.http.put("/queries/shown?replace=true", content=other, headers=SPARQL_QUERY)
+    assert (replaced.status_code, replaced.json()["query"]) == (201, "shown")
+    assert server.http.get("/queries/shown").json()["text"] == other
+    again = server.http.post("/queries", data={"query": other, "replace": "true"})
+    assert again.status_code == 200
+    with Client(server.url) as client:
+        assert client.register(NEAR.replace(" near ", " shown "), replace=True)["query"] == "shown"
+    assert server.http.delete("/queries/shown").status_code == 204
+
+
+def test_a_subscriber_of_a_replaced_query_is_told_and_does_not_meet_the_new_one(near: Live) -> None:
+    """The numbers of the new query begin at 1 again: who comes again after number 1 misses its first emission."""
+
+    def push(time: int) -> None:
+        near.http.post(f"/streams/taxis?timestamp={time}&wait=evaluated", content=DATA, headers=NT).raise_for_status()
+
+    push(1_000)
+    push(1_150)
+    with Client(near.url) as client:
+        emissions = client.subscribe("near")
+        assert next(emissions)["emission"] == 1
+        client.register(NEAR.replace("RANGE 1s", "RANGE 2s"), replace=True)
+        push(1_450)
+        with pytest.raises(Refused, match="near was dropped, or replaced by another of this name"):
+            list(emissions)
+        assert [each["emission"] for each in client.emissions("near")][:2] == [1, 2]
 
 
 @pytest.mark.parametrize("iri", ["http://ex/streams/a%2Fb", "http://ex.org/streams/deep/er#part", "urn:x:y?z=1"])
@@ -422,6 +464,35 @@ def test_listeners_end_when_the_query_is_dropped_and_are_let_go_when_they_leave(
     with near.http.stream("GET", "/queries/near/results", headers={"accept": "text/event-stream"}) as answer:
         next(answer.iter_lines())
     until(lambda: not near.service.status()["subscriptions"], "the listener is let go")
+
+
+def test_an_event_source_that_comes_again_misses_nothing_of_the_query_that_replaced_its_own(near: Live) -> None:
+    """It sends the last id that it got, and forgets it at an empty one, as the HTML standard says."""
+    last_id = ""
+
+    def read(count: int) -> Iterator[int]:
+        nonlocal last_id
+        headers = {"accept": "text/event-stream"} | ({"last-event-id": last_id} if last_id else {})
+        with near.http.stream("GET", "/queries/near/results", headers=headers) as answer:
+            for line in answer.iter_lines():
+                if line == "id" or line.startswith("id:"):
+                    last_id = line[3:].removeprefix(" ")
+                if line.startswith("data: "):
+                    yield int(json.loads(line[6:])["emission"])
+                    if not (count := count - 1):
+                        return
+
+    for time in (1000, 1100, 1200):
+        near.push(time).raise_for_status()
+    reading = read(9)
+    assert [next(reading), next(reading)] == [1, 2]
+    other = NEAR.replace("?city\nFROM", "?city ?nothing\nFROM")
+    near.http.post("/queries?replace=true", content=other, headers=SPARQL_QUERY).raise_for_status()
+    assert list(reading) == []
+    for time in (1300, 1400, 1500, 1600):
+        near.push(time).raise_for_status()
+    assert list(read(4)) == [1, 2, 3, 4]
+    assert last_id == "4"
 
 
 def test_stopping_the_server_ends_its_listeners_at_once(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import threading
 import Hbase_thrift as thrift
 import pytest
 
-from hbase_store import Store
+from hbase_store import Batch, Store
 from hbase_store.backends.hbase import TIMEOUT_MS, HBaseKeyValue
 from hbase_store.backends.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, Put
 from hbase_store.backends.lease import LEASE_MS
@@ -32,6 +32,24 @@ def backend(server: PretendedHBase, monkeypatch: pytest.MonkeyPatch) -> HBaseKey
 
 def test_what_is_pretended_keeps_the_contract(server: PretendedHBase, monkeypatch: pytest.MonkeyPatch) -> None:
     check_backend(lambda: server.backend(monkeypatch))
+
+
+def test_batches_that_are_committed_together_take_as_many_calls_as_one(
+    server: PretendedHBase, backend: HBaseKeyValue
+) -> None:
+    store = Store(backend, "pretended", WallClock(), folding=False)
+    calls = []
+    for count in (1, 1, 12):  # with the first one, numbers are taken
+        batches: list[Batch] = []
+        for number in range(count):
+            batch = store.begin(batches)
+            batch.insert(*batch.encode([iri("http://ex/s"), iri("http://ex/p"), literal(f"{count} {number}")]), g=0)
+            batches.append(batch)
+        with server.counted() as counted:
+            store.commit(*batches)
+        calls.append(counted.calls.total())
+    assert calls[1:] == [3, 3], "the slabs, the rows of snapshots, the head"
+    store.close()
 
 
 def in_a_new_thread(backend: HBaseKeyValue, times: int) -> list[str]:

@@ -21,7 +21,7 @@ from hbase_store.backends.keyvalue import CompareAndSet, KeyValue, Put
 from hbase_store.backends.lease import LEASE_MS, CellHolder, CellLease, FileLease, born, this_machine
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.backends.meta_cells import LEASE_KEY
-from hbase_store.errors import StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, StoreUnavailable
 from stream_ext.clock import ManualClock
 from tests.hbase_store.check_backend import CountingKeyValue
 from tests.parts.hbase.server import HBase
@@ -56,7 +56,7 @@ def test_a_second_process_learns_who_writes(tmp_path: Path) -> None:
     lease = FileLease(tmp_path)
     with another_holder(tmp_path, "http://localhost:3030") as holder:
         for _ in range(2):  # asking, which opens and closes the file, must not break the lock
-            with pytest.raises(WriterElsewhere, match="send writes to http://localhost:3030") as caught:
+            with pytest.raises(AnotherWriter, match="send writes to http://localhost:3030") as caught:
                 lease.take("")
             assert (caught.value.address, caught.value.pid) == ("http://localhost:3030", holder.pid)
         assert not lease.owned
@@ -65,7 +65,7 @@ def test_a_second_process_learns_who_writes(tmp_path: Path) -> None:
 def test_a_holder_that_is_no_server_is_named_by_pid(tmp_path: Path) -> None:
     with (
         another_holder(tmp_path, "") as holder,
-        pytest.raises(WriterElsewhere, match=f"process {holder.pid} is the writer .*: wait until it ends"),
+        pytest.raises(AnotherWriter, match=f"process {holder.pid} is the writer .*: wait until it ends"),
     ):
         FileLease(tmp_path).take("")
 
@@ -85,7 +85,7 @@ def test_taking_again_changes_the_address(tmp_path: Path) -> None:
     lease.take("")
     lease.take("http://localhost:1")
     assert lease.owned
-    with pytest.raises(WriterElsewhere, match="http://localhost:1") as caught:
+    with pytest.raises(AnotherWriter, match="http://localhost:1") as caught:
         FileLease(tmp_path).take("")
     assert caught.value.pid == os.getpid()
     lease.release()
@@ -113,7 +113,7 @@ def test_closing_the_store_releases_its_lease(tmp_path: Path) -> None:
 def test_a_forked_child_is_not_the_writer_and_does_not_end_the_lease_of_its_parent(tmp_path: Path) -> None:
     program = """
 import os, sys
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from hbase_store.backends.lease import FileLease
 lease = FileLease(sys.argv[1])
 lease.take("here")
@@ -121,7 +121,7 @@ if os.fork() == 0:
     for _ in range(2):
         try:
             lease.take("child")
-        except WriterElsewhere as error:
+        except AnotherWriter as error:
             print(lease.owned, error.address, error.pid == os.getppid(), flush=True)
     lease.release()
     os._exit(0)
@@ -134,7 +134,7 @@ lease.release()
 
 
 def test_the_error_survives_the_way_between_processes() -> None:
-    error = pickle.loads(pickle.dumps(WriterElsewhere("http://localhost:1", 7, "/data")))
+    error = pickle.loads(pickle.dumps(AnotherWriter("http://localhost:1", 7, "/data")))
     assert (error.address, error.pid, str(error)) == (
         "http://localhost:1",
         7,
@@ -189,7 +189,7 @@ def test_a_held_cell_is_refused_to_others_until_it_is_released(backend: FlakyKey
     clock = ManualClock(1_000)
     first = take(backend, clock, "http://first")
     second = CellLease(backend, clock, "the store")
-    with pytest.raises(WriterElsewhere, match="send writes to http://first") as caught:
+    with pytest.raises(AnotherWriter, match="send writes to http://first") as caught:
         second.take("http://second")
     assert (caught.value.pid, first.owned, second.owned) == (os.getpid(), True, False)
     first.release()
@@ -213,7 +213,7 @@ def test_a_cell_whose_holder_is_gone_can_be_taken_when_it_expires(backend: Flaky
     first = take(backend, stopped)
     clock = ManualClock(1_000 + LEASE_MS - 1)
     second = CellLease(backend, clock, "the store")
-    with pytest.raises(WriterElsewhere):
+    with pytest.raises(AnotherWriter):
         second.take("")
     clock.advance(1)
     second.take("")
@@ -291,7 +291,7 @@ def test_a_renewal_that_is_done_late_is_recognised_by_who_takes_the_lease_again(
         assert lease.regain()
     lease.take("again")
     assert lease.owned
-    with pytest.raises(WriterElsewhere, match="again"):
+    with pytest.raises(AnotherWriter, match="again"):
         CellLease(backend, clock, "the store").take("")
     lease.release()
 
@@ -362,7 +362,7 @@ def test_a_holder_killed_on_this_machine_need_not_be_waited_for(backend: FlakyKe
         assert born_at is not None
         hold_as(backend, killed.pid, this_machine(), born_at)
         lease = CellLease(backend, ManualClock(1_000), "the store")
-        with pytest.raises(WriterElsewhere):
+        with pytest.raises(AnotherWriter):
             lease.take("")
         killed.kill()
         killed.wait()
@@ -376,7 +376,7 @@ def test_a_holder_on_another_machine_is_waited_for_whatever_runs_under_its_pid_h
     backend: FlakyKeyValue, machine: str
 ) -> None:
     hold_as(backend, 2**22 + 1, machine, 1)
-    with pytest.raises(WriterElsewhere):
+    with pytest.raises(AnotherWriter):
         CellLease(backend, ManualClock(1_000), "the store").take("")
 
 
@@ -387,7 +387,7 @@ def test_hbase_gives_its_lease_to_one_and_then_to_another(hbase_server: HBase) -
     clock = ManualClock(1_000)
     first, second = (HBaseKeyValue("127.0.0.1", hbase_server.thrift_port, namespace) for _ in range(2))
     first.lease(clock).take("http://first")
-    with pytest.raises(WriterElsewhere, match="http://first"):
+    with pytest.raises(AnotherWriter, match="http://first"):
         second.lease(clock).take("")
     first.close()
     second.lease(clock).take("")

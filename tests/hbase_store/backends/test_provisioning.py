@@ -9,7 +9,7 @@ import pytest
 import hbase_store
 from hbase_store import provisioning
 from hbase_store.backends.keyvalue import TABLES
-from hbase_store.errors import BadStoreUrl, StoreUnavailable, WriterElsewhere
+from hbase_store.errors import AnotherWriter, BadStoreUrl, StoreUnavailable
 from tests.parts.hbase.server import HBase
 
 
@@ -44,7 +44,7 @@ def test_tables_are_made_checked_and_dropped_on_a_real_hbase(hbase_server: HBase
     assert all("compression GZ" in each.found and "1 region" in each.found for each in found), found
     store = hbase_store.open(url)
     store.take_lease("http://the-server/")
-    with pytest.raises(WriterElsewhere):
+    with pytest.raises(AnotherWriter):
         provisioning.drop(url)
     store.close()
     assert len(provisioning.drop(url)) == len(TABLES)

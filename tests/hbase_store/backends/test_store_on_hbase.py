@@ -16,7 +16,7 @@ import hbase_store.log.emissions
 from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lease import LEASE_MS
-from hbase_store.errors import Fenced, WriterElsewhere
+from hbase_store.errors import AnotherWriter, Fenced
 from hbase_store.layout.terms import iri, literal
 from hbase_store.opening import WallClock
 from hbase_store.terms.transient import GENERATION_MS
@@ -112,7 +112,7 @@ def test_a_reader_follows_a_writer_on_hbase_and_cannot_write_next_to_it(hbase_se
             play(writer, random.Random(n))
             assert reader.refresh() == n
         assert [row.number for row in reader.emissions.read(1)] == [1, 2, 3, 4, 5]
-        with pytest.raises(WriterElsewhere, match="http://here:1"):
+        with pytest.raises(AnotherWriter, match="http://here:1"):
             reader.begin()
 
 

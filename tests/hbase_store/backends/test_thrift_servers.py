@@ -15,6 +15,7 @@ from hbase_store.backends.keyvalue import CompareAndSet, Put
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
 from hbase_store.opening import place_of
 from tests.hbase_store.pretended_hbase import PretendedHBase, _Connection
+from tests.parts.waiting import PATIENCE_S
 
 SERVERS = [("one", 1), ("two", 2), ("three", 3)]
 
@@ -91,7 +92,8 @@ def test_no_server_that_answers_is_an_error_that_names_one(cluster: Cluster) -> 
     ],
 )
 def test_an_address_may_name_several_servers(url: str, place: object) -> None:
-    assert place_of(url) == place
+    found = place_of(url)
+    assert (found.servers, found.namespace) == place
 
 
 @pytest.mark.parametrize("url", ["hbase://h:1,/ns", "hbase:///ns", "hbase://h", "hbase://h:x/ns"])
@@ -123,7 +125,7 @@ def test_calls_at_the_same_time_have_all_ended_before_the_first_error_is_raised(
     parallel, ended, began = InParallel(4), threading.Event(), threading.Event()
 
     def fails() -> None:
-        assert began.wait(10)
+        assert began.wait(PATIENCE_S)
         raise StoreUnavailable("nobody answers")
 
     def ends_late() -> None:

@@ -145,6 +145,34 @@ def test_a_preview_reads_as_a_plain_set_of_quads_would(
         store.close()
 
 
+@settings(max_examples=40, deadline=None)
+@given(OPERATIONS, st.lists(OPERATIONS, min_size=2, max_size=4))
+def test_batches_that_are_committed_together_see_one_another_in_order(
+    tmp_path_factory: pytest.TempPathFactory, committed: list[Operation], together: list[list[Operation]]
+) -> None:
+    store = hbase_store.open(f"lmdb:{tmp_path_factory.mktemp('together')}/store", folding=False)
+    try:
+        first = store.begin()
+        tell(first, committed)
+        store.commit(first)
+        quads = [applied(frozenset(), committed)]
+        batches: list[Batch] = []
+        for operations in together:
+            batch = store.begin(batches)
+            preview = store.preview(batch)
+            Reader(preview.snapshot(), preview.ids, preview.terms).check(quads[-1])
+            tell(batch, operations)
+            quads.append(applied(quads[-1], operations))
+            Reader(preview.snapshot(), preview.ids, preview.terms).check(quads[-1])
+            assert preview.snapshot().sn == 2 + len(batches)
+            batches.append(batch)
+        assert store.commit(*batches) == 1 + len(together)
+        for sn, then in enumerate(quads, 1):
+            Reader(store.at(sn), store.ids, store.terms).check(then)
+    finally:
+        store.close()
+
+
 def test_new_terms_are_known_to_the_preview_only(store: Store) -> None:
     first = store.begin()
     tell(first, [(True, (VERTICES[0], PREDICATES[0], VERTICES[1], None))])

@@ -16,7 +16,7 @@ from tests.parts.missing import missing
 
 @pytest.fixture(scope="session")
 def fuseki_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fuseki]:
-    server = Fuseki(tmp_path_factory.mktemp("fuseki"))
+    server = Fuseki(tmp_path_factory.mktemp("fuseki"), short_lived=True)
     try:
         server.start()
     except MissingTool as error:

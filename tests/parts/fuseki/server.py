@@ -54,10 +54,12 @@ class Fuseki:
         data: str | os.PathLike[str] | None = None,
         heap: str = "1g",
         services: bool = False,
+        short_lived: bool = False,
     ) -> None:
         """`home`: for its settings and its log. `data`: a folder for TDB2; None: in memory. `services`: it evaluates
         SERVICE, which it does not by itself."""
         self.services = services
+        self._flags = jdk.SHORT_LIVED if short_lived else ()
         self.home, self.data, self.heap = Path(home).resolve(), data and Path(data).resolve(), heap
         self.port = port or _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -91,7 +93,8 @@ class Fuseki:
         if self.data is not None:
             self.data.mkdir(parents=True, exist_ok=True)
         where = ["--mem"] if self.data is None else ["--tdb2", "--loc", str(self.data)]
-        command = [jdk.java(_WHAT), f"-Xmx{self.heap}", "-jar", str(jar()), "--port", str(self.port), "--localhost"]
+        java = [jdk.java(_WHAT), f"-Xmx{self.heap}", *self._flags]
+        command = [*java, "-jar", str(jar()), "--port", str(self.port), "--localhost"]
         allowed = ["--set", "arq:httpServiceAllowed=true"] if self.services else []
         with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(

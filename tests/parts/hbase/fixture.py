@@ -16,7 +16,7 @@ from tests.parts.missing import missing
 
 @pytest.fixture(scope="session")
 def hbase_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HBase]:
-    server = HBase(tmp_path_factory.mktemp("hbase"))
+    server = HBase(tmp_path_factory.mktemp("hbase"), short_lived=True)
     try:
         server.start()
     except MissingTool as error:

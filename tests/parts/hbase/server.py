@@ -24,6 +24,7 @@ from types import FrameType, TracebackType
 from hbase_store.backends.hbase import table_name
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.thrift_verbs import BUCKETS
+from tests.parts import jdk
 from tests.parts.hbase import kit
 
 START_S_MAX = 300
@@ -44,10 +45,12 @@ class HBase:
         thrift_port: int | None = None,
         namespaces: Sequence[str] = (),
         heap: str = "512m",
+        short_lived: bool = False,
     ) -> None:
         self.data = Path(data).resolve()
         self.namespaces = namespaces
         self.heap = heap
+        self._flags = jdk.SHORT_LIVED if short_lived else ()
         self._ports = _remembered_ports(self.data, thrift_port)
         self._process: subprocess.Popen[str] | None = None
 
@@ -123,14 +126,28 @@ class HBase:
             raise RuntimeError(f"HBase did not come up; its logs are in {self.data / 'logs'}")
 
     def _command(self) -> list[str]:
-        configuration, logs, temporary = (self.data / name for name in ("conf", "logs", "tmp"))
-        for folder in (configuration, logs, temporary):
+        self._write_configuration()
+        tables = (
+            f"{table_name(space, table)}:{BUCKETS if table != 'meta' else 1}"
+            for space in self.namespaces
+            for table in TABLES
+        )
+        return [*self._java(), "Standalone", *tables]
+
+    def _write_configuration(self) -> None:
+        configuration = self.data / "conf"
+        for folder in (configuration, self.data / "logs", self.data / "tmp"):
             folder.mkdir(parents=True, exist_ok=True)
         (configuration / "hbase-site.xml").write_text(self._site())
         shutil.copy(kit.SOURCES / "log4j2.properties", configuration)
+
+    def _java(self, logs: Path | None = None) -> list[str]:
+        """The command up to the name of the class."""
+        configuration, logs, temporary = self.data / "conf", logs or self.data / "logs", self.data / "tmp"
         return [
             kit.java(),
             f"-Xmx{self.heap}",
+            *self._flags,
             "-XX:MaxDirectMemorySize=512m",
             f"-XX:ErrorFile={logs}/java-error.log",
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in (*_OPENED, *_OPENED_TOO)),
@@ -144,12 +161,6 @@ class HBase:
             f"-Dlog4j2.configurationFile={configuration}/log4j2.properties",
             "-cp",
             os.pathsep.join([str(configuration), kit.class_path()]),
-            "Standalone",
-            *(
-                f"{table_name(space, table)}:{BUCKETS if table != 'meta' else 1}"
-                for space in self.namespaces
-                for table in TABLES
-            ),
         ]
 
     def _site(self) -> str:

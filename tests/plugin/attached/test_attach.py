@@ -23,7 +23,7 @@ from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import Service
 from tests.endpoint.drop_in.running import running
 from tests.endpoint.live import Live, live
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),
@@ -376,7 +376,7 @@ def test_a_subscriber_waits_for_emissions_and_ends_with_the_query() -> None:
         there.evaluated()
         until(lambda: len(received) == 2, "two emissions")
         there.attached.service.drop_query("near")
-        listener.join(20)
+        listener.join(PATIENCE_S)
         assert not listener.is_alive()
         assert received == [1, 2]
 

@@ -14,7 +14,7 @@ from plugin.attached.attached import Attached
 from stream_ext.errors import DeadlineExceeded, QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 
@@ -137,7 +137,7 @@ def test_nobody_writes_while_an_answer_is_made(attached: Attached) -> None:
         until(entered.is_set, "the writer begins")
         assert not any(row["s"] == b"<http://ex/new>" for row in answers(attached, TEXTS[0]))
         assert not written.is_set()
-    writer.join(20)
+    writer.join(PATIENCE_S)
     assert any(row["s"] == b"<http://ex/new>" for row in answers(attached, TEXTS[0]))
 
 

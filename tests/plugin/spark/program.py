@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from plugin.spark import with_terms
 from stream_ext.runners.spark.java import find_java
 
 NUMBERS = "SELECT ?x ?n { ?x <http://ex/n> ?n } ORDER BY ?n"
@@ -34,9 +35,13 @@ def _session(folder: Path) -> Any:
 
 
 def read(session: Any, server: str, folder: Path) -> dict[str, Any]:
-    """The whole store, a SELECT as strings, with types and as terms, and a snapshot that is gone."""
+    """The whole store, a SELECT as strings, with types and as terms, and a snapshot that is gone. The groups of the ids
+    of the store itself, with terms."""
     reader = lambda: session.read.format("rillet").option("server", server)  # noqa: E731
     store = reader().load()
+    url = (folder / "store").read_text()
+    groups = session.read.format("rillet").option("store", url).option("terms", "ids").load()
+    groups = groups.groupBy("predicate", "graph").count()
     numbers = reader().option("query", NUMBERS)
     try:
         reader().option("query", NUMBERS).option("snapshot", "999999").load().collect()
@@ -50,6 +55,7 @@ def read(session: Any, server: str, folder: Path) -> dict[str, Any]:
         "typed": list(map(list, numbers.schema("x string, n long").load().where("n > 1").collect())),
         "terms": list(map(list, reader().option("query", NUMBERS).option("terms", "true").load().collect())),
         "gone": gone,
+        "groups": sorted(map(list, with_terms(groups, url, "predicate", "graph").collect()), key=str),
     }
 
 

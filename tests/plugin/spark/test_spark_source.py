@@ -19,6 +19,7 @@ from plugin.spark.writing import ElementsWriter, source_of
 from stream_ext.runners.spark.java import find_java
 from tests.docs.pages import pages
 from tests.endpoint.live import Live, live
+from tests.parts.jdk import SHORT_LIVED
 from tests.parts.waiting import until
 from tests.plugin.spark.program import committed
 
@@ -35,7 +36,8 @@ def server(tmp_path: Path) -> Iterator[Live]:
 
 def begun(name: str, server: Live, folder: Path) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
-    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    quickly = {"JAVA_TOOL_OPTIONS": " ".join(SHORT_LIVED)}
+    environ = os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable} | quickly
     return subprocess.Popen(
         [sys.executable, "-m", "tests.plugin.spark.program", name, server.url, str(folder)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True,
@@ -45,7 +47,7 @@ def begun(name: str, server: Live, folder: Path) -> subprocess.Popen[str]:
 def run(name: str, server: Live, folder: Path) -> dict[str, Any]:
     with begun(name, server, folder) as process:
         try:
-            output, errors = process.communicate(timeout=200)
+            output, errors = process.communicate(timeout=350)
         finally:
             kill(process)
     assert process.returncode == 0, errors[-3_000:]
@@ -68,6 +70,8 @@ def test_a_frame_has_the_rows_that_the_server_has(server: Live, tmp_path: Path) 
         "INSERT DATA { <http://ex/a> <http://ex/n> 1 . <http://ex/b> <http://ex/n> 2 . <http://ex/c> <http://ex/n> 3 . "
         '<http://ex/a> <http://ex/name> "A\\n\\"a\\""@en . GRAPH <http://ex/g> { <http://ex/a> <http://ex/name> "x" } }'
     )
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "store").write_text(f"lmdb:{tmp_path / 'store'}")
     found = run("read", server, tmp_path / "program")
     n, name = "<http://ex/n>", "<http://ex/name>"
     assert found["store"] == sorted(
@@ -82,6 +86,7 @@ def test_a_frame_has_the_rows_that_the_server_has(server: Live, tmp_path: Path) 
     assert found["strings"] == [[f"http://ex/{x}", str(i)] for i, x in enumerate("abc", 1)]
     assert found["typed"] == [["http://ex/b", 2], ["http://ex/c", 3]]
     assert found["terms"][0] == ["<http://ex/a>", f'"1"^^<{INTEGER}>']
+    assert found["groups"] == sorted([[n, None, 3], [name, None, 1], [name, "<http://ex/g>", 1]], key=str)
     assert "snapshot gone" in found["gone"] and "--retain-snapshots" in found["gone"]
 
 
@@ -155,6 +160,7 @@ def test_the_page_about_dataframes_goes_as_it_is_written(server: Live, tmp_path:
     program = ""
     for block in page.blocks():
         code = block.code.replace("localhost:8000", f"127.0.0.1:{server.port}")
+        code = code.replace("lmdb:rillet-data", f"lmdb:{tmp_path / 'store'}")
         if block.language == "sh":
             subprocess.run(["bash", "-euo", "pipefail", "-c", code], cwd=tmp_path, check=True, timeout=60)
         elif block.language == "py":
@@ -168,6 +174,7 @@ def test_the_page_about_dataframes_goes_as_it_is_written(server: Live, tmp_path:
     assert "1 meter in http://ex/kitchen" in done.stdout, done.stdout
     assert "|10000|http://ex/kitchen|" in done.stdout, done.stdout
     assert "<http://ex/kitchen>" in done.stdout, done.stdout
+    assert "|<http://ex/room>|1       |" in done.stdout, done.stdout
 
 
 def test_values_are_plain_or_typed_or_terms() -> None:

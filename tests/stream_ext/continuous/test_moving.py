@@ -17,16 +17,16 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, takes_inline, takes_on_spark
+from stream_ext.continuous.shard import Shard, takes_on_spark
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play
+from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play
 from tests.stream_ext.elsewhere import Reply, elsewhere
 from tests.stream_ext.emissions.test_merge import Log
-from tests.stream_ext.many import AloneShard, Registry, observed, parted
+from tests.stream_ext.many import AloneShard, Registry, observed, parted, takes_inline
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.scene import EX, PATTERNS, Push, Scene, Window
 
@@ -61,7 +61,7 @@ class _Pair:
         return self.spark.faults | self.partly_inline.faults
 
 
-class _Moving(_Play):
+class _Moving(Play):
     def __init__(self, seed: int, store: Store) -> None:
         super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)], cqels=False)
         self.pair, self.moves, self.homes, self.at_home = _Pair(store), 0, Homes(), set[int]()

@@ -20,14 +20,14 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_inline, takes_on_spark
+from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge
 from tests.stream_ext.continuous.test_pieces import squeezed
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES
 from tests.stream_ext.emissions.test_merge import Log
-from tests.stream_ext.many import AloneShard, Registry, filled
+from tests.stream_ext.many import AloneShard, Registry, filled, takes_inline
 from tests.stream_ext.scene import PATTERNS, random_scene
 
 #: How far a runner may lie behind the head, and the merge with it.

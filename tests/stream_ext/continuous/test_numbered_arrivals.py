@@ -11,6 +11,7 @@ import pytest
 
 import hbase_store
 from stream_ext.continuous import run_plan
+from stream_ext.continuous.numbered_network import NumberedNetwork
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.windows.query_state import QueryState
@@ -19,15 +20,33 @@ from tests.stream_ext.arrival_scene import PATTERNS, ArrivalScene
 from tests.stream_ext.continuous.test_pieces import Pieces, compare, take
 from tests.stream_ext.scene import EX, Change, Player, Push, Triple, _change
 
-#: Patterns none of whose operators removes what it has put out; and some more that differ in what they join.
+#: Those of the oracle's scenes; and more that differ in what they join, and in what is taken back.
 TOGETHER = [
-    *(each for each in PATTERNS if each[0].startswith("SELECT ?") and "}" not in each[1].replace(" }", "")),
+    *PATTERNS,
     ("SELECT ?a ?b ?c ?d", "@1{ ?a :p ?b . ?b :p ?c } @2{ ?c :p ?d }", 2),
     ("SELECT ?a ?c ?k", "@1{ ?a :p ?b } ?b :k ?k . @2{ ?c :p ?k } FILTER(?a != ?c)", 2),
     ("SELECT ?a ?b", "{ @1{ ?a :p ?b } } UNION { @2{ ?b :p ?a } }", 2),
     ("SELECT ?a ?u", "@1{ ?a :v ?v } BIND(?v + 1 AS ?u)", 1),
     ("SELECT ?a ?b ?c", "@1{ ?a :p ?b } @2{ ?a :p ?c }", 2),
     ("SELECT ?b ?c", "@1{ ?a :p ?b } @2{ ?x :p ?c }", 2),
+    ("SELECT DISTINCT ?b ?k", "@1{ ?a :p ?b } OPTIONAL { ?b :k ?k }", 1),
+    ("SELECT ?a", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } FILTER(?a != ?c) }", 2),
+    ("SELECT ?a ?c ?d", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } } OPTIONAL { @2{ ?a :v ?d } }", 2),
+    ("SELECT ?a ?c ?k", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } } ?a :k ?k", 2),
+    ("SELECT ?a ?b ?d", "@1{ ?a :p ?b } MINUS { @2{ ?b :p ?c } } @2{ ?a :p ?d }", 2),
+    ("SELECT ?a", "@1{ ?a :p ?b } FILTER EXISTS { @2{ ?b :p ?c } }", 2),
+    ("SELECT ?a", "@1{ ?a :p ?b } FILTER NOT EXISTS { ?b :k ?k . @2{ ?k :p ?c } FILTER(?c != ?a) }", 2),
+    ("SELECT ?a", "{ @1{ ?a :p ?b } } UNION { @2{ ?a :v ?b } } MINUS { @2{ ?a :p ?c } }", 2),
+    ("SELECT (COUNT(?c) AS ?n)", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?c } }", 2),
+    ("SELECT ?b (COUNT(*) AS ?n) (COUNT(?k) AS ?m)", "@1{ ?a :p ?b } OPTIONAL { ?b :k ?k } } GROUP BY ?b #", 1),
+    ("SELECT ?b (COUNT(DISTINCT ?a) AS ?n) (COUNT(DISTINCT *) AS ?m)", "@1{ ?a :p ?b } } GROUP BY ?b #", 1),
+    ("SELECT (SUM(?v) AS ?n) (AVG(?v) AS ?m) (COUNT(?k) AS ?l)", "@1{ ?a :v ?v } OPTIONAL { ?a :k ?k }", 1),
+    ("SELECT ?a (MAX(?v) - MIN(?v) AS ?n)", "@1{ ?a :v ?v } } GROUP BY ?a HAVING(COUNT(*) > 1) #", 1),
+    ("SELECT (COUNT(*) AS ?n)", "@1{ ?a :p ?b } } HAVING(COUNT(*) > 2) #", 1),
+    ("SELECT ?k (COUNT(*) AS ?n)", "@1{ ?a :p ?b } ?b :k ?k . @2{ ?c :p ?k } } GROUP BY ?k #", 2),
+    ("ASK", "@1{ ?a :p ?b } MINUS { @2{ ?b :p ?c } }", 2),
+    ("CONSTRUCT { ?a :r _:x . _:x :s ?b }", "@1{ ?a :p ?b } OPTIONAL { ?b :k ?k }", 1),
+    ("CONSTRUCT { ?b :r ?k }", "@1{ ?a :p ?b } OPTIONAL { @2{ ?b :p ?k } }", 2),
 ]
 
 
@@ -131,6 +150,33 @@ def test_a_step_of_joined_windows_is_no_longer_than_the_shortest_of_them(tmp_pat
         said = played(scene, tmp_path / name, None, 1)
         assert len(said[1]) == 400
         assert [len(each[3]) for each in said[1][5:8]] == ([1] * 3 if name == "now" else [7] * 3)
+
+
+def test_a_step_is_longer_than_its_windows_while_few_rows_are_found_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First no two elements agree, then all do."""
+    steps: list[int] = []
+    evaluate = NumberedNetwork.evaluate
+
+    def noted(network: NumberedNetwork, moment: Any, times: Any, arrived: Any) -> Any:
+        steps.append(len(times))
+        return evaluate(network, moment, times, arrived)
+
+    monkeypatch.setattr(NumberedNetwork, "evaluate", noted)
+    windows = [Window(1, "RANGE", 10), Window(1, "RANGE", 10)]
+    scene = ArrivalScene("cqels", windows, "SELECT ?a ?c", "@1{ ?a :p ?b } @2{ ?c :p ?b }", None)
+    for batch in range(8):
+        times = range(batch * 1500, batch * 1500 + 1500)
+        keys = ["k" if batch >= 4 else f"k{time}" for time in times]
+        elements = [
+            (time, ((f"<{EX}s{time}>", f"<{EX}p>", f"<{EX}{key}>"),)) for time, key in zip(times, keys, strict=True)
+        ]
+        scene.steps.append([Push(1, tuple(elements))])
+    rows = [len(each[3]) for each in played(scene, tmp_path / "store", None, 1)[1]]
+    assert rows == [1] * 6000 + [1 + 2 * n for n in range(9)] + [19] * 5991
+    assert 1000 < max(steps) <= 1500
+    assert max(steps[-3:]) < 300
 
 
 def played_long(folder: Path, snapshots: int, elements: int) -> tuple[int, list[int]]:

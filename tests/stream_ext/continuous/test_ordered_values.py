@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import pytest
 
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
-from stream_ext.plan.lift import lift_select
-from stream_ext.plan.normalise import normalise
+from stream_ext.plan.passes.lift import lift_select
+from stream_ext.plan.passes.normalise import normalise
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.service.service import Service
 from tests.stream_ext.opened import BASE, EX, emissions_of, opened, push, push_lines, triple, values
@@ -108,6 +109,31 @@ def test_the_past_is_replayed_in_its_order(service: Service) -> None:
     service.register(f"{HEAD} REGISTER QUERY q AS {PATH} FROM NAMED WINDOW :w ON s [START 0 END 1000] {GROUPS}")
     service._engine.merge.wait(service.head(), 10)
     assert observed(service) == [(1000, [("t", "z9 z3 z2 z1", "z9")])]
+
+
+@pytest.mark.parametrize("r2s", ["RSTREAM", "ISTREAM"])
+def test_triples_of_an_emission_are_read_in_the_order_of_terms(r2s: str, tmp_path: Path) -> None:
+    """Whichever of their terms the store knew first, and however their triples came."""
+    texts, found = [10, 9, "b", "a", 1, "c"], []
+    for seed in range(3):
+        chance = random.Random(seed)
+        with opened(tmp_path / str(seed)) as service:
+            for term in chance.sample(texts, k=3):
+                service.update(f"INSERT DATA {{ {triple('x', term)} }}")
+            service.register(
+                f"PREFIX : <{EX}> REGISTER {r2s} one AS CONSTRUCT {{ ?x :q ?y }} "
+                "FROM NAMED WINDOW :w ON s [RANGE 10] WHERE { WINDOW :w { ?x :p ?y } }"
+            )
+            service.register(
+                f"PREFIX : <{EX}> REGISTER QUERY q AS SELECT (GROUP_CONCAT(STR(?y)) AS ?all) (SAMPLE(?y) AS ?first) "
+                "FROM NAMED WINDOW :w ON one [RANGE 20] WHERE { WINDOW :w { ?x :q ?y } }"
+            )
+            for term in chance.sample(texts, k=len(texts)):
+                push(service, "s", 5, triple("x", term))
+            service.heartbeat("s", 20, wait="evaluated")
+            found += observed(service)
+    everything = f"a {EX}b {EX}c 1 9 10"  # `values` shortens the first
+    assert found == [(20, [(everything, "a")])] * 3
 
 
 def test_windows_on_a_variable_and_graphs_of_elements_have_one_order(service: Service) -> None:

@@ -147,12 +147,13 @@ def play_past(seed: int, folder: Path) -> int:
             extent = f"START {low} END {low + chance.randrange(200)} STEP {chance.choice([3, 10])}ms"
             pattern = chance.choice(["?a :p ?b", "?a :p ?b . ?b :p ?c"])
             r2s = chance.choice(["RSTREAM", "ISTREAM"])
-            sns.append(
-                registry.register(
-                    f"PREFIX : <{EX}> REGISTER {r2s} :q AS SELECT * FROM NAMED WINDOW :w ON STREAM :s1 [{extent}] "
-                    f"WHERE {{ WINDOW :w {{ {pattern} }} }}"
-                )
+            rest = chance.choice(
+                [
+                    f"FROM NAMED WINDOW :w ON STREAM :s1 [{extent}] WHERE {{ WINDOW :w {{ {pattern} }} }}",
+                    f"WHERE {{ STREAM :s1 [{extent}] {{ {pattern} }} }}",
+                ]
             )
+            sns.append(registry.register(f"PREFIX : <{EX}> REGISTER {r2s} :q AS SELECT * {rest}"))
         for sn in sns:
             take(store, calm.step(sn), states, emitted)
             pieces.step(sn)

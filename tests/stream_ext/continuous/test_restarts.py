@@ -19,7 +19,7 @@ from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.emissions.emission import body_of, to_json
 from stream_ext.language.algebra.algebra import Form, Query
-from stream_ext.plan.result_columns import columns_of
+from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities

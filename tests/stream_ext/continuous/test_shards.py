@@ -25,9 +25,10 @@ from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard, takes_all
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.emissions.part_merger import InJson
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions
-from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _Play, filled
+from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play, filled
 from tests.stream_ext.emissions.test_merge import Died, Log
 from tests.stream_ext.scene import PATTERNS
 
@@ -69,7 +70,7 @@ class Process:
     task: int = 0  # the number of its attempt; 0: it has no task
 
 
-class Divided(_Play):
+class Divided(Play):
     def __init__(self, seed: int, store: Store, shards: int) -> None:
         super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)], cqels=False)
         self.numbers = count(1_000_000)
@@ -80,12 +81,14 @@ class Divided(_Play):
         self.inline: tuple[Runner, Shard] | None = None
         self.did: Counter[str] = Counter()
         self.creating: set[int] = set()  # queries of which rows have terms that they created
+        self.in_json: InJson = {}
 
     def _merge(self, log: LogOfGroups, plan: ShardPlan) -> Merge:
         log.at = log.at or int(self.store.head())
         return Merge(
-            log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.numbers.__next__, plan=plan
-        )
+            log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.numbers.__next__, plan=plan,
+            on_emissions=lambda rows, in_json: self.in_json.update(in_json),
+        )  # fmt: skip
 
     # ---- what is published: at once for the one shard
 
@@ -151,7 +154,7 @@ class Divided(_Play):
         stays = self.inline is not None and self.inline[0] == role and self.merge.is_current(role)
         if not stays or (role == Runner.INLINE and self.inline and self.inline[1].sn != self.merge.position):
             _, position, states = self.merge.attempt(role)
-            takes = takes_all if role is Runner.INLINE else self.merge.taken_beside()
+            takes = takes_all if role is Runner.INLINE else self.merge.taken_inline()
             shard = Shard(self.store, takes)
             shard.build(states, position)
             self.inline = role, shard
@@ -172,7 +175,9 @@ class Divided(_Play):
         if shard.sn < min(int(self.store.head()), self.merge.position + _AHEAD_MAX):
             parts = shard.step(shard.sn + 1)
             assert not shard.faults, (self.seed, shard.faults)
-            self.merge.take(Runner.SPARK, shard.sn, parts, number)
+            # Who has a subscriber changes at any time; it is a matter of cost alone.
+            subscribed = {each for each in self.registry.queries if self.chance.random() < 0.5}
+            self.merge.take(Runner.SPARK, shard.sn, shard.finished(parts, subscribed), number)
         if self.chance.random() < 0.7:
             self.merge.caught_up(Runner.SPARK, process.task, shard.sn, {}, number)
 
@@ -242,6 +247,10 @@ class Divided(_Play):
             )
             assert found == expected, f"seed {self.seed}, query {number}: {query.text}"
             assert self.merge.last(number) == self.one.last(number)
+            for emission in self._emissions(self.merge).read(number, 0, None):
+                if (in_json := self.in_json.get((number, emission.number))) is not None:
+                    assert in_json == emission.json, f"seed {self.seed}, query {number}: {query.text}"
+                    self.did["in_json"] += 1
             emitted += len(found)
         return emitted
 
@@ -278,7 +287,7 @@ def test_any_number_of_shards_emits_what_one_emits(shards: int, tmp_path: Path) 
         emitted += some
         did += what
     assert emitted > 100
-    assert all(did[each] for each in ("lost", "plan", "kill", "kept", "die")), did
+    assert all(did[each] for each in ("lost", "plan", "kill", "kept", "die", "in_json")), did
 
 
 @pytest.mark.soak

@@ -21,6 +21,7 @@ from stream_ext.emissions.merge import Merge
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.query_state import LastEvaluation, QueryState
+from tests.parts.waiting import PATIENCE_S
 
 LAST_SN = 40
 
@@ -196,6 +197,36 @@ def test_any_interleaving_of_runners_and_crashes_says_everything_once(seed: int)
         assert log.emitted(query) == expected(query, LAST_SN), f"seed {seed}, query {query}"
     stored = {query: msgspec.msgpack.decode(body, type=QueryState) for query, body in log.states().items()}
     assert stored == {query: state_at(query, LAST_SN) for query in QUERIES}
+
+
+def test_what_spark_has_sent_is_no_use_while_the_inline_runner_has_the_queries() -> None:
+    """A query that the inline runner has set aside was not set aside by a task that has stepped ahead: its later
+    evaluations would come before those that the inline runner still owes."""
+    log = Log()
+    merge = new_merge(log)
+    merge.attempt("spark", 0)
+    for sn in (1, 2, 3):
+        merge.take("spark", sn, parts_of(sn))
+    behind = [Part.silent(query, 1, 0, state.behind(0, unanswered=True)) for query, state in
+              ((query, QUERIES[query].state) for query in QUERIES)]  # fmt: skip
+    _, position, _ = merge.attempt("inline")
+    merge.take("inline", position + 1, behind)
+    assert merge.position == 1 and not log.rows
+    for sn in (1, 2, 3):
+        merge.take_piece("inline", parts_of(sn)) if sn == 1 else merge.take("inline", sn, parts_of(sn))
+    for query in QUERIES:
+        assert log.emitted(query) == expected(query, 3)
+
+
+def test_a_state_that_is_behind_what_is_merged_does_not_begin_before_it() -> None:
+    """However far it is behind: the caller decides whether it is worth stepping from there."""
+    merge = new_merge(Log())
+    number, *_ = merge.attempt("spark", 0)
+    for sn in range(1, 6):
+        merge.take("spark", sn, parts_of(sn))
+    merge.caught_up("spark", number, 5, {})
+    assert (merge.owner, merge.position) == ("spark", 5)
+    assert merge.attempt("spark", 0, 2)[1] == 5
 
 
 GROUP = (11, 12, 13, 14)
@@ -456,7 +487,7 @@ def test_nobody_is_notified_before_it_is_stored() -> None:
     log = Log()
     observed: list[tuple[int, ...]] = []
     merge = new_merge(
-        log, on_emissions=lambda rows: observed.append(tuple(sorted({log.last(row.query) for row in rows})))
+        log, on_emissions=lambda rows, in_json: observed.append(tuple(sorted({log.last(row.query) for row in rows})))
     )
     sn = next(sn for sn in range(1, LAST_SN) if any(part.query == 1 for part in parts_of(sn)))
     for n in range(1, sn + 1):
@@ -500,7 +531,7 @@ def test_a_store_that_fails_stops_the_merge_and_notifies_all_who_wait() -> None:
     with pytest.raises(Died):
         while True:
             inline.step()
-    waiter.join(10)
+    waiter.join(PATIENCE_S)
     assert len(received) == 1
     with pytest.raises(Died):
         merge.take("inline", merge.position + 1, [])
@@ -529,7 +560,7 @@ def test_who_waits_or_looks_is_answered_while_the_store_does_not_answer(where: s
         merge.take("inline", silent, [])
     inline = threading.Thread(target=merge.take, args=("inline", sn, parts_of(sn)))
     inline.start()
-    assert asked.wait(10)
+    assert asked.wait(PATIENCE_S)
     with pytest.raises(DeadlineExceeded):
         merge.wait(sn, 0.01)
     assert (merge.position, merge.fault, merge.role) == (sn - 1, None, "inline")
@@ -539,7 +570,7 @@ def test_who_waits_or_looks_is_answered_while_the_store_does_not_answer(where: s
     while inline.is_alive():
         clock.advance(250)
         inline.join(0.01)
-    flushing.join(10)
+    flushing.join(PATIENCE_S)
     assert not flushing.is_alive()
     assert merge.position == log.at == sn
     observed = [each for query in QUERIES for each in log.emitted(query)]
@@ -556,11 +587,11 @@ def test_a_merge_that_is_to_end_waits_for_no_store() -> None:
     log.commit = commit  # type: ignore[method-assign]
     merge = new_merge(log)
     merge.take("inline", 1, [])
-    ending = threading.Thread(target=lambda: (asked.wait(10), merge.give_up()))
+    ending = threading.Thread(target=lambda: (asked.wait(PATIENCE_S), merge.give_up()))
     ending.start()
     with pytest.raises(StoreUnavailable):
         merge.flush()
-    ending.join(10)
+    ending.join(PATIENCE_S)
     assert isinstance(merge.fault, StoreUnavailable)
 
 
@@ -571,5 +602,5 @@ def test_waiting_ends_at_the_position_or_at_the_deadline() -> None:
     waiter = threading.Thread(target=merge.wait, args=(1, 10))
     waiter.start()
     merge.take("inline", 1, [])
-    waiter.join(10)
+    waiter.join(PATIENCE_S)
     assert not waiter.is_alive()

@@ -32,7 +32,7 @@ from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.write_queue import PublishingPace
 from tests.simulation.mortal import WAYS, Died, Mortal
 from tests.stream_ext.many import AloneShard
-from tests.stream_ext.opened import BASE, Reader, opened, push, registration, triple
+from tests.stream_ext.opened import BASE, Reader, open_service, opened, push, registration, triple
 
 TEMPLATES = [
     ("RSTREAM", "SELECT ?x", "WINDOW :w {{ ?x :p :n{0} }}"),
@@ -286,6 +286,35 @@ def test_who_begins_with_the_oldest_of_many_emissions_of_a_group_misses_none(tmp
         assert [emission.number for emission in service.emissions("a", 0, 3)] == retained[:3]
         with mock.patch.object(subscriptions, "_TAKE_MAX", 4):
             assert Reader(service, "a").read_to(49) == retained
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_known_of_pauses_goes_with_the_emissions(restart: bool, tmp_path: Path) -> None:
+    """The group lives on: there are always others in it."""
+    clock = ManualClock(HOUR)
+    service = open_service(tmp_path, clock, retain=Retain(emissions_ms=MINUTE))
+    two(service, "RANGE PT2S STEP PT1S")
+    service.register(registration("c", window="RANGE PT2S STEP PT1S", pattern="?x :p :c", select="SELECT ?x"))
+    known = []
+    for turn in range(12):
+        closes(service, 10 * turn, 10 * turn + 4)
+        service.pause_query("b")
+        closes(service, 10 * turn + 4, 10 * turn + 5)
+        service.resume_query("b")
+        merge, number = service._engine.merge, service.query_definition("b").number
+        merge.wait(service.head(), 30)
+        clock.advance(2 * MINUTE)
+        service.collect()
+        known.append(len(merge.memberships(number)))
+        if restart:
+            service.close()
+            service = open_service(tmp_path, clock, retain=Retain(emissions_ms=MINUTE))
+    assert max(known) < 4, known
+    assert [emission.number for emission in service.emissions("b")] == []
+    before = service.query_status("b")["emissions"]
+    closes(service, 120, 124)
+    assert [emission.number for emission in service.emissions("b")][:2] == [before + 1, before + 2]
+    service.close()
 
 
 def test_numbers_continue_when_nothing_of_what_was_emitted_together_is_retained(tmp_path: Path) -> None:

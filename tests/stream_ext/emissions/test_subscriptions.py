@@ -11,6 +11,7 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
+from tests.parts.waiting import PATIENCE_S
 from tests.stream_ext.opened import Reader, emissions_of, opened, push, registration, times, triple
 
 
@@ -37,24 +38,24 @@ def test_one_may_join_at_any_time_and_misses_nothing(service: Service) -> None:
             head.read_to(since)  # join while pushes go on
             reading.append((since, pool.submit(Reader(service, "q", since).read_to, count)))
             reading.append((since // 2, pool.submit(Reader(service, "q", since // 2).read_to, count)))
-        pushing.result(20)
-        assert first.result(20) == list(range(1, count + 1))
+        pushing.result(PATIENCE_S)
+        assert first.result(PATIENCE_S) == list(range(1, count + 1))
         for since, future in reading:
-            assert future.result(20) == list(range(since + 1, count + 1))
+            assert future.result(PATIENCE_S) == list(range(since + 1, count + 1))
 
 
 def test_many_writers_and_all_emissions_in_order(service: Service) -> None:
     barrier = threading.Barrier(4)
 
     def write(stride: int) -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE_S)
         for number in range(stride, 100, 4):
             push(service, "s", number * 1000, triple("a", number), wait="published")
 
     reader = Reader(service, "q")
     with ThreadPoolExecutor(4) as pool:
         for future in [pool.submit(write, stride) for stride in range(4)]:
-            future.result(20)
+            future.result(PATIENCE_S)
     service.heartbeat("s", 100_000, wait="evaluated")
     last = service.query_status("q")["emissions"]
     assert last >= 97, "the first push may have been any of the four first"
@@ -99,7 +100,7 @@ def test_subscriptions_end_when_the_service_closes(tmp_path: Path) -> None:
         other.register(registration())
         ended = threading.Event()
         subscription = other.subscribe("q", 0, ended.set)
-    assert ended.wait(5)
+    assert ended.wait(PATIENCE_S)
     assert subscription.ended
 
 

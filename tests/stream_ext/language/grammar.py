@@ -101,8 +101,8 @@ def groups(windows: Text) -> Text:
 durations = st.sampled_from(["5s", "10 ms", "PT1M", "1h 30m", "250", '"PT2S"^^xsd:duration'])
 steps = maybe(joined(st.sampled_from(["STEP", "slide"]), st.sampled_from(["1s", "PT0.5S", "100"])))
 policies = maybe(
-    st.sampled_from(["BOUNDS (]", "BOUNDS '[]'", "T0 5", "T0 '1970-01-01T00:00:00Z'", "LATENESS 2s", "MAXDELAY PT1S",
-                     "REPORT CONTENT_CHANGE, PERIODIC 5s", "REPORT NON_EMPTY_CONTENT EMIT ON_UPDATE"])
+    st.sampled_from(["BOUNDS (]", "BOUNDS '[]'", "T0 5", "T0 -5", "T0 '1970-01-01T00:00:00Z'", "LATENESS 2s",
+                     "MAXDELAY PT1S", "REPORT CONTENT_CHANGE, PERIODIC 5s", "REPORT NON_EMPTY_CONTENT EMIT ON_UPDATE"])
 )  # fmt: skip
 extents = st.one_of(
     joined("RANGE", durations, steps),

@@ -24,8 +24,8 @@ from stream_ext.language.syntax.cursor import EXPANDED_MAX, OPERANDS_MAX, PARTS_
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.network import Network
 from stream_ext.oneshot.question import Question, Questions
-from stream_ext.plan.join_order import ranked
 from stream_ext.plan.logic import Logic, Names, traits_of
+from stream_ext.plan.passes.join_order import ranked
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.rdf.reading import deadline
 from stream_ext.windows.scheduled_window import ScheduledWindow

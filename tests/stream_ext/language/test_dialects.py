@@ -146,6 +146,7 @@ def test_c_sparql_without_a_graph_is_warned() -> None:
         ("[NOW- 10 S SLIDE 5 S]", (Extent.SPAN, 10 * SECOND, 5 * SECOND, 0, 0, 0)),
         ("[FROM NOW - PT10S TO NOW - 2s STEP 1s]", (Extent.SPAN, 10 * SECOND, SECOND, 0, 0, 2 * SECOND)),
         ("[START 5 END 25 STEP 10]", (Extent.HISTORY, 20, 10, 0, 0, 0)),
+        ("[START -5 END 15 STEP 10]", (Extent.HISTORY, 20, 10, 0, 0, 0)),
     ],
 )
 def test_the_extent_of_a_window(extent: str, expected: tuple[object, ...]) -> None:
@@ -153,6 +154,12 @@ def test_the_extent_of_a_window(extent: str, expected: tuple[object, ...]) -> No
     assert (
         found.extent, found.range_ms, found.step_ms, found.count, found.count_step, found.until_ms
     ) == expected  # fmt: skip
+
+
+@pytest.mark.parametrize("time", ["-5", "'-5'", "'1969-12-31T23:59:59.995Z'"])
+def test_a_time_may_be_before_1970(time: str) -> None:
+    found = window(f"[START {time} END 15 STEP 10 T0 {time}]")
+    assert (found.start_ms, found.end_ms, found.t0_ms) == (-5, 15, -5)
 
 
 @pytest.mark.parametrize("text", ["@:time", "ON :time", "@<http://ex/time>", "ON <http://ex/time>"])

@@ -12,7 +12,7 @@ from stream_ext.language.algebra.statements import Unit
 from stream_ext.language.printing import cache_key, to_sparql
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.explain_text import explain_text
-from stream_ext.plan.refuse import refusals
+from stream_ext.plan.refused_syntax.refuse import refusals
 from tests.stream_ext.language.grammar import queries, updates
 from tests.stream_ext.language.roundtrip import BASE, check_roundtrip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stream_ext.errors import QuerySyntaxError, TextError, Unsupported
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refused_syntax.refuse import parse_runnable
 
 HEAD = "PREFIX : <http://ex/>\n"
 WINDOW = "SELECT * FROM NAMED WINDOW :w ON :s "
@@ -46,6 +46,7 @@ REFUSED = [
         "a START ... END window together with a window without END",
         38,
     ),
+    (WINDOW + "[START 0 END 5 REPORT CONTENT_CHANGE] { }", "CONTENT_CHANGE of a START ... END window", 38),
     ("REGISTER QUERY q COMPUTED EVERY 5s AS ASK { }", "COMPUTED EVERY for a query without windows", 18),
     (WINDOW + "[RANGE PT0.0005S] { }", "a length that is not a whole number of milliseconds", 44),
     (
@@ -157,7 +158,7 @@ def test_what_is_no_language_is_explained(text: str, line: int, column: int, say
         ("[RANGE P1M]", 44, "years and months have no fixed length"),
         ("[RANGE 'PT5S']", 44, "needs its datatype"),
         ("[RANGE 99999999999999999 d]", 44, "is longer than"),
-        ("[RANGE 5s T0 -5]", 50, "a time after T0"),
+        ("[RANGE 5s T0 -'5']", 51, "a time after T0"),
         ("[RANGE 5s T0 'noon']", 50, "is not a time"),
         ("[RANGE 5s T0 0] T0 0", 53, "T0 is written twice"),
         ("[RANGE 5s", 47, "']' to close the window"),

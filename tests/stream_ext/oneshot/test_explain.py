@@ -66,10 +66,14 @@ def test_the_explanation_says_which_arrivals_are_evaluated_in_one_step_and_why_o
     text = "SELECT {} WHERE {{ STREAM <s> [NOW] {{ ?s ?p ?o }} {} }}"
     for select, more, why in [
         ("*", "?o <of> ?x FILTER(?x != ?s)", None),
-        ("*", "OPTIONAL { ?o <of> ?x }", "OPTIONAL"),
-        ("*", "FILTER NOT EXISTS { ?o <of> ?x }", "EXISTS"),
-        ("DISTINCT ?s", "", "DISTINCT"),
-        ("(COUNT(*) AS ?n)", "", "GROUP BY or an aggregate"),
+        ("*", "OPTIONAL { ?o <of> ?x } MINUS { ?s <of> ?o }", None),
+        ("*", "OPTIONAL { ?s <of> ?x } OPTIONAL { ?o <of> ?x }", "OPTIONAL by what may be unbound"),
+        ("*", "FILTER NOT EXISTS { ?o <of> ?x }", None),
+        ("*", "BIND(EXISTS { ?o <of> ?x } AS ?e)", "EXISTS"),
+        ("DISTINCT ?s", "", None),
+        ("(COUNT(*) AS ?n)", "", None),
+        ("DISTINCT (COUNT(*) AS ?n)", "", "DISTINCT of groups"),
+        ("*", "} LIMIT 1 #", "ORDER BY, LIMIT or OFFSET"),
         ("DSTREAM *", "", "it does not emit what CQELS-QL calls new"),
     ]:
         policy = explain(Question.read(text.format(select, more), BASE))["policy"]

@@ -151,6 +151,22 @@ def test_a_term_that_is_in_the_store_only_later_is_found_then(tmp_path: Path, us
     assert used
 
 
+def test_of_texts_whose_plans_are_too_old_one_is_planned_and_the_others_use_its_plan(
+    store: Store, used: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("question", "plan_templates"):
+        monkeypatch.setattr(f"stream_ext.oneshot.{module}.SNAPSHOTS_MAX", 2)
+    questions, texts = Questions(), [f"{PROLOGUE} SELECT ?n {{ :s{n} :name ?n }}" for n in range(6)]
+    for text in texts:
+        answered(store, text, store.head(), questions)
+    for n in range(3):
+        load(store, [(f":later{n}", ":name", '"later"', "")])
+    used.clear()
+    for text in texts:
+        assert answered(store, text, store.head(), questions) == answered(store, text, store.head(), None)
+    assert used == [1] * 4, "the first text of an outline learns nothing, the second one plans"
+
+
 def test_a_constant_with_other_counts_gets_a_plan_of_its_own(ask: Ask, used: list[int]) -> None:
     """:few has 5 members, :many 495: what is joined first for the one is joined last for the other."""
     text = "SELECT ?s ?n {{ ?s :in :{} ; :knows :s{} ; :name ?n }}"

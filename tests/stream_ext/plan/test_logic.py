@@ -10,6 +10,7 @@ from functools import partial
 
 from stream_ext.language.algebra.terms import Constant, Variable
 from stream_ext.plan.logic import Conjunction, GraphScope, Logic, Optional, PatternScan
+from tests.parts.waiting import PATIENCE_S
 
 _SCAN = PatternScan(Variable("s"), Constant(b"<http://ex/p>"), Variable("o"), GraphScope(), None)
 
@@ -24,7 +25,7 @@ def _optional_of_conjunction() -> Logic:
 
 def test_threads_that_read_parts_of_different_queries_do_not_wait_for_each_other() -> None:
     """One is inside of a conjunction and reads an optional part, the other the other way round."""
-    met = threading.Barrier(2, timeout=10)
+    met = threading.Barrier(2, timeout=PATIENCE_S)
 
     def first_meets(read: Callable[[], object]) -> object:
         seen = False
@@ -44,4 +45,4 @@ def test_threads_that_read_parts_of_different_queries_do_not_wait_for_each_other
     parts = _conjunction_of_optional(), _optional_of_conjunction()
     with ThreadPoolExecutor(2) as threads:
         found = [threads.submit(first_meets, partial(getattr, part, "certain")) for part in parts]
-        assert [each.result(timeout=20) for each in found] == [{"s", "o"}, {"s", "o"}]
+        assert [each.result(timeout=PATIENCE_S) for each in found] == [{"s", "o"}, {"s", "o"}]

@@ -193,6 +193,52 @@ def test_limit_ranks_by_first_appearance_and_says_what_is_new_in_it(restart: boo
         service.close()
 
 
+def test_what_is_replayed_is_new_once(service: Service) -> None:
+    """A join with one element of before the close before, and one of after it."""
+    service.create_stream("s", {"retention": "1h"})
+    for time, x, y in [(5, "a", "b"), (12, "b", "c"), (12, "b", "c"), (25, "z", "b"), (31, "b", "a")]:
+        push(service, "s", time, triple(x, y))
+    replayed = "STREAM s [START 0 END 30 STEP 10] { ?x :p ?y . ?y :p ?z }"
+    service.register(cqels("SELECT ?x ?z", replayed))
+    service.register(cqels("SELECT DSTREAM ?x ?z", replayed, "QUERY gone"))
+    service.register(cqels("SELECT ?x", "STREAM s [START 10 END 30] { ?x :p ?y }", "QUERY once"))
+    push(service, "s", 40, triple("c", "a"))
+    assert observed(service) == [(20, [("a", "c")] * 2), (30, [("z", "c")] * 2)]
+    assert observed(service, "gone") == []
+    assert observed(service, "once") == [(30, [("b",), ("b",), ("z",)])]
+    assert service.query_status("q")["state"] == service.query_status("once")["state"] == "ended"
+    all_again(service)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_at_closes_too_each_arrival_is_new_once(restart: bool, tmp_path: Path) -> None:
+    """What makes a close due comes before it is evaluated, and is new at the next one."""
+    texts = {
+        "stepped": cqels(
+            "SELECT ?x", "STREAM s [RANGE 20ms SLIDE 10ms REPORT WINDOW_CLOSE] { ?x :p ?y }", "QUERY stepped"
+        ),
+        "counted": cqels("SELECT ?x", "STREAM s [ELEMENTS 2] { ?x :p ?y }", "QUERY counted COMPUTED EVERY 10ms"),
+    }
+    service = open_service(tmp_path)
+    service.create_stream("s", {"retention": "1h"})
+    push(service, "s", 3, triple("z", 1))
+    for text in texts.values():
+        service.register(text)
+    push(service, "s", 4, triple("y", 1))
+    service.register(texts["stepped"].replace("QUERY stepped", "QUERY later"))
+    for time, x in [(5, "a"), (10, "b"), (12, "a"), (20, "c"), (31, "d")]:
+        push(service, "s", time, triple(x, 1))
+        if restart:
+            service.close()
+            service = open_service(tmp_path)
+    service.heartbeat("s", 60, wait="evaluated")
+    for name, before in [("stepped", [("y",)]), ("counted", []), ("later", [])]:
+        first = [("a",), ("b",), *before]
+        assert observed(service, name) == [(10, first), (20, [("a",), ("c",)]), (40, [("d",)])], name
+        all_again(service, name)
+    service.close()
+
+
 def test_what_was_there_at_registration_is_held_and_is_not_new(service: Service) -> None:
     service.create_stream("s", {"retention": "1h"})
     push(service, "s", 1000, triple("a", 1))

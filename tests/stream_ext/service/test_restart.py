@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hbase_store.errors import WriterElsewhere
+from hbase_store.errors import AnotherWriter
 from stream_ext.errors import RilletError
 from stream_ext.service.service import Service
 from tests.parts.processes import started
@@ -117,7 +117,7 @@ def test_one_writer_at_a_time_and_the_next_one_when_it_has_closed(tmp_path: Path
         other = subprocess.run(
             [sys.executable, "-c", script, f"lmdb:{tmp_path / 'store'}"], capture_output=True, text=True
         )
-        assert WriterElsewhere.__name__ in other.stderr
+        assert AnotherWriter.__name__ in other.stderr
     with opened(tmp_path) as service:
         service.close()
         service.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ def test_a_query_that_is_dropped_while_it_is_listed_has_a_status(tmp_path: Path)
             service.drop_query(query.name)
         for stream in service.streams():
             service.drop_stream(stream.name)
-        assert [query_status(query, service._injector, service._engine)["streams"] for query in queries] == [[], []]
+        assert [query_status(query, service._injector, service._engine, 0)["streams"] for query in queries] == [[], []]
         assert [stream_status(stream, service._injector, service._engine)["query"] for stream in streams] == [
             None,
             None,
@@ -39,12 +40,21 @@ def test_a_query_that_is_dropped_while_it_is_listed_has_a_status(tmp_path: Path)
 
 @contextmanager
 def threads_that_take_turns() -> Iterator[threading.Event]:
-    before, over = sys.getswitchinterval(), threading.Event()
+    """Another thread may run at any instruction, and whenever an object is made (which may start the collector)."""
+    before, collected, over = sys.getswitchinterval(), gc.get_threshold(), threading.Event()
+
+    def noticed(phase: str, info: dict[str, int]) -> None:
+        """Python's own code, at whose instructions threads change."""
+
     sys.setswitchinterval(1e-6)
+    gc.set_threshold(20)
+    gc.callbacks.append(noticed)
     try:
         yield over
     finally:
         over.set()
+        gc.callbacks.remove(noticed)
+        gc.set_threshold(*collected)
         sys.setswitchinterval(before)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -16,7 +17,9 @@ from stream_ext.emissions import subscriptions
 from stream_ext.errors import Gone, Overload
 from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
-from tests.stream_ext.opened import Reader, emissions_of, open_service, opened, push, registration, triple
+from stream_ext.writer.change import Change
+from tests.parts.waiting import PATIENCE_S, until
+from tests.stream_ext.opened import EX, Reader, emissions_of, open_service, opened, push, registration, triple, values
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 FOREVER = Retain(snapshots_ms=1 << 40, emissions_ms=1 << 40)
@@ -344,9 +347,9 @@ def test_alarms_let_go_by_themselves(tmp_path: Path, clock: ManualClock, monkeyp
             service.update(f"INSERT DATA {{ {triple('a', number)} }}", wait="evaluated")
         service._engine.merge.flush()
         clock.advance(10 * SECOND)
-        assert floors.get(timeout=10) == 5
+        assert floors.get(timeout=PATIENCE_S) == 5
         clock.advance(10 * SECOND)
-        assert floors.get(timeout=10) == 5
+        assert floors.get(timeout=PATIENCE_S) == 5
         assert service.status()["retention"]["oldest_snapshot"] == 5
 
 
@@ -444,3 +447,66 @@ def test_an_emission_is_not_made_again_from_what_is_left_of_its_window(tmp_path:
         assert service.status()["retention"]["collected"]["batches"] > 0, "else this proves nothing"
         with pytest.raises(Gone, match="cannot be made again"):
             service.emission_again("a", 3)
+
+
+@pytest.mark.parametrize("lateness", ["0s", "60s"])
+def test_each_emission_is_made_again_while_its_snapshot_is_retained(
+    lateness: str, tmp_path: Path, clock: ManualClock
+) -> None:
+    """Also those of the first minutes, and those whose window waited for late elements."""
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=2 * MINUTE)) as service:
+        service.create_stream("s", {"retention": "0s"})
+        service.register(registration(window=f"RANGE PT20S STEP PT10S LATENESS {lateness}"))
+        for number in range(30):
+            clock.advance(10 * SECOND)
+            push(service, "s", number * 10 * SECOND, triple(f"a{number}", number))
+            service.collect()
+            oldest = service.status()["retention"]["oldest_snapshot"]
+            for emission in emissions_of(service):
+                if emission["snapshot"] >= oldest:
+                    again = json.loads(service.emission_again("q", emission["emission"]))
+                    assert values(again) == values(emission)
+        assert service.status()["retention"]["collected"]["batches"] > 0, "else this proves nothing"
+
+
+def test_a_writer_that_takes_no_change_is_shown_as_a_fault_until_it_does(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path, clock) as service:
+        retention = service._engine.retention
+        submit = retention._submit
+
+        def refused(change: Change) -> Future[Any]:
+            raise Overload("9 requests are waiting to be written", 1)
+
+        monkeypatch.setattr(retention, "_submit", refused)
+        clock.advance(MINUTE)
+        until(lambda: service.status()["retention"]["fault"] == "9 requests are waiting to be written", "the fault")
+        monkeypatch.setattr(retention, "_submit", submit)
+        clock.advance(MINUTE)
+        until(lambda: service.status()["retention"]["fault"] is None, "the end of the fault")
+
+
+def test_closes_that_waited_for_long_while_arrivals_were_evaluated_find_the_store_as_it_is(tmp_path: Path) -> None:
+    """Each of the two has a network, and the one of the closes saw the store at the first close only."""
+    text = (
+        f"PREFIX : <{EX}> REGISTER ISTREAM q AS SELECT DISTINCT ?x ?z FROM NAMED WINDOW :w ON s "
+        "[RANGE PT60S STEP PT10S T0 0 REPORT CONTENT_CHANGE, WINDOW_CLOSE] "
+        "WHERE { WINDOW :w { ?x :p ?y } ?x :likes ?z }"
+    )
+
+    def observed(folder: Path, retain: Retain) -> list[tuple[int, list[tuple[str, ...]]]]:
+        clock = ManualClock(HOUR)
+        with opened(folder, clock, retain=retain) as service:
+            service.register(text)
+            for second in (1, 12, 13, 14, 25):
+                push(service, "s", second * SECOND, triple("a", second))
+                service.update(f"INSERT DATA {{ {triple('a', f'z{second}', 'likes')} }}", wait="evaluated")
+                clock.advance(MINUTE)
+                service.collect()
+            assert service.why_not_evaluated("q") is None
+            return [(each["time"], values(each)) for each in emissions_of(service)]
+
+    found = observed(tmp_path / "short", Retain(snapshots_ms=SECOND, emissions_ms=1 << 40))
+    assert found == observed(tmp_path / "long", FOREVER)
+    assert found[-2:] == [(20_000, [("a", "z14")]), (25_000, [])]

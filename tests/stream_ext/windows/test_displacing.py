@@ -19,7 +19,7 @@ def test_what_comes_displaces_what_came_so_many_before_it() -> None:
     displacing.displace(NumberedEvaluations(1, np.array([5, 9, 9])))
     assert displacing.displaced is not None
     assert displacing.displaced.came_gone.tolist() == [6, NEVER_GONE, NEVER_GONE]
-    assert [displacing.oldest_at(number) for number in (1, 2, 3)] == [5, 5, 7]
+    assert displacing.oldest_at(np.array([1, 2, 3]), np.zeros(3, np.int64)).tolist() == [5, 5, 7]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -60,4 +60,4 @@ def test_a_window_has_at_each_evaluation_the_last_of_all_that_came_by_then(seed:
             held = sorted((time, each) for time, each, begin in known if begin <= 2 * evaluation)[-count.most :]
             found = {each for each, (begin, end) in lives.items() if begin <= 2 * evaluation < end}
             assert found == {each for _, each in held}, f"evaluation {evaluation}"
-            assert displacing.oldest_at(evaluation) == held[0][0]
+            assert displacing.oldest_at(np.array([evaluation]), np.array([-1])).tolist() == [held[0][0]]

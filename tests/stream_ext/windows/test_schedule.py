@@ -98,6 +98,16 @@ def test_t0_is_the_origin_of_the_closes_and_is_itself_none() -> None:
     assert due(schedule) == [12, 17]
 
 
+def test_until_a_push_decides_t0_its_streams_are_waited_for() -> None:
+    schedule = Steps([window(range_ms=5, step_ms=5, t0_ms=None)], QueryState(), {})
+    schedule.push(1, times(), 20)  # a heartbeat, which decides nothing
+    assert due(schedule) == [] and schedule.schedule.waits_for() == [1]
+    schedule.push(1, times(21), 21)
+    assert schedule.schedule.waits_for() == [], "no other stream is ahead of it"
+    schedule.push(1, times(), 30)
+    assert due(schedule) != []
+
+
 def test_an_idle_stream_holds_its_queries_back() -> None:
     schedule = Steps([window(1), window(2)], QueryState(), {})
     schedule.push(1, times(1), 100)

@@ -297,6 +297,19 @@ def test_the_extent_that_is_emitted_is_that_of_the_instance_cut_at_the_evaluatio
     assert [arriving.extent_at(t) for t in (10, 12)] == [(5, 10), (5, 12)]
 
 
+def test_the_extents_of_many_evaluations_are_those_of_each() -> None:
+    chance = random.Random("extents")
+    for _ in range(200):
+        step, origin = chance.choice([0, 1, 5, 10]), chance.choice([0, 3, -7])
+        bounds, t0 = chance.choice(list(Bounds)), origin if step else None
+        by_arrival = chance.random() < 0.5
+        window = ScheduledWindow("w", 1, chance.choice([5, 10, 30]), step, t0, bounds=bounds, by_arrival=by_arrival)
+        window = replace(window, until_ms=chance.choice([0, 3]), start_ms=chance.choice([None, 12]))
+        times = sorted(chance.randrange(-20, 60) for _ in range(20))
+        starts, ends = window.extents_at(np.array(times, np.int64))
+        assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == [window.extent_at(time) for time in times]
+
+
 def test_a_stream_that_is_idle_holds_nothing_back_until_it_comes_again() -> None:
     timing = Timing((ScheduledWindow("w", 1, 10, 5), ScheduledWindow("v", 2, 10, 5)))
     schedule = Schedule(timing, QueryState(), {})

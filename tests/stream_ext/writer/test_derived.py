@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from stream_ext.emissions.emission import Silence
 from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
+from tests.parts.waiting import until
 from tests.stream_ext.opened import EX, Reader, emissions_of, open_service, opened, push, registration, triple, values
 
 BUSY = registration("busy", window="RANGE 2s STEP 1s", select="CONSTRUCT { ?y :of ?x . ?x :in [ :is ?y ] }")
@@ -100,11 +101,11 @@ def test_what_was_emitted_comes_to_its_stream_though_the_store_does_not_answer_t
         push(service, "s", 100, triple("a", "here"))
         begin, begun = service.store.begin, []
 
-        def fails() -> Batch:
+        def fails(after: Sequence[Batch]) -> Batch:
             begun.append(len(begun))
             if begun[-1] == 1:  # the one that what `busy` says is in
                 raise StoreUnavailable("the region moves")
-            return begin()
+            return begin(after)
 
         monkeypatch.setattr(service.store, "begin", fails)
         push(service, "s", 1100, triple("b", "here"))
@@ -121,6 +122,7 @@ def test_a_silence_is_emitted_after_what_was_emitted_before_it_whoever_is_quicke
     push(service, "s", 100, triple("a", "here"))
     push(service, "s", 1100, triple("b", "here"), wait="published")
     service._engine.merge.wait(service.head(), 10)
+    until(lambda: held, "the emission is announced")  # which the position does not wait for
     derived.silent({service.query_definition("busy").number: Silence(2000, after=1)})
     assert service.stream_status("busy")["time"] is None
     emissions_of(held)
@@ -347,7 +349,7 @@ def test_who_waits_learns_when_what_was_emitted_does_not_come_to_its_stream(tmp_
     with opened(tmp_path, limits=Limits(evaluated_s=0.1)) as service:
         service.register(registration("one", window="RANGE 1s STEP 1s", select="CONSTRUCT { ?y :p ?x }"))
         push(service, "s", 100, triple("a", "b"))
-        service._engine.merge._on_emissions = lambda rows: None
+        service._engine.merge._on_emissions = lambda rows, in_json: None
         receipt = push(service, "s", 1000, triple("c", "d"))
         assert receipt.pending
         with pytest.raises(DeadlineExceeded, match=r"the output of query 'one' did not reach its stream within 0\.1 s"):

@@ -15,7 +15,7 @@ from stream_ext.emissions.emission import EmissionBody, Silence, encode_body
 from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.derived_streams import Derived
 from stream_ext.writer.gathering import Heartbeat, Push
-from stream_ext.writer.injector import Receipt
+from stream_ext.writer.published import Receipt
 
 QUERY, STREAM = 7, 3
 

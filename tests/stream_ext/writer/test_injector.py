@@ -23,8 +23,10 @@ from stream_ext.waits import Waits
 from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.elements import read_push
 from stream_ext.writer.gathering import Accepted, Heartbeat, Push
-from stream_ext.writer.injector import Injector, PublishedBatch, Receipt
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.published import PublishedBatch, Receipt
 from stream_ext.writer.write_queue import PublishingPace
+from tests.parts.waiting import PATIENCE_S
 
 STREAMS = {
     1: StreamDefinition(1, "one", "http://ex/one", StreamOptions()),
@@ -83,34 +85,34 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def test_an_idle_writer_publishes_at_once(bench: Bench) -> None:
-    assert bench.push(1).result(5).snapshot == 2
+    assert bench.push(1).result(PATIENCE_S).snapshot == 2
 
 
 def test_pushes_right_after_a_batch_wait_and_share_the_next_snapshot(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     waiting = [bench.push(1), bench.push(1), bench.injector.heartbeat(Heartbeat(1, 50))]
     assert not wait(waiting, 0.02).done
     bench.clock.advance(4)
     assert not wait(waiting, 0.02).done
     bench.clock.advance(1)
-    assert [(r.snapshot, r.batch) for r in (future.result(5) for future in waiting)] == [(3, 2)] * 3
+    assert [(r.snapshot, r.batch) for r in (future.result(PATIENCE_S) for future in waiting)] == [(3, 2)] * 3
 
 
 def test_an_element_waits_no_longer_than_its_stream_allows(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     first, hasty = bench.push(1), bench.push(2)
     bench.clock.advance(2)
-    assert first.result(5).snapshot == hasty.result(5).snapshot == 3
+    assert first.result(PATIENCE_S).snapshot == hasty.result(PATIENCE_S).snapshot == 3
 
 
 def test_a_change_ends_the_batch_before_it_and_waits_for_nothing(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     before, change, behind = bench.push(1), bench.write(), bench.push(1)
-    assert before.result(5).snapshot == 3
-    assert change.result(5) == 4
+    assert before.result(PATIENCE_S).snapshot == 3
+    assert change.result(PATIENCE_S) == 4
     assert not wait([behind], 0.02).done
     bench.clock.advance(5)
-    assert behind.result(5).snapshot == 5
+    assert behind.result(PATIENCE_S).snapshot == 5
 
 
 def test_acknowledgements_follow_the_order_of_the_queue(bench: Bench) -> None:
@@ -130,10 +132,10 @@ def test_acknowledgements_follow_the_order_of_the_queue(bench: Bench) -> None:
 
 
 def test_push_marks_count_all_pushes_of_the_snapshot(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     waiting = [bench.push(1, 10), bench.push(2, 7), bench.injector.heartbeat(Heartbeat(1, 30)), bench.push(1, 20)]
     bench.clock.advance(5)
-    sn = waiting[-1].result(5).snapshot
+    sn = waiting[-1].result(PATIENCE_S).snapshot
     marks = {move.stream: [(m.ordinal, m.time) for m in move.pushes] for move in bench.store.row(sn).moves}
     assert marks == {1: [(0, 10), (2, 30), (3, 30)], 2: [(1, 7)]}
     columns = bench.store.stream(sn, 1)
@@ -143,36 +145,36 @@ def test_push_marks_count_all_pushes_of_the_snapshot(bench: Bench) -> None:
 
 
 def test_a_push_that_is_refused_leaves_no_trace_in_the_batch_of_others(bench: Bench) -> None:
-    bench.push(1, 1).result(5)
+    bench.push(1, 1).result(PATIENCE_S)
     good, wrong, other = bench.push(1, 5), bench.push(1, None), bench.push(1, 6)
     bench.clock.advance(5)
     with pytest.raises(BadArgument, match="takes its times from its elements"):
-        wrong.result(5)
-    assert good.result(5).snapshot == other.result(5).snapshot == 3
+        wrong.result(PATIENCE_S)
+    assert good.result(PATIENCE_S).snapshot == other.result(PATIENCE_S).snapshot == 3
     assert [mark.time for mark in bench.store.row(3).moves[0].pushes] == [5, 6]
 
 
 def test_a_push_that_its_source_repeats_adds_nothing(bench: Bench) -> None:
-    bench.push(1, source="k", seq=7).result(5)
+    bench.push(1, source="k", seq=7).result(PATIENCE_S)
     repeated, next_one = bench.push(1, source="k", seq=7), bench.push(1, source="k", seq=8)
     again = bench.push(1, source="k", seq=8)
     bench.clock.advance(5)
-    assert repeated.result(5) == Receipt(0, 0, 2, 3, repeated=True)
-    assert not next_one.result(5).repeated
-    assert again.result(5).repeated
+    assert repeated.result(PATIENCE_S) == Receipt(0, 0, 2, 3, repeated=True)
+    assert not next_one.result(PATIENCE_S).repeated
+    assert again.result(PATIENCE_S).repeated
     assert bench.store.vts(3)[1].sources == {"k": 8}
 
 
 def test_only_repeated_pushes_make_no_snapshot(bench: Bench) -> None:
-    bench.push(1, source="k", seq=7).result(5)
+    bench.push(1, source="k", seq=7).result(PATIENCE_S)
     repeated = bench.push(1, source="k", seq=3)
     bench.clock.advance(5)
-    assert repeated.result(5).snapshot == 2
+    assert repeated.result(PATIENCE_S).snapshot == 2
     assert bench.injector.head == 2
 
 
 def test_a_full_queue_asks_to_come_back(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     for _ in range(6):
         bench.push(1)
     with pytest.raises(Overload) as caught:
@@ -184,7 +186,7 @@ def test_a_full_queue_asks_to_come_back(bench: Bench) -> None:
 def test_so_many_heartbeats_may_wait_and_one_more_is_asked_to_come_back(tmp_path: Path) -> None:
     store = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
     bench = Bench(store, PublishingPace(spacing_ms=5, batch_ms=100, queue_requests=3))
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     waiting = [bench.injector.heartbeat(Heartbeat(1, n)) for n in range(3)]
     for one_more in (lambda: bench.injector.heartbeat(Heartbeat(1, 9)), lambda: bench.push(1), bench.write):
         with pytest.raises(Overload, match="3 requests are waiting"):
@@ -208,16 +210,16 @@ def test_a_change_that_fails_publishes_nothing(bench: Bench) -> None:
 
     for change in (fails_before, fails_in_writing):
         with pytest.raises(BadArgument):
-            bench.injector.change(change).result(5)
+            bench.injector.change(change).result(PATIENCE_S)
     assert bench.injector.head == bench.store.refresh() == 1
-    assert bench.push(1).result(5).snapshot == 2
+    assert bench.push(1).result(PATIENCE_S).snapshot == 2
 
 
 def test_a_change_that_says_nothing_makes_no_snapshot_if_it_wants_none(bench: Bench) -> None:
-    head = bench.push(1).result(5).snapshot
+    head = bench.push(1).result(PATIENCE_S).snapshot
     nothing = Intent(result=int, write=lambda batch: None, skips_empty=True)
-    assert bench.injector.change(lambda view: nothing).result(5) == head
-    assert bench.write().result(5) == head + 1
+    assert bench.injector.change(lambda view: nothing).result(PATIENCE_S) == head
+    assert bench.write().result(PATIENCE_S) == head + 1
 
 
 def test_a_change_that_no_row_can_hold_fails_by_itself(bench: Bench) -> None:
@@ -226,8 +228,8 @@ def test_a_change_that_no_row_can_hold_fails_by_itself(bench: Bench) -> None:
 
     failed = bench.injector.change(lambda _: Intent(result=int, write=too_large))
     with pytest.raises(Unwritable):
-        failed.result(5)
-    assert bench.push(1).result(5).snapshot == 2
+        failed.result(PATIENCE_S)
+    assert bench.push(1).result(PATIENCE_S).snapshot == 2
     assert bench.listener.fault is None
 
 
@@ -240,12 +242,12 @@ def test_a_push_that_no_row_can_hold_fails_by_itself(bench: Bench, monkeypatch: 
         return encode(batch, texts)
 
     monkeypatch.setattr(Batch, "encode_transient", refused)
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     good, bad, other = bench.push(1), bench.push(1, text="bad"), bench.push(2)
     bench.clock.advance(5)
     with pytest.raises(BadRow):
-        bad.result(5)
-    assert (good.result(5).batch, other.result(5).batch) == (2, 1)
+        bad.result(PATIENCE_S)
+    assert (good.result(PATIENCE_S).batch, other.result(PATIENCE_S).batch) == (2, 1)
     assert bench.listener.fault is None
 
 
@@ -255,8 +257,8 @@ def test_a_store_that_takes_no_batch_for_a_while_is_reported_to_those_who_write_
 ) -> None:
     fails_once(bench, monkeypatch, error)
     with pytest.raises(StoreError, match=str(error)):
-        bench.push(1).result(5)
-    assert bench.push(1).result(5).snapshot == 2
+        bench.push(1).result(PATIENCE_S)
+    assert bench.push(1).result(PATIENCE_S).snapshot == 2
     assert bench.listener.fault is None
 
 
@@ -267,16 +269,16 @@ def test_what_nobody_would_send_again_waits_until_the_store_answers(
     fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
     element = read_push(STREAMS[1], b"<http://ex/s> <http://ex/p> 1 .", "text/turtle", 1, "http://ex/")
     emitted = bench.injector.derived(Push(1, element, 0, "query/1", 1))
-    assert emitted.result(5).snapshot == 2
+    assert emitted.result(PATIENCE_S).snapshot == 2
     fails_once(bench, monkeypatch, StoreUnavailable("the region moves"))
-    assert bench.injector.derived(Heartbeat(1, 50)).result(5).snapshot == 3
+    assert bench.injector.derived(Heartbeat(1, 50)).result(PATIENCE_S).snapshot == 3
     assert bench.listener.fault is None
 
 
 def fails_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, error: StoreError) -> None:
     begin = bench.store.begin
 
-    def fails() -> Batch:
+    def fails(_: object) -> Batch:
         monkeypatch.setattr(bench.store, "begin", begin)
         raise error
 
@@ -290,7 +292,7 @@ def test_a_writer_that_is_fenced_stops_and_says_so_to_all(bench: Bench, monkeypa
     monkeypatch.setattr(bench.store, "commit", fenced)
     first = bench.push(1)
     with pytest.raises(NotWriter, match=r"another writer took over\. Nothing of this request was applied"):
-        first.result(5)
+        first.result(PATIENCE_S)
     bench.injector.close()
     with pytest.raises(NotWriter):
         bench.push(1)
@@ -311,7 +313,7 @@ def test_a_writer_that_stops_while_it_commits_says_that_the_outcome_is_unknown(
     with pytest.raises(
         OutcomeUnknown, match=r"it is not known whether the request was written\. Check the snapshots after 1"
     ):
-        bench.push(1).result(5)
+        bench.push(1).result(PATIENCE_S)
     bench.injector.close()
     with pytest.raises(NotWriter, match=r"[nN]othing of this request was applied"):
         bench.push(1)
@@ -323,16 +325,16 @@ def test_a_fault_after_the_commit_is_no_refusal(bench: Bench, monkeypatch: pytes
 
     monkeypatch.setattr(bench.listener, "published", fails)
     with pytest.raises(OutcomeUnknown):
-        bench.push(1).result(5)
+        bench.push(1).result(PATIENCE_S)
     assert bench.store.refresh() == 2, "it is there"
 
 
 def test_an_injector_that_was_halted_refuses_what_waits_and_follows_what_others_publish(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     waiting = bench.push(1)
     bench.injector.halt(Fenced("another took over"))
     with pytest.raises(NotWriter):
-        waiting.result(5)
+        waiting.result(PATIENCE_S)
     bench.injector.close()
     batch = bench.store.begin()
     batch.catalog("stream", 2, None)
@@ -342,7 +344,7 @@ def test_an_injector_that_was_halted_refuses_what_waits_and_follows_what_others_
 
 
 def test_what_is_queued_is_written_before_the_writer_ends(bench: Bench) -> None:
-    bench.push(1).result(5)
+    bench.push(1).result(PATIENCE_S)
     waiting = bench.push(1)
     bench.injector.close()
     assert waiting.result(0).snapshot == 3

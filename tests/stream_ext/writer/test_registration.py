@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from stream_ext.catalog.catalog import generated_name
 from stream_ext.errors import BadArgument, NameInUse, NotFound, QuerySyntaxError, TooLarge, Unsupported
 from stream_ext.service.service import Limits, Service
 from tests.stream_ext.opened import BASE, EX, Reader, emissions_of, opened, push, registration, times, triple, values
+from tests.stream_ext.writer.test_updates_together import at_once
+
+FROM_S = "FROM NAMED WINDOW <urn:w> ON s [RANGE 1s] { WINDOW <urn:w> { ?x <urn:p> ?y } }"
 
 
 @pytest.fixture
@@ -138,6 +142,62 @@ def test_a_name_in_use_is_free_for_the_same_text_only(service: Service) -> None:
     assert service.head() == head
     with pytest.raises(NameInUse, match="another text"):
         service.register(registration(pattern="?x :other ?y"))
+
+
+def test_a_query_is_replaced_in_one_snapshot(service: Service) -> None:
+    """What the new query emits is what a query of another name, registered at the same time, emits."""
+    old, _, _ = service.register(registration(window="RANGE PT5S STEP PT1S"))
+    push(service, "s", 1_500, triple("a", 1), wait="evaluated")
+    push(service, "s", 3_500, triple("b", 2), wait="evaluated")
+    head, text = service.head(), registration(window="RANGE PT4S STEP PT2S")
+    new, created, warnings = service.register(text, replaces=True)
+    service.register(registration("other", window="RANGE PT4S STEP PT2S"))
+    assert created
+    assert (new.name, new.registered_sn, service.head()) == (old.name, head + 1, head + 2)
+    assert new.number != old.number
+    assert warnings == [], "the stream that came with the old query stays"
+    push(service, "s", 6_500, triple("c", 3), wait="evaluated")
+    found, beside = emissions_of(service), emissions_of(service, "other")
+    assert [emission["emission"] for emission in found] == [1, 2]
+    assert [times([emission]) + values(emission) for emission in found] == [
+        times([emission]) + values(emission) for emission in beside
+    ]
+    assert times(found) == [4_000, 6_000]
+    assert service.register(text, replaces=True) == (new, False, []), "the same text again changes nothing"
+
+
+def test_a_replacement_that_is_refused_leaves_the_query_as_it_is(service: Service) -> None:
+    service.register("REGISTER STREAM made AS CONSTRUCT { ?x <urn:p> ?y } " + FROM_S)
+    service.register(registration("reader", stream="made"))
+    before = [query.text for query in service.queries()]
+    with pytest.raises(NameInUse, match="stream 'made' is read by 'reader': drop these queries first"):
+        service.register("REGISTER STREAM made AS CONSTRUCT { ?x <urn:q> ?y } " + FROM_S, replaces=True)
+    with pytest.raises(BadArgument, match="its own output"):
+        service.register(
+            "REGISTER STREAM reader AS CONSTRUCT { ?x <urn:q> ?y } " + FROM_S.replace("ON s", "ON reader"),
+            replaces=True,
+        )
+    assert [query.text for query in service.queries()] == before
+
+
+def test_a_replaced_query_ends_its_subscriptions_and_the_streams_that_nobody_reads_now(service: Service) -> None:
+    service.register(registration("q", stream="old"))
+    subscription = service.subscribe("q", 0, lambda: None)
+    service.register(registration("q", stream="new"), replaces=True)
+    assert subscription.ended
+    assert [stream.name for stream in service.streams()] == ["new"]
+
+
+def test_replacements_that_wait_at_the_same_time_are_made_one_after_the_other(service: Service) -> None:
+    """Each ends the query before it, and the stream that came with that one."""
+    texts = [registration("q", stream=f"of_{number}") for number in range(4)]
+    outcomes = at_once(service, *(partial(service.register, text, replaces=True) for text in texts))
+    assert [outcome[1] for outcome in outcomes if not isinstance(outcome, Exception)] == [True] * 4
+    assert [query.text for query in service.queries()] == texts[-1:]
+    assert [stream.name for stream in service.streams()] == ["of_3"]
+    push(service, "of_3", 1500, triple("a", 1))
+    push(service, "of_3", 2500, triple("a", 2), wait="evaluated")
+    assert times(emissions_of(service)) == [2000], "the writer goes on"
 
 
 def test_a_query_without_a_name_is_given_one(service: Service) -> None:
@@ -281,12 +341,12 @@ def test_no_more_queries_than_the_limit(tmp_path: Path) -> None:
 def test_many_that_come_at_once_are_few_snapshots_and_say_what_they_say_one_by_one(tmp_path: Path) -> None:
     texts = [registration(f"q{n}", pattern=f"?x :p :n{n % 7} . ?x :p ?y") for n in range(300)]
     observed = []
-    for at_once in (True, False):
-        with opened(tmp_path / str(at_once)) as service:
+    for is_one_call in (True, False):
+        with opened(tmp_path / str(is_one_call)) as service:
             head = service.head()
-            many = service.register_all(texts) if at_once else map(service.register, texts)
+            many = service.register_all(texts) if is_one_call else map(service.register, texts)
             registered = [(found.name, found.number, created, warnings) for found, created, warnings in many]
-            assert (service.head() - head < 100) == at_once
+            assert (service.head() - head < 100) == is_one_call
             push(service, "s", 500, triple("a", "n1"), triple("b", "n2"), triple("a", "n5"))
             push(service, "s", 2500, triple("b", "n3"))
             said_by = {
@@ -465,3 +525,19 @@ def test_explain_says_the_policy_in_force_and_makes_nothing(service: Service) ->
     assert window["origins"]["step_ms"] == "default"
     assert service.explain(f"INSERT DATA {{ {triple('a', 1)} }}")["operations"][0]["quads"] == 1
     assert (service.streams(), service.queries(), service.head()) == ([], [], 0)
+
+
+def test_a_predicate_that_no_stored_triple_has_is_probably_mistyped(service: Service) -> None:
+    service.update("PREFIX : <http://ex/> INSERT DATA { :z :partOf :bern . GRAPH :g { :z :pays 1 } }")
+
+    def warned(pattern: str, name: str) -> list[str]:
+        return service.register(registration(name, pattern=f"?x :p ?y }} {pattern} {{ "))[2]
+
+    warned("", "reads_windows_only")
+    assert warned("?y :partof ?z", "slip") == [
+        "no stored triple has the predicate <http://ex/partof> yet (did you mean '<http://ex/partOf>'?)"
+    ]
+    assert len(warned("?y :partof+/:partOf ?z", "path")) == 1, "the constants of a query are no triples"
+    assert warned("?y :partOf ?z GRAPH ?g { ?y :pays ?fare }", "right") == []
+    service.update("PREFIX : <http://ex/> DELETE DATA { :z :partOf :bern }")
+    assert len(warned("?y :partOf ?z", "deleted")) == 1

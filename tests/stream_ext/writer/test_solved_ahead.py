@@ -15,10 +15,11 @@ from stream_ext.errors import QueryCancelled
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.statements import Update
 from stream_ext.oneshot.evaluate import Asking
-from stream_ext.plan.refuse import parse_runnable
+from stream_ext.plan.refused_syntax.refuse import parse_runnable
 from stream_ext.service.service import Service
 from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.updates import change_of, request, solving
+from tests.parts.waiting import PATIENCE_S
 from tests.stream_ext.opened import BASE, EX, opened, push, triple
 from tests.stream_ext.writer.test_updates import HEAD, Writer, _texts, quads, texts_of, update
 
@@ -174,7 +175,7 @@ def test_an_update_that_is_cancelled_before_its_turn_does_nothing(service: Servi
     held, control = threading.Event(), Control()
 
     def hold(view: HeadView) -> Intent:
-        held.wait(10)
+        held.wait(PATIENCE_S)
         return Intent(lambda sn: sn)
 
     with ThreadPoolExecutor(2) as pool:
@@ -183,7 +184,7 @@ def test_an_update_that_is_cancelled_before_its_turn_does_nothing(service: Servi
         waiting = pool.submit(service.update, text, "published", None, control)
         control.cancel()
         held.set()
-        before.result(10)
+        before.result(PATIENCE_S)
         with pytest.raises(QueryCancelled):
-            waiting.result(10)
+            waiting.result(PATIENCE_S)
     assert quads(service) == {("a", "p", "1")}

@@ -17,7 +17,8 @@ from stream_ext.language.algebra.algebra import QuadPattern
 from stream_ext.language.algebra.terms import BlankLabel, Constant, TemplateNode, Variable
 from stream_ext.network.operators.answers.distinct import first_of_each
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.plan.result_columns import TRIPLE
+from stream_ext.network.operators.instants.lives import hidden, shown
+from stream_ext.plan.properties.result_columns import TRIPLE
 from stream_ext.rows.zset import Ids, ZSet, concat
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.vocabulary import Vocabulary
@@ -28,10 +29,11 @@ _AT_ONCE = 4096
 
 
 class Construct:
-    variables = TRIPLE
-
     def __init__(self, inside: tuple[str, ...], template: Sequence[QuadPattern], salt: bytes = b"") -> None:
-        self._inside = inside
+        """Hidden columns stay with the triples."""
+        self._inside, self._shown = inside, [inside.index(name) for name in shown(inside)]
+        self._hidden = [inside.index(name) for name in hidden(inside)]
+        self.variables = (*TRIPLE, *hidden(inside))
         self._template = template
         self._salt = salt
 
@@ -44,9 +46,9 @@ class Construct:
             nodes = (quad.subject, quad.predicate, quad.object)
             s, p, o = (self._column(node, change, moment, labels) for node in nodes)
             fits = is_triple(s, p, o, moment.vocabulary)
-            triples = change.with_columns((s, p, o))
+            triples = change.with_columns((s, p, o, *(change.stored[place] for place in self._hidden)))
             parts.append(triples if fits.all() else triples.take(fits))
-        return concat(parts, len(TRIPLE))
+        return concat(parts, len(self.variables))
 
     def graph(self, moment: Moment, rows: ZSet) -> tuple[Ids, Ids, Ids]:
         s, p, o = self.graph_of(moment, rows).columns
@@ -78,7 +80,8 @@ class Construct:
             return np.empty(0, np.uint64)
         moment.control.room(rows.count, _BLANK)
         vocabulary = moment.vocabulary
-        texts = [vocabulary_texts(column, vocabulary, moment.control) for column in rows.columns]
+        own = map(rows.column, self._shown)
+        texts = [vocabulary_texts(column, vocabulary, moment.control) for column in own]
         solutions = zip(*texts, strict=True) if texts else [()] * rows.count
         names = []
         for solution in solutions:

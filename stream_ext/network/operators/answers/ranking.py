@@ -166,6 +166,7 @@ def own_order(orders: Orders, cut: Cut) -> Ranking | None:
 
 
 def _packed(steps: Steps) -> Saved:
+    """The steps of a ranking as they are saved: how many, the bytes of one, and all of them compressed."""
     most = int(steps.max()) if len(steps) else 0
     if not most:
         return len(steps), 0, b""

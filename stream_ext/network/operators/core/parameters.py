@@ -24,6 +24,11 @@ class Parameters:
     def remove(self, row: Sequence[int]) -> None:
         self._going.append(row)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next step brings nothing."""
+        return not self._coming and not self._going
+
     def step(self, moment: Moment) -> ZSet:
         coming, going = self._coming, self._going
         if not coming and not going:

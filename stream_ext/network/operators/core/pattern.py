@@ -86,6 +86,7 @@ class IdPattern:
 
 
 def id_pattern(source: PatternScan, resolve: Resolve, held: bool = False) -> IdPattern:
+    """The triple pattern with ids in place of terms. `held`: it reads copies of a source's triples, too."""
     fixed: dict[int, int] = {}
     binding: dict[int, str] = {}
     for position, node in enumerate((source.subject, source.predicate, source.object)):

@@ -41,7 +41,7 @@ from stream_ext.values.vocabulary import Vocabulary
 
 _CELL = 8
 #: The id of the integer 0.
-_ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
+ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
 #: Sums whose high part is below this are inline integers for certain.
 _HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
 _LOW_MAX = 1 << (TAG_SHIFT - 2)
@@ -220,7 +220,7 @@ class Tallies:
         exact = sums.others.concern(slots)
         small = bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all())
         if small and not average and not exact.any():
-            ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(_ZERO_ID)
+            ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(ZERO_ID)
             return
         plain = np.flatnonzero(~exact)
         ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
@@ -320,7 +320,7 @@ def _written(results: Sequence[Result], slots: Slots, rows: Counts) -> Ids:
 
 def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:
     ids[:] = rows.view(np.uint64)
-    ids += np.uint64(_ZERO_ID)
+    ids += np.uint64(ZERO_ID)
 
 
 def _count_of(tally: ValueCounts | RowCounts) -> Result:

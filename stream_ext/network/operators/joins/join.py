@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pairing import Pairing, places
+from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
 from stream_ext.rows.zset import Columns, ZSet
@@ -30,6 +31,8 @@ class Pairs:
         """`stays`: all rows of the right side come in the first step, so rows of the left are not stored."""
         self.pairing = Pairing(left, right, maybe, carried)
         self._stays = stays
+        self._names = left, right
+        self.coexisting = CoexistingPairs()
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
 
@@ -38,11 +41,13 @@ class Pairs:
         if self._stays:
             return self._joined_with_stored(moment, left, right)
         time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)
-        width = left.width + right.width + _CELLS_WITH_PAIR
+        width, (names, other_names) = left.width + right.width + _CELLS_WITH_PAIR, self._names
         old = self._right.partners(rows, time, control=moment.control)
+        old = self.coexisting.of(old, rows, names, self._right, other_names, moment.evaluations)
         moment.control.room(len(old[0]), width)
         self._left.insert_rows(rows, time)
         new = self._left.partners(others, time, control=moment.control)
+        new = self.coexisting.of(new, others, other_names, self._left, names, moment.evaluations)
         count = len(old[0]) + len(new[0])
         moment.control.room(count, width)
         weighted = self._left.weighted or self._right.weighted or right.weights is not None
@@ -99,6 +104,7 @@ class JoinOperator:
     ) -> None:
         self._pairs = Pairs(left, right, maybe, stays=stays)
         self.variables = self._pairs.pairing.variables
+        self.coexisting = self._pairs.coexisting
         found = places(self.variables, frozenset(right))
         self._places = [found[v] for v in right]  # of the right side's columns
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows
 from stream_ext.rows.zset import ZSet, concat, empty
 
@@ -42,6 +43,7 @@ class ManyJoin:
         ]
         self._parts = [_Part(variables, self._indexed[n]) for variables, n in zip(parts, sources, strict=True)]
         self._sources = tuple(sources)
+        self.coexisting = CoexistingPairs()
         self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
         self._steps = 0
         self._surprised = False  # by what the last step found
@@ -84,6 +86,7 @@ class ManyJoin:
         index, mark = part.rows.index(part.key(names), moment.time)
         rows = rows.keyed(part.places(names))
         found = index.partners(rows, moment.time, index.number if n < first else mark, moment.control)
+        found = self.coexisting.of(found, rows, names, index, part.variables, moment.evaluations)
         self._count(joined, n, len(rows), len(found[0]))
         own = [place for place, v in enumerate(part.variables) if v not in names]
         moment.control.room(len(found[0]), len(names) + len(own))

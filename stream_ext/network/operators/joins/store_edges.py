@@ -5,7 +5,7 @@ Mostly one of them is empty; then the other is read as it would be alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -183,6 +183,9 @@ class StoreEdges:
     def is_there(self) -> bool:
         """Whether the one graph exists: the default graph always does."""
         return self.graph.one == 0 or bool(len(self.predicates()))
+
+    def may_read_all(self, predicates: Iterable[int] | None) -> bool:
+        return True
 
     def in_scope(self, graphs: Ids) -> Mask:
         """Which of these graphs are in this scope."""

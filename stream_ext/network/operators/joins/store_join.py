@@ -242,6 +242,7 @@ class _LookUp:
         inverse = self._is_bound(O)
         key = self._bound(O if inverse else S, left, moment)
         predicates = edges.snapshot.predicates_listed(key, inverse)
+        edges.snapshot.fetch(predicates.tolist(), key[0], inverse)
         found = [edges.snapshot.values(p, int(key[0]), inverse) for p in predicates.tolist()]
         far = np.concatenate(found) if found else np.empty(0, np.uint64)
         p = np.repeat(predicates, [len(values) for values in found])

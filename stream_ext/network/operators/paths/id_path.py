@@ -58,7 +58,8 @@ IdPath = Link | AnyLinkBut | Sequence | Alternative | Repeated
 
 
 def id_path(path: Path, resolve: Resolve) -> IdPath:
-    """`resolve` gives the id of a predicate, one that no edge has where the store does not know it."""
+    """The property path with ids of predicates in place of their IRIs. `resolve` gives the id of a predicate; one that
+    the store does not know gets an id that no edge has."""
     match path:
         case Constant():
             return Link(resolve(path.text))

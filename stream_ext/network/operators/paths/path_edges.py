@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Ids, Mask, distinct_values, gather_ranges
@@ -58,6 +60,12 @@ class SortedEdges:
 
     def predicates(self) -> Ids:
         return distinct_values(self.triples[1])
+
+    def is_there(self) -> bool:
+        return bool(len(self.triples[0]))
+
+    def may_read_all(self, predicates: Iterable[int] | None) -> bool:
+        return True
 
 
 class WindowEdges:

@@ -21,11 +21,16 @@ from stream_ext.network.operators.joins.store_join import without_tag
 from stream_ext.network.operators.paths.id_path import IdPath, may_be_empty, predicates_of, reversed_path
 from stream_ext.network.operators.paths.path_edges import WindowEdges, all_nodes, are_nodes
 from stream_ext.network.operators.paths.path_pairs import NO_CHANGE, EdgeChange, PathPairs
+from stream_ext.network.operators.paths.source_edges import NO_EDGES, FetchedEdges, SourceEdges
 from stream_ext.network.operators.paths.walking import Edges, all_sources
+from stream_ext.network.operators.remote.remote_question import ServiceCall
+from stream_ext.network.operators.remote.service import backoff_of
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty, sum_equal_rows
 
 _STORE_GRAPH = IdGraph()
+#: Where a walk begins that is to find out which graphs the source has edges in.
+NO_GRAPH = 0
 
 
 End = str | Constant
@@ -43,12 +48,21 @@ class PathJoin:
         object: End,
         graph: IdGraph = _STORE_GRAPH,
         maybe: Names = NO_NAMES,
+        source: ServiceCall | None = None,
+        by_keys: bool = False,
     ) -> None:
-        """`maybe`: variables that a solution on the left may leave unbound."""
+        """`maybe`: variables that a solution on the left may leave unbound. `source`: asks the source main for ?s ?p
+        ?o, and the graph where graphs are told apart, as its edges are some of the path, too. `by_keys`: the walk
+        begins at values of the left side, also if the other end is a constant."""
+        self.source = source
         certain = frozenset(left) - maybe
-        turned = _eagerness(object, certain) > _eagerness(subject, certain)
+        turned = _eagerness(object, certain, by_keys) > _eagerness(subject, certain, by_keys)
         ends = (object, subject) if turned else (subject, object)
-        self._make = partial(Search, left, ends, reversed_path(path) if turned else path, graph, certain)
+        self._make = partial(Search, left, ends, reversed_path(path) if turned else path, graph, certain, source)
+        # From a constant a path of no step leads to itself in each graph that there is.
+        needs_graphs = graph.each is not None and may_be_empty(path) and isinstance(ends[1], Constant)
+        #: Whether it begins at values of the left side, and asks for nothing but what belongs to them.
+        self.has_keys = isinstance(ends[0], str) and ends[0] in certain and not needs_graphs
         self._search: Search | None = None
         self._join = JoinOperator(left, self._make().added, maybe)
         self.variables = self._join.variables
@@ -70,17 +84,25 @@ class Search:
     """The pairs of the path that the left side needs, under the names of its ends."""
 
     def __init__(
-        self, left: tuple[str, ...], ends: tuple[End, End], path: IdPath, graph: IdGraph, certain: Names
+        self,
+        left: tuple[str, ...],
+        ends: tuple[End, End],
+        path: IdPath,
+        graph: IdGraph,
+        certain: Names,
+        source: ServiceCall | None = None,
     ) -> None:
         self._start, self._end = ends
         self._path = path
-        self._graph = graph
+        self._graph, self._source = graph, source
         self.added = tuple(dict.fromkeys(name for name in (*ends, graph.each) if isinstance(name, str)))
         # Nothing is to be compared or left out of a pair then.
         self._names_all = self.added == ends
         self._starts = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
+        self._asked: tuple[int, bytes] | None = None  # the turn in which the source was asked last, and the starts
+        self._found = empty(len(self.added))  # then
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
         """How the pairs changed."""
@@ -88,6 +110,8 @@ class Search:
         end = None
         if isinstance(self._end, Constant):
             end = moment.vocabulary.encode([self._end.text])
+        if window is None and self._source is not None and not moment.last:
+            return self._over_source_again(moment, starts, end)
         if window is None:
             return self._over_store(moment, starts, end)
         return self._over_window(moment, window, starts, end)
@@ -123,16 +147,60 @@ class Search:
         outward, inward = moment.vocabulary.outward, moment.vocabulary.inward
         starts = None if starts is None else distinct_values(outward(starts))
         end = None if end is None else outward(end)
+        graphs = self._with_source(moment, starts) if self._source is not None else self._without_source(moment)
         parts = []
-        for graph in self._graphs(moment):
-            scope = self._graph if graph is None else IdGraph(graph, held=self._graph.held)
-            edges, change = StoreEdges(moment.snapshot, scope, moment.control), NO_CHANGE
-            if moment.changes is not None:
-                change = self._change(moment.changes, edges)
-            pairs = self._pairs_of(graph or 0, edges, change, starts, moment, bool(scope.one), end)
+        for graph, edges, change in graphs:
+            named = bool(self._graph.one if graph is None else graph)
+            pairs = self._pairs_of(graph or 0, edges, change, starts, moment, named, end)
             parts.append(self._rows(pairs, graph or 0, end))
         found = concat(parts, len(self.added))
         return found.with_columns(tuple(inward(column) for column in found.columns))
+
+    def _without_source(self, moment: Moment) -> Iterator[tuple[int | None, Edges, EdgeChange]]:
+        for graph in self._graphs(moment):
+            own = self._own_edges(moment, graph)
+            yield graph, own, NO_CHANGE if moment.changes is None else self._change(moment.changes, own)
+
+    def _own_edges(self, moment: Moment, graph: int | None) -> StoreEdges:
+        scope = self._graph if graph is None else IdGraph(graph, held=self._graph.held)
+        return StoreEdges(moment.snapshot, scope, moment.control)
+
+    # ---- over the store and a source
+
+    def _with_source(self, moment: Moment, starts: Ids | None) -> Iterator[tuple[int | None, Edges, EdgeChange]]:
+        """Graphs of the source are found by their edges: those of the starts, or all."""
+        assert self._source is not None
+        fetched = FetchedEdges(self._source, moment, self._graph.each)
+        if self._graph.each is None:
+            yield None, SourceEdges(self._own_edges(moment, None), fetched, 0), NO_CHANGE
+            return
+        if starts is None or (isinstance(self._start, Constant) and may_be_empty(self._path)):
+            is_any = may_be_empty(self._path) or predicates_of(self._path) is None
+            for predicate in [None] if is_any else predicates_of(self._path) or ():
+                fetched.fetch_all(predicate)
+        else:
+            yield NO_GRAPH, SourceEdges(NO_EDGES, fetched, NO_GRAPH), NO_CHANGE
+        done = {NO_GRAPH}
+        own = StoreEdges(moment.snapshot, self._graph).graphs().tolist()
+        while left := sorted({*own, *fetched.graphs().tolist()} - done):
+            done.update(left)
+            for graph in left:
+                yield graph, SourceEdges(self._own_edges(moment, graph), fetched, graph), NO_CHANGE
+
+    def _over_source_again(self, moment: Moment, starts: Ids | None, end: Ids | None) -> ZSet:
+        """For a registered query the path is walked anew, with the answers that are remembered; what comes out is the
+        difference."""
+        backoff = backoff_of(moment)
+        if moment.requests_again:
+            backoff.of_main.look(backoff)
+        asked = backoff.of_main.turn, b"" if starts is None else starts.tobytes()
+        own = self._own_edges(moment, None)
+        if asked == self._asked and moment.changes is not None and not len(self._change(moment.changes, own)):
+            return empty(len(self.added))
+        self._pairs = {}
+        found, before = self._over_store(moment, starts, end), self._found
+        self._asked, self._found, self._pairs = asked, found, {}
+        return consolidate(concat([found, before.negated()], len(self.added)))
 
     def _graphs(self, moment: Moment) -> list[int | None]:
         """Each graph that exists or existed; None: one scope, in which graphs are not distinguished."""
@@ -167,12 +235,14 @@ class Search:
         named: bool = False,
         end: Ids | None = None,
     ) -> ZSet:
+        """How the pairs of nodes that the path connects in one graph have changed, when its edges changed. `starts`:
+        only pairs that begin there."""
         pairs = self._pairs.get(graph)
         if pairs is None:
             pairs = self._pairs[graph] = PathPairs(self._path)
         zero = may_be_empty(self._path)
         allowed: Ids | None = None
-        if named and zero and not len(edges.predicates()):
+        if named and zero and isinstance(self._start, Constant) and not edges.is_there():
             # A named graph without edges is none: not even a path of length zero is in it.
             starts = allowed = NO_IDS
         elif starts is None:
@@ -183,7 +253,10 @@ class Search:
         elif zero and isinstance(self._start, str):
             # The value of a variable is a node, or it is in no solution of the path; a constant need not be one.
             allowed = np.union1d(pairs.starts, starts)
-            allowed = allowed[are_nodes(edges, allowed, moment.control)]
+            is_end = np.zeros(len(allowed), np.bool_) if end is None else allowed == end[0]
+            if is_end.any() and named and not edges.is_there():
+                is_end[:] = False
+            allowed = allowed[is_end | are_nodes(edges, allowed, moment.control)]
             starts = starts[np.isin(starts, allowed)]
         if moment.last and end is not None and not len(pairs.starts):
             return pairs.between(edges, starts, end, moment.control)
@@ -215,7 +288,7 @@ class PathStarts:
         self._rows = empty(1)
 
     def step(self, moment: Moment, left: ZSet) -> Ids | None:
-        """None: from everywhere."""
+        """From which nodes paths are followed, after a change of the left side; None: from all nodes."""
         if moment.last and not left.count:
             return NO_IDS
         if self.everything:
@@ -236,6 +309,6 @@ class PathStarts:
         return distinct_values(self._rows.columns[0])
 
 
-def _eagerness(end: End, certain: Names) -> int:
+def _eagerness(end: End, certain: Names, by_keys: bool) -> int:
     """A constant is one start, a variable of the left side some, any other one every node."""
-    return 2 if isinstance(end, Constant) else int(end in certain)
+    return (1 if by_keys else 3) if isinstance(end, Constant) else 2 * (end in certain)

@@ -6,6 +6,7 @@ often a node is reached."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -57,6 +58,12 @@ class Edges(Protocol):
         """How many edges a predicate has, at most."""
 
     def predicates(self) -> Ids: ...
+
+    def is_there(self) -> bool:
+        """Whether there is such a graph: the default graph always is."""
+
+    def may_read_all(self, predicates: Iterable[int] | None) -> bool:
+        """Whether all edges of these predicates (None: of all) may be read at once."""
 
 
 # ---- walking ---------------------------------------------------------------------------------------------------
@@ -220,7 +227,7 @@ class ReachedPairs:
         while at < self._table.used:
             control.room(self._table.used, _TABLE_PAIR)
             rounds += 1
-            if plain and rounds > ROUNDS:
+            if plain and rounds > ROUNDS and edges.may_read_all(predicates_of(self.path.inner)):
                 self._reach(at, edges, control)
                 return
             cells = self._table.cells[at : self._table.used]

@@ -70,7 +70,8 @@ class AnsweredRows:
 
     def differing(self, found: Found) -> list[Key]:
         """The keys whose answer has changed, or is their first."""
-        return [key for key, solutions in found.items() if self._digests.get(key) != _digest(solutions)]
+        known = self._digests
+        return [key for key, solutions in found.items() if key not in known or known[key] != _digest(solutions)]
 
     def take(self, found: Found, vocabulary: Vocabulary, is_last: bool = False) -> None:
         """`is_last`: no answer will be compared with these."""

@@ -40,33 +40,44 @@ class ServiceCall:
     written: str | None = None  # the service, as a relative IRI
     group: SourceGroup | None = None
 
+    @property
+    def asked_names(self) -> tuple[str, ...]:
+        """With the variables that stand for constants, so that their values can be looked at."""
+        return self.names if self.group is None else (*self.names, *(name for name, _ in self.group.exact))
+
 
 class RemoteQuestion:
     """The query that is sent: with variables that SPARQL can write, and a column that numbers the values."""
 
     def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
         self._call, self._shared = call, shared
-        self._names = _writable(_names_in(Query(Form.SELECT, call.inner, call.names, False, 0, None, (), None)))
+        self._names = _writable(_names_in(Query(Form.SELECT, call.inner, call.asked_names, False, 0, None, (), None)))
         self._row = _unused("row", set(self._names.values()))
-        self._back = {self._names[name]: name for name in call.names}
+        self._back = {self._names[name]: name for name in call.asked_names}
+        self._is_renamed = any(name != written for name, written in self._names.items())
 
     def text(self, values: Sequence[Texts]) -> str:
         numbered = bool(self._shared)
-        variables = (*self._call.names, *([self._row] if numbered else []))
+        variables = (*self._call.asked_names, *([self._row] if numbered else []))
         pattern = Join(self._table(values), self._call.inner) if numbered else self._call.inner
         query = Query(Form.SELECT, pattern, variables, False, 0, None, (), None)
-        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
+        return self._written(query)
 
     def whole_text(self, limit: int) -> str:
         """Without values: all solutions, but no more than so many."""
-        query = Query(Form.SELECT, self._call.inner, self._call.names, False, 0, limit, (), None)
-        return to_sparql(rename_query(query, lambda name: self._names.get(name, name)))
+        query = Query(Form.SELECT, self._call.inner, self._call.asked_names, False, 0, limit, (), None)
+        return self._written(query)
 
     @property
     def shown(self) -> str:
         """What is sent, in one line, without values."""
-        query = Query(Form.SELECT, self._call.inner, self._call.names, False, 0, None, (), None)
-        return " ".join(to_sparql(rename_query(query, lambda name: self._names.get(name, name))).split())
+        query = Query(Form.SELECT, self._call.inner, self._call.asked_names, False, 0, None, (), None)
+        return " ".join(self._written(query).split())
+
+    def _written(self, query: Query) -> str:
+        if self._is_renamed:
+            query = rename_query(query, lambda name: self._names.get(name, name))
+        return to_sparql(query)
 
     def _table(self, values: Sequence[Texts]) -> Values:
         rows = []
@@ -94,11 +105,16 @@ class RemoteQuestion:
         solution.update(renamed)
 
 
+def call_of(remote: Remote) -> ServiceCall:
+    names = tuple(sorted(remote.inner_variables))
+    return ServiceCall(
+        remote.service, remote.inner, names, remote.silent, remote.position, remote.written, remote.group
+    )
+
+
 def question_of_group(remote: Remote) -> str:
     """What a source is asked, in one line, without values."""
-    names = tuple(sorted(remote.inner_variables))
-    call = ServiceCall(remote.service, remote.inner, names, remote.silent, remote.position, None, remote.group)
-    return RemoteQuestion(call, ()).shown
+    return RemoteQuestion(call_of(remote), ()).shown
 
 
 def sendable(text: bytes) -> bytes:

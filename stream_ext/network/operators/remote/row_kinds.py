@@ -25,7 +25,7 @@ from stream_ext.language.algebra.algebra import (
 from stream_ext.language.algebra.formulas import Aggregate
 from stream_ext.language.algebra.terms import Node, Variable
 from stream_ext.plan.logic import NO_NAMES, Names
-from stream_ext.plan.shapes_sent import may_be_empty
+from stream_ext.plan.sources.shapes import may_be_empty
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.sparql_client import Solution
 

@@ -18,6 +18,7 @@ from itertools import count
 import numpy as np
 
 from hbase_store.arrays import Ids
+from stream_ext.computed_once import computed_once
 from stream_ext.errors import DeadlineExceeded, SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.terms import Constant, Variable
@@ -31,10 +32,12 @@ from stream_ext.network.operators.remote.remote_question import (
     ServiceCall,
     Texts,
     batches,
+    is_same_value,
 )
 from stream_ext.network.operators.remote.row_kinds import row_kinds
 from stream_ext.network.operators.remote.service import ServiceOperator, Unanswered, backoff_of, is_compatible
 from stream_ext.plan.logic import GraphNames, GraphScope, PatternScan, SourceGroup
+from stream_ext.plan.sources.shapes import has_value
 from stream_ext.remote.backoff import ServiceAnswers
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.gathering import bytes_of, gather, gather_each
@@ -47,7 +50,7 @@ _ANSWERS_MAX = 1 << 14
 _TIMEOUT = ("--service-timeout", "--query-bytes")
 
 #: From so many questions on, a group of at most so many solutions is asked for as a whole.
-_QUESTIONS, _WHOLE_ROWS = 6, 20_000
+_QUESTIONS, WHOLE_ROWS = 6, 20_000
 
 _numbers = count()
 _SCOPE = "m"
@@ -63,7 +66,11 @@ class SourceJoin(ServiceOperator):
         super().__init__(left, call)
         assert call.group is not None, "what is asked of a source is a group"
         self.group: SourceGroup = call.group
-        self.question = RemoteQuestion(call, ()).shown
+
+    @computed_once
+    def question(self) -> str:
+        """What is asked, without values."""
+        return RemoteQuestion(self._call, ()).shown
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         assert moment.last or self.group.unless is None, "what both have is a condition in registered queries"
@@ -118,7 +125,7 @@ class SourceJoin(ServiceOperator):
                 backoff.failed(url if isinstance(error, NoAnswer) else this, why)
             else:
                 backoff.answered(url, this)
-                self._shared_answers(moment).asked(begun_ms, backoff.clock_ms())
+                self._shared_answers(moment).answered(begun_ms, backoff.clock_ms())
                 return dict(zip(keys, found, strict=True))
         raise Unanswered(why, None, False, (url, this))
 
@@ -131,10 +138,10 @@ class _Answer:
     ) -> None:
         """`asked`: the time that the source has; None: that of the query."""
         self._operator, self._moment, self._source = operator, moment, source
-        self._asked = asked or moment.control
+        self._control = asked or moment.control
         self._shared, self._group = operator.shared, operator.group
         self._question = RemoteQuestion(call, self._shared)
-        self._kinds = row_kinds(call.inner).among(call.names)
+        self._kinds = row_kinds(call.inner).among(call.asked_names)
         self._called = f"the source {source.settings.name} <{source.settings.shown_url}>"
         self._bytes_max = moment.allowed_urls.bytes_max
         self._number = next(_numbers)
@@ -146,31 +153,42 @@ class _Answer:
         found: list[list[Solution]] = [[] for _ in keys]
         places = [i for i, key in enumerate(keys) if self._may_match(key, values[i])]
         wanted = [values[i] for i in places]
-        parts = list(batches(wanted)) if self._shared else [(0, 1)]
+        sent = self._sent(wanted)
+        parts = list(batches(sent)) if self._shared else [(0, 1)]
         if not wanted:
             return found
-        if len(parts) >= _QUESTIONS and (whole := self._whole(wanted)) is not None:
+        is_open = self._shared != () and any(not any(row) for row in sent)
+        if (is_open or len(parts) >= _QUESTIONS) and (whole := self._whole(wanted)) is not None:
             for i, solutions in zip(places, whole, strict=True):
                 found[i] = solutions
             return found
-        texts = [self._question.text(wanted[start:stop]) for start, stop in parts]
+        texts = [self._question.text(sent[start:stop]) for start, stop in parts]
         if self._group.enough is not None and len(texts) == 1 and not self._shared:
             enough = self._group.enough
             # Of what both may find, some solutions are left out.
-            text = texts[0] if self._group.unless is not None else self._question.whole_text(enough)
+            leaves_out = self._group.unless is not None or self._group.exact
+            text = texts[0] if leaves_out else self._question.whole_text(enough)
             found[places[0]] = self._enough(text, enough)
             return found
-        each = gather_each(self._source, texts, self._asked, self._bytes_max)
+        each = gather_each(self._source, texts, self._control, self._bytes_max)
         for batch, ((start, stop), (solutions, size)) in enumerate(zip(parts, each, strict=True)):
             self._moment.control.spend(size)
             placed = [self._question.place(solution, stop - start, self._called) for solution in solutions]
             self._kinds.check(solutions, self._called)
-            retained = self._own(solutions, self._labels(f"{batch}"))
-            for place, solution, is_new in zip(placed, retained, self._are_new(retained), strict=True):
+            exact = self._are_exact(solutions)
+            retained = self._own([solutions[i] for i in exact], self._labels(f"{batch}"))
+            places_of = [placed[i] for i in exact]
+            for place, solution, is_new in zip(places_of, retained, self._are_new(retained), strict=True):
                 fixed = zip(self._shared, keys[places[start + place]][1:], wanted[start + place], strict=True)
                 if is_new and is_compatible(fixed, solution, self._called):
                     found[places[start + place]].append(solution)
         return found
+
+    def _sent(self, wanted: list[Texts]) -> list[Texts]:
+        """What goes along. A store that compares by value would put a number in place of others that are equal."""
+        if not self._group.traits.by_value:
+            return wanted
+        return [[None if text is not None and has_value(text) else text for text in row] for row in wanted]
 
     def _may_match(self, key: Key, values: Texts) -> bool:
         """Not if a blank node of ours would have to be one of the source."""
@@ -181,13 +199,12 @@ class _Answer:
         """The solutions for the values, from all that the group has; None: these are too many."""
         if not {*self._shared} <= self._group.certain or any(text is None for row in wanted for text in row):
             return None
-        text = self._question.whole_text(_WHOLE_ROWS + 1)
-        solutions, size = gather(self._source, text, self._asked, self._bytes_max)
-        if len(solutions) > _WHOLE_ROWS:
+        text = self._question.whole_text(WHOLE_ROWS + 1)
+        solutions, size = gather(self._source, text, self._control, self._bytes_max)
+        if len(solutions) > WHOLE_ROWS:
             return None
         self._moment.control.spend(size)
-        self._restored(solutions)
-        retained = self._own(solutions, self._labels("whole"))
+        retained = self._own(self._restored(solutions), self._labels("whole"))
         by_values: dict[tuple[bytes | None, ...], list[Solution]] = defaultdict(list)
         for solution, is_new in zip(retained, self._are_new(retained), strict=True):
             if is_new:
@@ -198,19 +215,30 @@ class _Answer:
         """The first solutions that are not found here, too."""
         found: list[Solution] = []
         labels = self._labels("first")
-        for some in self._source.select(text, self._asked):
+        for some in self._source.select(text, self._control):
             self._moment.control.spend(bytes_of(some))
-            self._restored(some)
-            retained = self._own(some, labels, not found)
+            retained = self._own(self._restored(some), labels, not found)
             found += [solution for solution, is_new in zip(retained, self._are_new(retained), strict=True) if is_new]
             if len(found) >= enough:
                 break
         return found[:enough]
 
-    def _restored(self, solutions: Sequence[Solution]) -> None:
+    def _restored(self, solutions: Sequence[Solution]) -> list[Solution]:
         for solution in solutions:
             self._question.restore(solution)
         self._kinds.check(solutions, self._called)
+        return [solutions[i] for i in self._are_exact(solutions)]
+
+    def _are_exact(self, solutions: Sequence[Solution]) -> Sequence[int]:
+        """Those that have the constants that were asked for, and no others that are the same to the source."""
+        if not self._group.exact:
+            return range(len(solutions))
+        found = []
+        for i, solution in enumerate(solutions):
+            values = [(constant.text, solution.pop(name)) for name, constant in self._group.exact]
+            if all(is_same_value(asked, received, self._called) for asked, received in values):
+                found.append(i)
+        return found
 
     # ---- blank nodes
 

@@ -48,14 +48,19 @@ class CountedScan:
             rows = (*columns(fits), *(column[fits] for column in extra))
             self._new = _joined(self._new, (rows, times[fits], numbers[fits]))
 
-    def settle(self) -> None:
-        """What has arrived is not new any more (`Moment.without_new`)."""
-        if len(self._new[1]):
-            self._waiting, self._new = _joined(self._waiting, self._new), self._nothing()
+    def settle(self, time: int | None = None) -> None:
+        """As of a window scan."""
+        if not len(self._new[1]):
+            return
+        came, self._new = self._new, self._nothing()
+        if time is not None and not self.window.by_arrival:
+            due = came[1] <= time - self.window.lead_ms
+            came, self._new = _of(came, due), _of(came, ~due)
+        self._waiting = _joined(self._waiting, came)
 
     def step(self, moment: Moment) -> ZSet:
         if not moment.without_new:
-            self.settle()
+            self.settle(moment.time)
         first = self._counted.first_at(moment.time)
         remains = are_from(first, *self._held[1:])
         left = _of(self._held, ~remains)
@@ -114,8 +119,8 @@ class LatestCountedScan:
     def arrive(self, triples: Sequence[Ids], times: Times, numbers: Times, extra: Columns) -> None:
         self._scan.arrive(triples, times, numbers, extra)
 
-    def settle(self) -> None:
-        self._scan.settle()
+    def settle(self, time: int | None = None) -> None:
+        self._scan.settle(time)
 
     def step(self, moment: Moment) -> ZSet:
         change = self._scan.step(moment)

@@ -60,7 +60,7 @@ class NumberedScan(WindowScan):
     def step(self, moment: Moment) -> ZSet:
         self.settle()
         columns, untils = _entering(self._waiting, self.window, moment, len(self.variables))
-        return ZSet(columns, len(untils), None, untils)
+        return self._with_saved(ZSet(columns, len(untils), None, untils), moment)
 
 
 class NumberedWatchedScan(WatchedScan):
@@ -100,7 +100,7 @@ class NumberedCountedScan:
         if fits.any():
             self._coming.append((columns(fits), numbers[fits]))
 
-    def settle(self) -> None:
+    def settle(self, time: int | None = None) -> None:
         """The evaluation that each row came with is given by its number."""
 
     def step(self, moment: Moment) -> ZSet:

@@ -17,11 +17,9 @@ from stream_ext.network.operators.scans.window_scan import Times, WindowScan
 from stream_ext.plan.logic import Occurrence
 from stream_ext.rows.key_table import KeyTable, Signed
 from stream_ext.rows.zset import Columns, Ids, Untils, ZSet, concat, empty
-from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.arrivals import Arrival, numbers_of
 from stream_ext.windows.scheduled_window import ScheduledWindow
 
-#: Of the arrival's number: so many pushes may be in one snapshot.
-_PUSH_BITS = 24
 #: Times are ascending as ids are; none is 0, which says that there is no occurrence.
 _TIME_ZERO = np.uint64(1 << 63)
 _CLEAN_LEAST = 4096
@@ -29,8 +27,7 @@ _CLEAN_LEAST = 4096
 
 def arrived(arrival: Arrival) -> Columns:
     """The arrival and the place of each of its triples."""
-    number = (arrival.sn << _PUSH_BITS) + arrival.push
-    return np.full(len(arrival.s), number, np.uint64), arrival.document_places
+    return numbers_of(arrival), arrival.document_places
 
 
 def occurrences(arrival: Arrival) -> Columns:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from hbase_store.arrays import concatenate
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
+from stream_ext.network.operators.scans.ends import NO_TIME, Ends
 from stream_ext.rows.window_content import WindowContent
-from stream_ext.rows.zset import Columns, Ids, ZSet, shared
+from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, shared
 from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
@@ -33,13 +34,20 @@ class WindowScan:
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting = WaitingElements()
         self._new = WaitingElements()  # what has arrived since the last evaluation
+        self._ends = Ends() if window.is_stepped and not window.by_arrival else None
+        self._saved: list[tuple[Columns, Weights]] = []  # of a bag: what the next step returns, with numbers of copies
 
-    def arrive(self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = ()) -> None:
+    def arrive(
+        self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = (), copies: Times | None = None
+    ) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
-        columns that are kept behind their bindings."""
+        columns that are kept behind their bindings. `copies`: how often each of them came; then they are in the window
+        at the next step, and not new at it."""
         fits, columns = self.pattern.match_in_window((s, p, o, g))
         count = np.count_nonzero(fits)
-        if count == len(fits):
+        if copies is not None:
+            self._saved.append(((*columns(fits), *(column[fits] for column in extra)), copies[fits]))
+        elif count == len(fits):
             if count:
                 self._wait((*map(_own, columns(slice(None))), *extra), times)
         elif count:
@@ -48,15 +56,31 @@ class WindowScan:
     def _wait(self, columns: Columns, times: Times) -> None:
         self._new.add(times, columns)
 
-    def settle(self) -> None:
-        """What has arrived is not new any more (`Moment.without_new`)."""
-        self._waiting.take(self._new)
+    def settle(self, time: int | None = None) -> None:
+        """What has arrived is not new any more (`Moment.without_new`); of a window that closes, what was before the end
+        of its instance at `time`."""
+        if time is None or self.window.by_arrival:
+            self._waiting.take(self._new)
+            return
+        for rows in self._new.up_to(time - self.window.lead_ms):
+            self._waiting.add(rows.times, rows.columns, (rows.first, rows.last))
 
     def step(self, moment: Moment) -> ZSet:
         columns, untils = self._entering(moment)
         if self._content is not None:
             return self._content.step(columns, untils, moment.time)
-        return ZSet(columns, len(untils), None, untils)
+        return self._with_saved(ZSet(columns, len(untils), None, untils), moment)
+
+    def _with_saved(self, change: ZSet, moment: Moment) -> ZSet:
+        """The change, and the saved content of the window, if it has come since the last step."""
+        if not self._saved:
+            return change
+        saved, self._saved = self._saved, []
+        inward, parts = moment.vocabulary.inward, [change]
+        for columns, copies in saved:
+            untils = shared(FOREVER, len(copies))
+            parts.append(ZSet(tuple(map(inward, columns)), len(copies), copies, untils))
+        return concat(parts, change.width)
 
     def _entering(self, moment: Moment) -> tuple[Columns, Times]:
         entering = self._due(moment)
@@ -75,9 +99,20 @@ class WindowScan:
     def _due_at(self, moment: Moment) -> list[Entering]:
         """The rows that enter the instance; rows that can be in no instance any more are dropped."""
         if not moment.without_new:
-            self.settle()
-        time = moment.time
-        return [self._in_instance(rows, time) for rows in self._waiting.up_to(time - self.window.lead_ms)]
+            self.settle(moment.time)
+        time, window = moment.time, self.window
+        entering = self._waiting.up_to(time - window.lead_ms)
+        if self._ends is not None:
+            for rows in entering:
+                self._ends.add(window.last_of(rows.first), window.last_of(rows.last))
+        return [self._in_instance(rows, time) for rows in entering]
+
+    def next_change(self, time: int) -> int:
+        """Before this time no row comes or goes, after the step at `time`. It may be too early, but never too late."""
+        if self._ends is None:
+            return time
+        entries = [first for each in (self._new, self._waiting) if (first := each.first()) is not None]
+        return min(self._ends.next(time), min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms)
 
     def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:
         """The rows that the instance at `time` contains, and until when they are in one."""

@@ -14,16 +14,21 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from stream_ext import warm
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve
+from stream_ext.runners.spark.settings import SparkSettings
 
 _spawn = multiprocessing.get_context("spawn")
+#: The planner has one thread, and has imported what its workers need, like the daemon of Spark's workers.
+_fork = multiprocessing.get_context("fork")
 
 
 class SeatsWithoutSpark:
-    def __init__(self, settings: object, admit: Callable[[Path], wire.Address], *_: Any) -> None:
+    def __init__(self, settings: SparkSettings, admit: Callable[[Path], wire.Address], *_: Any) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rillet-seats-")
-        self._process = _spawn.Process(target=_plan_for_ever, args=(admit(Path(self._folder.name)),))
+        address = admit(Path(self._folder.name))
+        self._process = _spawn.Process(target=_plan_for_ever, args=(address, settings.shard_factory))
         self._process.start()
         self.pid = self._process.pid
 
@@ -40,14 +45,18 @@ class SeatsWithoutSpark:
 
 
 class _Worker:
-    def __init__(self, address: wire.Address) -> None:
-        self.to, theirs = _spawn.Pipe()
-        self.process = _spawn.Process(target=_work, args=(address, theirs), daemon=True)
+    def __init__(self, address: wire.Address, others: list[_Worker]) -> None:
+        self.to, theirs = _fork.Pipe()
+        # It ends when the planner does, so nobody else may hold the planner's end of a pipe.
+        of_planner = [self.to, *(other.to for other in others)]
+        self.process = _fork.Process(target=_work, args=(address, theirs, of_planner), daemon=True)
         self.process.start()
         theirs.close()
 
 
-def _plan_for_ever(address: wire.Address) -> None:
+def _plan_for_ever(address: wire.Address, factory: str) -> None:
+    wire.Codec(factory)  # imports what it needs
+    warm.warm()
     chance, workers, epoch = random.Random(1), list[_Worker](), 0
     with contextlib.suppress(ConnectionError):
         while True:
@@ -57,7 +66,7 @@ def _plan_for_ever(address: wire.Address) -> None:
                 planned = wire.receive_message(wire.from_bell, connection)
             assert isinstance(planned, wire.HeadMoved)
             while len(workers) < planned.seats:
-                workers.append(_Worker(address))
+                workers.append(_Worker(address, workers))
             chance.shuffle(workers)
             _run_epoch(address, workers, planned.seats, epoch)
 
@@ -74,12 +83,16 @@ def _run_epoch(address: wire.Address, workers: list[_Worker], seats: int, epoch:
                 del left[seat]
             except EOFError:  # it has died
                 worker.process.join()
-                again = left[seat] = _Worker(address)
+                worker.to.close()
+                others = [each for each in workers if each is not worker]
+                again = left[seat] = _Worker(address, others)
                 workers[workers.index(worker)] = again
                 again.to.send((seat, epoch))
 
 
-def _work(address: wire.Address, orders: Connection) -> None:
+def _work(address: wire.Address, orders: Connection, of_planner: list[Connection]) -> None:
+    for each in of_planner:
+        each.close()
     with contextlib.suppress(EOFError, OSError):
         while True:
             seat, epoch = orders.recv()

@@ -498,7 +498,8 @@ def test_a_step_that_always_raises_ends_spark_at_the_third_attempt_with_its_reas
 
 
 def test_what_a_worker_dies_in_twice_is_held_and_the_others_continue_inline(stage: Stage) -> None:
-    scene = stage(SparkSettings(epoch_s=3600, warmup_epochs=0, shard_factory=FACTORY))
+    # Between two processes the queries would be the server's if one took longer to start than the time of grace.
+    scene = stage(msgspec.structs.replace(LONG, grace_s=PATIENCE_S, step_timeout_s=PATIENCE_S))
     with seated(scene) as connection:
         scene.merge.wait_owner("spark")
         connection.sendall(wire.frame(wire.Trouble(0, "out of luck")))  # no death, and so none of a query
@@ -746,7 +747,7 @@ def test_a_worker_that_does_not_answer_is_reported_then_killed_and_what_it_stepp
         assert scene.merge.owner == "spark" and scene.killed == []
         clock.advance(10_000)
         scene.merge.wait_owner("inline")
-        assert scene.killed == [("host", 77)]
+        assert scene.killed == [Worker("host", 77)]
         until(lambda: scene.silences[-1] == "", "it is over")
     assert [(each.sn, each.numbers) for each in scene.quarantine.deaths] == ([] if known is None else [known])
     assert scene.reports[-1].startswith("lost: its Python worker has not answered for ") and scene.right()
@@ -862,6 +863,33 @@ def test_a_state_that_is_current_is_gone_on_with_by_its_own_process_only(
     assert [welcomed(7), welcomed(8)] == [True, False]
     scene.quarantine.suspended = frozenset()
     assert welcomed(8)
+
+
+def test_a_state_that_is_built_anew_begins_where_the_states_of_the_queries_are(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of one shard may wait for those of another, so a task may go on beyond what is merged; but only with
+    the state that has stepped so far."""
+    scene = stage()
+    stamps = [wire.Stamp(scene.bell._service, scene.store.url, 5)]
+    attempt = scene.merge.attempt
+
+    def waits_up_to_done(runner: str, shard: int, done: int | None) -> tuple[int, int, dict[int, QueryState]]:
+        number, position, states = attempt(runner, shard)
+        return number, done or position, states
+
+    monkeypatch.setattr(scene.merge, "attempt", waits_up_to_done)
+
+    def welcomed() -> tuple[int, bool]:
+        with scene.address.connect() as connection:
+            connection.sendall(wire.frame(wire.Hello(0, 1, "host", 7, stamps)))
+            welcome = wire.receive_message(wire.from_bell, connection)
+            assert isinstance(welcome, wire.Welcome)
+            return welcome.position, welcome.states is None
+
+    assert welcomed() == (5, True)
+    scene.quarantine.suspended = frozenset([9])
+    assert welcomed() == (0, False)
 
 
 def _right_part(sn: int, value: int) -> Part:

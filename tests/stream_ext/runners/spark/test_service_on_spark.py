@@ -1,4 +1,7 @@
-"""The same service on both runners: whatever dies in between, they say the same, byte for byte."""
+"""The same service on both runners: whatever dies in between, they say the same.
+
+Where something dies, the numbers of snapshots are left out: what is tried apart after a death makes a snapshot of its
+own (`test_kill_matrix.py`, which compares byte for byte)."""
 
 from __future__ import annotations
 
@@ -90,7 +93,9 @@ def test_spark_says_what_the_inline_runner_says(tmp_path: Path) -> None:
         say(service, range(100, 159))
         assert on_spark(service)
         say(service, range(159, 160))
-        assert emitted(service, (*NAMES, *SHARED)) == expected
+        found = emitted(service, (*NAMES, *SHARED))
+    for name, emissions in expected.items():
+        assert [without(each, "snapshot") for each in found[name]] == [without(each, "snapshot") for each in emissions]
     assert all(len(expected[name]) > 20 for name in (*NAMES, "of0", "of3"))
     assert expected["is0"]
 
@@ -178,11 +183,11 @@ def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp
             number = 40
             push(service, "s", number * 250, triple("c", 77))
             say(service, range(41, 60))
-            assert service.query_status("asks")["state"] == "failed"
+            assert service.query_status("asks")["state"] == "waiting"
             assert "answered 503" in service.query_status("asks")["error"]
             there.replies["/x"], number = answering(known), 60
             ends = monotonic() + PATIENCE_S
-            while service.query_status("asks")["state"] == "failed":
+            while service.query_status("asks")["state"] == "waiting":
                 assert monotonic() < ends
                 say(service, range(number, number + 4))
                 number += 4

@@ -15,6 +15,8 @@ import pytest
 
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
+from stream_ext.emissions import emission
+from stream_ext.emissions.emission import EmissionBody
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark.settings import SparkSettings
@@ -122,6 +124,9 @@ def test_seats_that_wander_and_workers_that_die_change_nothing(
         placed = {service.query_status(name)["shard"] for name in NAMES}
         assert len(placed) > 1 and {service.query_status(name)["why"] for name in NAMES} == {"Spark is up"}
         assert all(shard["steps"] > 0 for shard in status), status
+        for each in (service.query_status(name) for name in NAMES):
+            shard, worker = status[each["shard"]], each["worker"]
+            assert (worker["host"], worker["pid"]) == (shard["host"], shard["pid"]) and worker["builds"] > 0
     assert all(len(expected[name]) > 10 for name in NAMES if not name.startswith("is"))
 
 
@@ -160,32 +165,49 @@ def test_what_is_behind_says_the_same_in_two_shards(tmp_path: Path, monkeypatch:
         assert found[name] == expected[name], name
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
-def test_two_shards_on_the_real_spark_say_what_the_inline_runner_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As above: on a busy machine the next worker may come too late, and what is tried apart makes snapshots.
-    monkeypatch.setattr("stream_ext.runners.quarantine.Quarantine.hold", lambda self, death: None)
-    with opened(tmp_path / "inline") as service:
+def test_the_reason_is_true_while_spark_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_seats(monkeypatch)
+    settings = SparkSettings(epoch_s=60, warmup_epochs=0, shards=2)
+    with opened(tmp_path, SystemClock(), engine="spark", spark=settings) as service:
         begin(service)
-        say(service, random.Random(1), range(1, 160), lambda time: None)
-        expected = said(service)
+        spark = service._engine.spark
+        assert spark is not None
+        until(lambda: all_on_spark(service), "all shards are on Spark")
+        states: list[tuple[str, str]] = []
+        monkeypatch.setattr(spark, "_on_state", lambda state, why: states.append((state, why)))
+        kill(spark.status()["driver_pid"])
+        until(lambda: bool(states) and states[-1][0] == "up", "Spark is up again")
+        reasons = dict(states)
+        assert "it is started again in" in reasons["down"]
+        assert reasons["starting"].startswith("Spark is starting again, because it ended: ")
+        assert "started again in" not in reasons["starting"] and spark.why == reasons["up"] == ""
 
-    settings = SparkSettings(epoch_s=0.5, warmup_epochs=2, shards=2)
-    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=settings) as service:
+
+@pytest.mark.timeout(300)
+def test_what_subscribers_get_was_made_where_the_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_seats(monkeypatch)
+    settings = SparkSettings(epoch_s=60, warmup_epochs=0, shards=2)
+    with opened(tmp_path, SystemClock(), engine="spark", spark=settings) as service:
         begin(service)
+        subscriptions = {name: service.subscribe(name, 0, lambda: None) for name in ("q0", "of0")}
+        until(lambda: all_on_spark(service), "all shards are on Spark")
+        subscriptions["q2"] = service.subscribe("q2", 0, lambda: None)
+        made_here: list[str] = []
+        rows = emission._rows
 
-        def between(time: int) -> None:
-            if time in (20, 90, 158):
-                until(lambda: all_on_spark(service), "all shards are on Spark")
-            if time == 40:
-                kill(living(service)[0])
-            if time == 60:
-                kill(living(service)[-1])
+        def noted(body: EmissionBody) -> list[bytes]:
+            made_here.append(body.query)
+            return rows(body)
 
-        say(service, random.Random(1), range(1, 160), between)
-        assert_same(said(service), expected)
-        assert len({shard["pid"] for shard in shards(service)}) == 2
-        assert all(shard["steps"] > 0 for shard in shards(service)), shards(service)
+        monkeypatch.setattr(emission, "_rows", noted)
+        say(service, random.Random(1), range(1, 40), lambda time: None)
+        got = {name: [each.json for each in subscription.take()] for name, subscription in subscriptions.items()}
+        assert all(len(emissions) > 5 for emissions in got.values()) and not made_here
+        subscriptions["q0"].close()
+        say(service, random.Random(1), range(40, 60), lambda time: None)
+        assert subscriptions["q2"].take() and service.emissions("q0", 0, None) and set(made_here) == {"q0"}
+        for name in ("q0", "of0", "q2"):  # from the log, where the rows are columns
+            service._engine.emissions._recent.clear()
+            from_log = [each.json for each in service.emissions(name, 0, None)]
+            assert got[name] == from_log[: len(got[name])], name

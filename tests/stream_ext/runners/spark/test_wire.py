@@ -7,7 +7,7 @@ import numpy as np
 
 from stream_ext import frames
 from stream_ext.runners.spark import wire
-from stream_ext.windows.part import Part, WindowBounds
+from stream_ext.windows.part import ManyEmissions, Part, WindowBounds
 from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 
@@ -27,6 +27,10 @@ def test_parts_of_one_query_and_of_many_come_over_as_they_are() -> None:
         ),
         Part(ids(5, 9), 7, 1, 20, [], ids(), [], True, False, 12, 15, state, evaluated=False, is_shared=True),
     ]  # fmt: skip
+    emitted.append(Part.of_one(2, 7, 5, 14, windows, [ids(1, 2, 2)], None, 0, None, state, True, before=at))
+    emitted[-1].many = ManyEmissions(
+        [2, 5], [12, 14], [1, 2], [3, 4], [0, 12], [0, 1], [0, 3], [1, 3], [[2, 4]], [[12, 14]]
+    )
     codec = wire.Codec("stream_ext.continuous.shard:open_shard")
     (sent,) = codec.parts_frames(7, emitted)
     (size,) = frames.LENGTH.unpack_from(sent)

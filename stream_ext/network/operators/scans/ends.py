@@ -1,0 +1,33 @@
+"""Ends: when rows leave a window, to the step in which something may leave it: enough to know that nothing does.
+
+Rows that came in together are one span, from the first end to the last. Spans ascend: of rows that came late, the span
+is one with that before it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+#: After all times.
+NO_TIME = 1 << 62
+
+
+class Ends:
+    __slots__ = ("_spans",)
+
+    def __init__(self) -> None:
+        self._spans: deque[tuple[int, int]] = deque()
+
+    def add(self, first: int, last: int) -> None:
+        """The last times at which rows are in the window: the least and the greatest of them."""
+        spans = self._spans
+        while spans and first < spans[-1][0]:
+            last = max(last, spans.pop()[1])
+        if not spans or last > spans[-1][1]:
+            spans.append((first, last))
+
+    def next(self, time: int) -> int:
+        """Before this time nothing leaves the window, of what is in it at `time`."""
+        spans = self._spans
+        while spans and spans[0][1] < time:
+            spans.popleft()
+        return max(spans[0][0], time) + 1 if spans else NO_TIME

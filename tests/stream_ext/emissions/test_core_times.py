@@ -1,0 +1,51 @@
+"""CPU time of registered queries: divided among those of a template, added up, forgotten with the query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.core_times import CoreTimes
+from tests.stream_ext.opened import opened, push, registration, triple
+
+
+def of_placement(number: int, placement: int) -> QueryDefinition:
+    return cast(QueryDefinition, type("Defined", (), {"number": number, "placement": placement})())
+
+
+def test_queries_that_are_evaluated_together_share_the_time() -> None:
+    queries = {1: of_placement(1, 7), 2: of_placement(2, 7), 3: of_placement(3, 0)}
+    times = CoreTimes(lambda: queries)
+    times.add({1: 4.0, 3: 1.0})
+    times.add({2: 2.0, 99: 5.0})  # 99 was dropped meanwhile
+    assert [times.of(query) for query in queries.values()] == [3.0, 3.0, 1.0]
+
+
+def test_a_query_that_goes_takes_nothing_along_and_leaves_nothing() -> None:
+    queries: dict[int, Any] = {1: of_placement(1, 7), 2: of_placement(2, 7)}
+    present = [queries]
+    times = CoreTimes(lambda: present[0])
+    times.add({1: 4.0})
+    present[0] = {1: queries[1]}
+    times.add({1: 4.0})
+    assert times.of(queries[1]) == 6.0, "2 while there were two, 4 since it is alone"
+    present[0] = {}
+    times.add({})
+    assert times.of(queries[1]) == 0.0
+
+
+def test_the_status_of_a_query_says_what_its_evaluations_took(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        service.register(registration("light", pattern="?x :absent ?y"))
+        service.register(registration("heavy", pattern="?x :p ?a . ?z :p ?y . FILTER(?a != ?y)"))
+        service.register(registration("one", pattern="?x :of 1"))
+        service.register(registration("two", pattern="?x :of 2"))
+        before = service.query_status("heavy")["core_ms"]
+        for step in range(1, 4):
+            push(service, "s", step * 1_000, *(triple(f"x{n}", n) for n in range(400)))
+        took = {name: service.query_status(name)["core_ms"] for name in ("light", "heavy", "one", "two")}
+        assert took["heavy"] > before
+        assert took["heavy"] > 3 * took["light"], took
+        assert took["one"] == took["two"] > 0, "one template"

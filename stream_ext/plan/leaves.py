@@ -59,9 +59,13 @@ class GraphScope:
         return self.node.name if isinstance(self.node, Variable) else None
 
 
+class Leaf:
+    """A part without parts of its own: what rewrites a tree, or walks it, needs one case for all of them."""
+
+
 @hashed_once
 @dataclass(frozen=True)
-class PatternScan:
+class PatternScan(Leaf):
     """One triple pattern: in a window (its IRI), or in the store. `time`: the variable that its latest time binds.
 
     `as_bag`: a triple of the window may come several times, for what follows makes a set of them. `occurrence`: the
@@ -90,7 +94,7 @@ class PatternScan:
 
 @hashed_once
 @dataclass(frozen=True)
-class PathSource:
+class PathSource(Leaf):
     """A path that cannot become joins: it repeats, or it takes any predicate except some.
 
     `merged` windows are one graph with `graph`, which may be none of the store."""
@@ -115,7 +119,7 @@ class PathSource:
 
 @hashed_once
 @dataclass(frozen=True)
-class GraphNames:
+class GraphNames(Leaf):
     """The graphs themselves: `GRAPH ?g {}`; of a constant, whether there is such a graph.
 
     In a window (its IRI) they are those of its elements."""
@@ -135,7 +139,7 @@ class GraphNames:
 
 @hashed_once
 @dataclass(frozen=True)
-class Table:
+class Table(Leaf):
     """VALUES."""
 
     names: tuple[str, ...]
@@ -177,7 +181,7 @@ class SourceGroup:
 
 @hashed_once
 @dataclass(frozen=True)
-class Remote:
+class Remote(Leaf):
     """SERVICE; with `group`, what is asked of a source that is one dataset with the store."""
 
     service: Node

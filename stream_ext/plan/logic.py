@@ -17,6 +17,7 @@ from stream_ext.plan.leaves import DEFAULT_GRAPH as DEFAULT_GRAPH
 from stream_ext.plan.leaves import NO_NAMES as NO_NAMES
 from stream_ext.plan.leaves import GraphNames as GraphNames
 from stream_ext.plan.leaves import GraphScope as GraphScope
+from stream_ext.plan.leaves import Leaf as Leaf
 from stream_ext.plan.leaves import Names as Names
 from stream_ext.plan.leaves import Occurrence as Occurrence
 from stream_ext.plan.leaves import PathSource as PathSource
@@ -261,7 +262,7 @@ def children(node: Logic) -> tuple[Logic, ...]:
             return parts
         case Assign(inner) | Select(inner) | PerGraph(_, _, inner):
             return (inner,)
-        case _:
+        case Leaf():
             return ()
 
 
@@ -273,7 +274,7 @@ def tests_of(node: Logic) -> tuple[Test, ...]:
             return (test,)
         case Select():
             return (*(test for _, test in node.before), *node.having, *(test for _, test in node.after))
-        case _:
+        case Leaf() | PerGraph() | Without() | Alternatives():
             return ()
 
 

@@ -115,7 +115,7 @@ class Patterns(Expressions):
                 return " UNION ".join([self.group(part) for part in parts]), False
             case Values():
                 return self.values(pattern), False
-            case _:
+            case Bgp() | Join() | LeftJoin() | Minus() | Extend() | Filter() | SubSelect():
                 return self.group(pattern), False
 
     def _triples(self, pattern: Bgp) -> str:

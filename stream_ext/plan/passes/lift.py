@@ -16,6 +16,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     Existence,
+    Leaf,
     Logic,
     Names,
     Optional,
@@ -50,7 +51,7 @@ def lift(node: Logic, room: int = DEPTH_MAX) -> Logic:
             return Assign(lift(inner, inside), variable, _in_questions(test, inside))
         case Select():
             return lift_select(node, room)
-        case _:
+        case Leaf():
             return node
 
 

@@ -21,6 +21,7 @@ from stream_ext.plan.logic import (
     Conjunction,
     Existence,
     Grouping,
+    Leaf,
     Logic,
     Occurrence,
     Optional,
@@ -84,7 +85,7 @@ class _Follower:
                 return replace(node, inner=below), follows
             case Select():
                 return self.select(node, wanted)
-            case _:
+            case Leaf():
                 return node, ()
 
     def _either(self, parts: tuple[Logic, ...], wanted: bool) -> Followed:

@@ -9,6 +9,7 @@ from stream_ext.plan.logic import (
     Alternatives,
     Assign,
     Conjunction,
+    Leaf,
     Logic,
     Names,
     Optional,
@@ -40,7 +41,7 @@ def takes(node: Logic, names: Names) -> bool:
             return _select_takes(node, names)
         case PerGraph():
             return False
-        case _:
+        case Leaf():
             return True
 
 

@@ -21,6 +21,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     Existence,
+    Leaf,
     Logic,
     Names,
     Optional,
@@ -101,7 +102,7 @@ def _guarded(node: Logic, joined: Names, apart: Names) -> Logic:
             return replace(node, edges=edges)
         case Select():
             return _select(node, joined, apart)
-        case _:
+        case Leaf():
             return node
 
 

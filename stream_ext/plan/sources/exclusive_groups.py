@@ -17,6 +17,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     Existence,
+    Leaf,
     Logic,
     Optional,
     PerGraph,
@@ -56,7 +57,7 @@ def _gathered(node: Logic) -> Logic:
             return replace(node, inner=_gathered(inner), test=_in_questions(test))
         case Select():
             return gathered(node)
-        case _:
+        case Leaf():
             return node
 
 

@@ -27,6 +27,7 @@ from stream_ext.plan.logic import (
     Assign,
     Conjunction,
     Existence,
+    Leaf,
     Logic,
     Optional,
     PathSource,
@@ -172,7 +173,7 @@ class _Constants:
                 return replace(node, inner=self.logic(inner))
             case Select():
                 return self.select(node)
-            case _:
+            case Leaf():
                 return node
 
     def select(self, node: Select) -> Select:

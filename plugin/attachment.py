@@ -102,7 +102,7 @@ class Attachment:
             return snapshot.count_all()
         return _distinct_triples(self.match(snapshot, ANYTHING, None, everywhere=True))
 
-    def names(self, pattern: TriplePattern) -> list[Node | None]:
+    def graphs_with(self, pattern: TriplePattern) -> list[Node | None]:
         """The graphs that have triples of a pattern; None stands for the default graph."""
         snapshot = self.snapshot()
         if pattern == ANYTHING:

@@ -24,7 +24,9 @@ class Backend(Protocol):
     namespaces: dict[str, str]
     graphs: dict[Node, None]  #: graphs that this process created, empty ones too
 
-    def change(self, quads: Iterable[Quad], inserted: bool) -> None: ...
+    def change(self, quads: Iterable[Quad], inserted: bool) -> None:
+        """Inserts the quads into the store, or deletes them from it."""
+        ...
 
     def remove(self, pattern: TriplePattern, graph: Node | None, everywhere: bool) -> None: ...
 
@@ -40,7 +42,7 @@ class Backend(Protocol):
         """The number of triples. Everywhere: a triple that is in several graphs counts once."""
         ...
 
-    def names(self, pattern: TriplePattern) -> list[Node | None]:
+    def graphs_with(self, pattern: TriplePattern) -> list[Node | None]:
         """The graphs with a triple that matches; None is the default graph."""
         ...
 

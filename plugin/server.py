@@ -163,7 +163,7 @@ class Server:
         _, rows, _ = self._select(f"SELECT (COUNT(*) AS ?n) {{ {where} }}")
         return int(str(next(rows)[0]))
 
-    def names(self, pattern: TriplePattern) -> list[Node | None]:
+    def graphs_with(self, pattern: TriplePattern) -> list[Node | None]:
         self.commit()
         if any(isinstance(node, BNode) for node in pattern):
             return list(dict.fromkeys(quad[3] for quad in self.quads([pattern], None, everywhere=True)))

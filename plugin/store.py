@@ -190,7 +190,7 @@ class RilletStore(Store):
     def contexts(self, triple: Triple | None = None) -> Generator[Graph, None, None]:
         """The graphs with this triple; without a triple: all graphs, with those that this process created empty."""
         pattern = triple or ANYTHING
-        found = self._open.names(pattern)
+        found = self._open.graphs_with(pattern)
         for name in dict.fromkeys([*found, *(self._open.graphs if pattern == ANYTHING else ())]):
             yield self._context(name)
 

@@ -80,7 +80,7 @@ class Benchmark:
 
     def text(self, question: BenchmarkQuery, dialect: str) -> str:
         write = {C_SPARQL: self._c_sparql, RSP_QL: self._rsp_ql, CQELS_QL: self._cqels_ql}[dialect]
-        body = "\n".join([*write(question, query_name(self, question, dialect)), *_some(question.ends)])
+        body = "\n".join([*write(question, query_name(self, question, dialect)), *_line(question.ends)])
         used = [f"PREFIX {name}: <{iri}>" for name, iri in self.prefixes.items() if f"{name}:" in body]
         return "\n".join([f"# {question.about}", *used, body]) + "\n"
 
@@ -93,7 +93,7 @@ class Benchmark:
             *dict.fromkeys(windows),
             *_graphs(question),
             "WHERE {",
-            *_some(question.stored),
+            *_line(question.stored),
             *patterns,
             *_filter(question),
             "}",
@@ -111,7 +111,7 @@ class Benchmark:
             *_graphs(question),
             *windows,
             "WHERE {",
-            *_some(question.stored),
+            *_line(question.stored),
             *patterns,
             *_filter(question),
             "}",
@@ -128,7 +128,7 @@ class Benchmark:
             *_graphs(question),
             "WHERE {",
             *patterns,
-            *_some(question.stored),
+            *_line(question.stored),
             *_filter(question),
             "}",
         ]
@@ -153,7 +153,8 @@ def _graphs(question: BenchmarkQuery) -> list[str]:
     return [f"FROM <{graph}>" for graph in question.graphs]
 
 
-def _some(part: str) -> list[str]:
+def _line(part: str) -> list[str]:
+    """A line of a benchmark's query; none for a part that the query does not have."""
     return [f"  {part}"] if part else []
 
 

@@ -135,9 +135,10 @@ class Worker:
         killed when no other query runs in it."""
         if id in self.questions:
             self._crew.retire(self)
-            self._end_if_deaf()
+            self._kill_if_abandoned()
 
-    def _end_if_deaf(self) -> None:
+    def _kill_if_abandoned(self) -> None:
+        """Kills the process of a replaced worker when only cancelled queries still run in it."""
         if self.is_retired and not self.questions.keys() - self._cancelled:
             self.process.kill()
 
@@ -183,7 +184,7 @@ class Worker:
     def _forget(self, id: int) -> None:
         del self.questions[id]
         self._cancelled.discard(id)
-        self._end_if_deaf()
+        self._kill_if_abandoned()
 
     def status(self) -> dict[str, Any]:
         state = "retired" if self.is_retired else "ready" if self.is_ready else "starting"

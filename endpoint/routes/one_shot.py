@@ -217,6 +217,7 @@ def _warned(warnings: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def offers_of(form: Form) -> tuple[Offer, ...]:
+    """The media types in which this route answers a query of this form."""
     return graph_results.TRIPLES if form in (Form.CONSTRUCT, Form.DESCRIBE) else results.OFFERS
 
 

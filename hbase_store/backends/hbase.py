@@ -263,6 +263,7 @@ class HBaseKeyValue:
         """HBase has written its log when a call returns; when that reaches the disk is its file system's choice."""
 
     def _check_writable(self) -> None:
+        """Raises StoreUnavailable if the store was opened for reading only."""
         if self.read_only:
             raise StoreUnavailable(f"{self.where} was opened read-only; open it for writing")
 

@@ -44,7 +44,7 @@ class CompareAndSet:
 
 
 class KeyValue(Protocol):
-    """Six verbs. Keys are ordered bytewise; a table must be one of `TABLES`; threads may share a backend."""
+    """The verbs. Keys are ordered bytewise; a table must be one of `TABLES`; threads may share a backend."""
 
     def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         """The values, in the order asked; None where there is none.

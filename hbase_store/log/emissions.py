@@ -348,7 +348,7 @@ class EmissionLog:
         return dict(self._summed().states)
 
     def position(self) -> Sn:
-        """All that follows from the snapshots up to this one has been committed."""
+        """The last snapshot whose emissions are all in this log."""
         return self._summed().position
 
     def so_far(self) -> EmissionsSoFar:

@@ -169,6 +169,7 @@ class Process:
 
 
 def main() -> None:
+    """The process of a trial: steps the queries of the job on its standard input, and reports how far it came."""
     _end_with_parent()
     report = os.dup(1)
     os.dup2(2, 1)  # other prints are not reports

@@ -183,6 +183,7 @@ def absorbed_of(stream: StreamDefinition, parsed: Parsed) -> Mask | None:
 
 
 def _index_of(terms: list[bytes], term: bytes) -> int | None:
+    """The index of a term in a parsed push; None: no triple of the push has it."""
     try:
         return terms.index(term)
     except ValueError:

@@ -129,6 +129,7 @@ class _Follower:
         return tuple(map(self._test, tests))
 
     def _test(self, test: Test) -> Test:
+        """With the patterns of its EXISTS rewritten by this pass; no row of the query is made of their triples."""
         if not test.questions:
             return test
         questions = (Existence(each.name, self.logic(each.inner, False)[0]) for each in test.questions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import gzip
 import io
@@ -21,7 +22,7 @@ import pytest
 from endpoint.cli import server_commands, terminal
 from endpoint.cli.command_line import build_parser, main
 from endpoint.cli.completion import script
-from endpoint.cli.flags import UsageError
+from endpoint.cli.flags import UsageError, actions_of
 from endpoint.client import Client
 from endpoint.serve import ServeSettings
 from tests.benchmarks import BENCHES
@@ -588,6 +589,31 @@ def test_how_far_queries_may_be_behind_is_a_setting_of_the_server(monkeypatch: p
     monkeypatch.setenv("RILLET_MAX_LAG", "1m")
     assert rillet("serve") == 0
     assert [settings.service_limits().lag_ms for settings in given] == [2_500, 60_000]
+
+
+class _Recording(argparse.Namespace):
+    """Arguments of a command; `names` are those that it has looked at."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(**vars(arguments))
+        self.names: set[str] = set()
+
+    def __getattribute__(self, name: str) -> object:
+        if not name.startswith("_") and name != "names":
+            self.names.add(name)
+        return super().__getattribute__(name)
+
+
+def test_the_server_reads_each_of_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("endpoint.serve.serve", lambda settings, announce: None)
+    parser = build_parser()
+    arguments = parser.parse_args(["serve"])
+    arguments.settings_file = None
+    recording = _Recording(arguments)
+    arguments.run(recording)
+    (commands,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    flags = {action.dest for action in actions_of(commands.choices["serve"]) if action.help != argparse.SUPPRESS}
+    assert flags - recording.names == {"help", "config"}
 
 
 def test_a_setting_of_the_environment_is_checked_as_a_flag_is(

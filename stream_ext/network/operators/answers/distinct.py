@@ -29,16 +29,16 @@ _ONCE: Weights = np.empty(0, np.int64)
 class Distinct:
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
-        self._coming: _Coming | None = _Coming(len(variables))
+        self._growing: _GrowingRows | None = _GrowingRows(len(variables))
         self._table: _Copies | None = None
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
-        if moment.last and self._table is None and (self._coming is None or not self._coming.has_begun):
+        if moment.last and self._table is None and (self._growing is None or not self._growing.has_begun):
             return self._once(change, moment.time)
-        if self._coming is not None:
+        if self._growing is not None:
             if change.weights is None or bool((change.weights > 0).all()):
-                return self._coming.step(change, moment.time)
-            self._table, self._coming = self._coming.laid_out(), None
+                return self._growing.step(change, moment.time)
+            self._table, self._growing = self._growing.with_copies(), None
         assert self._table is not None
         return self._table.add_and_show(change, moment.time)
 
@@ -50,11 +50,11 @@ class Distinct:
 
     def __len__(self) -> int:
         """The number of stored rows and copies."""
-        return len(self._table or self._coming or ())
+        return len(self._table or self._growing or ())
 
 
-class _Coming:
-    """The rows, as long as there was no retraction."""
+class _GrowingRows:
+    """The rows of DISTINCT as long as none was retracted."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -83,7 +83,8 @@ class _Coming:
         else:
             self._recent.append((change, latest))
 
-    def laid_out(self) -> _Copies:
+    def with_copies(self) -> _Copies:
+        """The same rows in the form that DISTINCT needs from its first retraction on: with each copy of a row."""
         table = _Copies(self._width)
         rows = concat([*self._permanent, *(change for change, _ in self._recent)], self._width)
         if rows.count:

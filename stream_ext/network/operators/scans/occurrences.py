@@ -44,7 +44,7 @@ def keys(columns: Columns) -> Columns:
 
 
 def in_order(owners: Slots, keys: Sequence[Ids | Signed]) -> Picks:
-    """The rows of one owner after those of the other, by these keys."""
+    """Occurrences sorted by owner (a row, a group or a query), and those of one owner by these keys."""
     sorters: list[npt.NDArray[np.generic]] = [*keys[::-1], owners]
     return np.lexsort(sorters)
 

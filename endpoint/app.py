@@ -34,6 +34,7 @@ from endpoint.http.sealed import Seal
 from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import current as current_log
+from endpoint.monitoring.rates import Rates
 from endpoint.query_workers import QueryWorkers, Start
 from endpoint.routes import interface
 from endpoint.routes import table as routes
@@ -202,7 +203,8 @@ def create_app(
     )
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
-    shown = create_console(service, access, limits, memory) if console else None
+    rates = Rates(service)
+    shown = create_console(service, access, limits, memory, rates) if console else None
     seal = Seal(service.store.secret()) if forwards else None
     state = AppState(
         service,
@@ -215,6 +217,7 @@ def create_app(
         AnswerCache(limits.remembered_bytes),
         QueryWorkers(start, query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
+        rates,
         None,
         shown.is_reader if shown else lambda _: False,
         seal,

@@ -15,6 +15,7 @@ from endpoint.errors import Problem
 from endpoint.http import browsers
 from endpoint.http.access import Access, Caller
 from endpoint.limits import HttpLimits
+from endpoint.monitoring.rates import Rates
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -35,8 +36,9 @@ class Console(Flask):
 
 
 def create_console(
-    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, http: str = ".."
+    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, rates: Rates, http: str = ".."
 ) -> Console:
+    """`rates`: whoever starts the server starts and closes them."""
     app = Console(access)
     app.secret_key = secrets.token_bytes(32)  # a new key at each start: sign-ins end with the process
     app.config.update(
@@ -45,7 +47,8 @@ def create_console(
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
     )
-    app.register_blueprint(console_blueprint(service, access=access, limits=limits, http=http, memory=memory))
+    blueprint = console_blueprint(service, access=access, limits=limits, http=http, memory=memory, rates=rates)
+    app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, _of_flask)
     app.register_error_handler(Exception, failed)
     app.after_request(_as_page)

@@ -32,6 +32,7 @@ from endpoint.errors import describe
 from endpoint.http import browsers
 from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
+from endpoint.monitoring.rates import Rates
 from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
 from stream_ext.waits import STOPS
@@ -120,13 +121,16 @@ def console_blueprint(
     http: str | None = None,
     name: str = "rillet",
     memory: QueryMemory | None = None,
+    rates: Rates | None = None,
 ) -> Blueprint:
     """`http`: where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
-    no live results. `memory`: the memory that all queries share, those of other interfaces included. The application
-    needs a secret key, for the messages after a change."""
+    no live results. `memory`: the memory that all queries share, those of other interfaces included. `rates`: of the
+    last minutes; without them there are rates from the time on at which a page is open. The application needs a secret
+    key, for the messages after a change."""
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
-    room = Room(service, access or Access(None, service.base), limits, memory, Statistics(service.store), http)
+    access, rates = access or Access(None, service.base), rates or Rates(service)
+    room = Room(service, access, limits, memory, Statistics(service.store), rates, http)
     blueprint = Blueprint(name, __name__, template_folder="templates")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)

@@ -8,27 +8,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from flask import Response
+from flask import Response, request
 
 from endpoint.monitoring.last_known import LastKnown
+from endpoint.monitoring.rates import NAMES_MAX
 from hbase_store.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from endpoint.console.room import Room
+    from endpoint.monitoring.rates import Rates
     from stream_ext.service.service import Service
 
 _FRESH_S = 0.9
 _PATIENCE_S = 0.2
-#: A page shows at most so many queries, and so many streams.
-NAMES_MAX = 500
 
 
 class Figures:
     """The figures as JSON, read at most once in a while; reading may hang with the store, so another thread reads."""
 
-    def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known = LastKnown("figures", lambda: read(service), clock)
-        self._clock = clock
+    def __init__(self, service: Service, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+        self._known = LastKnown("figures", lambda: read(service, rates), clock)
+        self._rates, self._clock = rates, clock
         self._lock = threading.Lock()
         self._body = b""
         self._until_s = float("-inf")
@@ -44,8 +44,13 @@ class Figures:
                 self._until_s = self._clock() + _FRESH_S
             return self._body
 
+    def body_with_rates(self) -> bytes:
+        """As `body`, and the rates of the last minutes."""
+        return self.body()[:-1] + b',"rates":' + msgspec.json.encode(self._rates.known()) + b"}"
 
-def read(service: Service) -> dict[str, Any]:
+
+def read(service: Service, rates: Rates) -> dict[str, Any]:
+    rates.look()  # in an application that embeds the console nobody else does
     status = service.status_at_once()
     return {
         "at_ms": service.clock.now_ms(),
@@ -67,4 +72,6 @@ def _query(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def page(room: Room) -> Response:
-    return Response(room.figures.body(), mimetype="application/json")
+    """`?rates` is for a page that was just opened, or was hidden."""
+    body = room.figures.body_with_rates() if "rates" in request.args else room.figures.body()
+    return Response(body, mimetype="application/json")

@@ -21,6 +21,7 @@ from endpoint.errors import Unauthorized
 from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.last_known import LastKnown
+from endpoint.monitoring.rates import Rates
 from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import TooLarge
 from stream_ext.service.service import READER
@@ -38,6 +39,7 @@ class Room:
     limits: HttpLimits
     memory: QueryMemory
     statistics: Statistics
+    rates: Rates
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
     figures: Figures = field(init=False)
@@ -47,7 +49,7 @@ class Room:
 
     def __post_init__(self) -> None:
         self.counts = LastKnown("counts", self.statistics.counts)
-        self.figures = Figures(self.service)
+        self.figures = Figures(self.service, self.rates)
         self.demo = DemoInStore(self.service)
 
     @property

@@ -29,6 +29,7 @@ from endpoint.monitoring import figures
 from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.monitoring.lookout import Lookout
+from endpoint.monitoring.rates import Rates
 from endpoint.query_workers import QueryWorkers
 from stream_ext.errors import Overload
 
@@ -58,6 +59,7 @@ class AppState:
     answer_cache: AnswerCache
     query_workers: QueryWorkers
     bodies: Bodies
+    rates: Rates  # read while there is a console
     console: Application | None
     is_reader: Callable[[Caller], bool]  # by the console's cookie
     seal: Seal | None = None  # of requests between servers of one store; None: this one shares its store with none
@@ -119,6 +121,8 @@ class AppState:
         """Called on the event loop, when the server listens."""
         self.query_workers.start()
         self.lookout.start()
+        if self.console is not None:
+            self.rates.start()
         if self.forwarding is not None:
             self.forwarding.start()
 
@@ -130,8 +134,8 @@ class AppState:
 
     def close(self) -> None:
         """Called when the server has ended: the results of what still runs are not needed."""
-        for known in (self.lookout, self.status, self.figures, self.listed, self.one_stream, self.one_query):
-            known.close()
+        for each in (self.lookout, self.rates, self.status, self.figures, self.listed, self.one_stream, self.one_query):
+            each.close()
         self.underway.cancel_all()
         self.query_workers.close()
         self.workers.close()

@@ -1,20 +1,23 @@
 // Pages that refresh themselves: the figures of queries and streams, their rates, and sparklines of these. One small
-// request every two seconds, while the page is visible.
+// request every two seconds, while the page is visible. The rates of the minutes before come from the server.
 
 const EVERY_MS = 2000;
-const POINTS = 60;
+const MISSED_MS = 4 * EVERY_MS; // the page was hidden, or the server did not answer
+const POINTS = 120;
 const SVG = "http://www.w3.org/2000/svg";
 
 export function figures(page) {
   const series = new Map(); // by the name of a row: its last rates
   let before = null;
+  let shownAt = 0;
   let asking = false;
 
   async function refresh() {
     if (document.hidden || asking) return;
     asking = true;
     try {
-      const answer = await fetch(page.dataset.figures);
+      const missed = !before || Date.now() - shownAt > MISSED_MS;
+      const answer = await fetch(page.dataset.figures + (missed ? "?rates" : ""));
       if (answer.ok) show(await answer.json());
     } catch {
       page.classList.add("old"); // the server does not answer now; the next request may succeed
@@ -26,6 +29,11 @@ export function figures(page) {
   function show(found) {
     if (found.age_ms === null) return;
     page.classList.remove("old");
+    shownAt = Date.now();
+    if (found.rates) {
+      before = null; // an average since then would be no rate of now
+      recall(series, found.rates);
+    }
     if (isAnotherList(page, found)) {
       reload(page);
       return;
@@ -60,6 +68,19 @@ function rateOf(now, then, passed_s) {
   return then && passed_s > 0 ? Math.max(0, count(now) - count(then)) / passed_s : null;
 }
 
+// The rates that the server has of the last minutes.
+function recall(series, rates) {
+  series.clear();
+  for (const [name, points] of Object.entries(rates.queries)) series.set(`query ${name}`, points);
+  for (const [name, points] of Object.entries(rates.streams)) series.set(`stream ${name}`, points);
+  for (const [name, points] of Object.entries(rates.totals)) series.set(name, points);
+}
+
+function latest(rate, points) {
+  const known = rate ?? points?.at(-1);
+  return known === undefined ? "…" : perSecond(known);
+}
+
 function remember(series, name, rate) {
   if (rate === null) return;
   const points = series.get(name) ?? [];
@@ -79,7 +100,7 @@ function fill(row, each, rate, points) {
   set("late", thousands(each.late ?? 0));
   set("time", each.time_ms === null ? "never" : moment(each.time_ms));
   set("lag", lag(each.lag_ms));
-  set("rate", rate === null ? "…" : perSecond(rate));
+  set("rate", latest(rate, points));
   const badge = row.querySelector(".badge");
   if (badge && each.state && badge.textContent !== each.state) {
     badge.textContent = each.state;
@@ -101,8 +122,9 @@ function totals(page, found, before, passed_s, series) {
     const counted = sum(found[kind], name);
     const rate = before && passed_s > 0 ? Math.max(0, counted - sum(before[kind], name)) / passed_s : null;
     remember(series, tile.dataset.total, rate);
-    tile.querySelector("b").textContent = rate === null ? "…" : perSecond(rate);
-    sparkline(tile.querySelector("[data-spark]"), series.get(tile.dataset.total));
+    const points = series.get(tile.dataset.total);
+    tile.querySelector("b").textContent = latest(rate, points);
+    sparkline(tile.querySelector("[data-spark]"), points);
   }
   const behind = page.querySelector("[data-behind]");
   if (behind) behind.textContent = lag(found.lag_ms);
@@ -134,6 +156,7 @@ function sparkline(svg, points) {
     line = document.createElementNS(SVG, "polyline");
     svg.append(line);
   }
+  svg.parentElement.title = `the last four minutes; at most ${perSecond(Math.max(...points))} a second`;
   line.setAttribute("points", points.map((value, place) => `${x(place).toFixed(1)},${y(value).toFixed(1)}`).join(" "));
 }
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from endpoint.console.figures import Figures
+from endpoint.monitoring.rates import Rates
 from tests.endpoint.console.conftest import fill
 from tests.endpoint.console.html import get, run
 from tests.endpoint.live import NEAR, Live, live
+from tests.parts.waiting import until
 
 
 @pytest.fixture
@@ -66,12 +69,30 @@ def test_many_pages_read_the_figures_once(busy: Live) -> None:
                 read.append(now[0])
             return getattr(busy.service, name)
 
-    figures = Figures(Counted(), lambda: now[0])  # type: ignore[arg-type]  # it has all that a service has
+    service: Any = Counted()
+    figures = Figures(service, Rates(service, lambda: now[0]), lambda: now[0])
     bodies = {figures.body() for _ in range(5)}
     assert (len(bodies), len(read)) == (1, 1)
     now[0] += 1
     figures.body()
     assert len(read) == 2
+
+
+def test_a_page_that_is_opened_shows_the_last_minutes_at_once(page: Page, busy: Live) -> None:
+    found = busy.http.get("/console/figures?rates").json()
+    found["rates"]["queries"]["near"] = [1.0, 2.5, 12]
+    page.route("**/figures?rates", lambda route: route.fulfill(json=found))
+    page.goto("/console/queries")
+    row = page.get_by_role("row").filter(has_text="near")
+    line = row.locator("[data-spark] polyline")
+    expect(line).to_have_count(1)
+    assert len((line.get_attribute("points") or "").split()) == 3
+    expect(row.locator("td[title]")).to_have_attribute("title", "the last four minutes; at most 12 a second")
+
+
+def test_the_server_reads_rates_while_nobody_looks(busy: Live) -> None:
+    rates: Rates = busy.server.config.app.app_state.rates  # type: ignore[union-attr]  # it is our application
+    until(lambda: rates.known()["streams"].get("taxis"), "a rate of the stream")
 
 
 def test_the_figures_are_those_of_the_server(busy: Live) -> None:

@@ -34,7 +34,7 @@ from endpoint.http.sealed import Seal
 from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import current as current_log
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from endpoint.query_workers import QueryWorkers, Start
 from endpoint.routes import interface
 from endpoint.routes import table as routes
@@ -203,7 +203,7 @@ def create_app(
     )
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
-    rates = Rates(service)
+    rates = RateHistory(service)
     shown = create_console(service, access, limits, memory, rates) if console else None
     seal = Seal(service.store.secret()) if forwards else None
     state = AppState(

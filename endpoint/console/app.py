@@ -15,7 +15,7 @@ from endpoint.errors import Problem
 from endpoint.http import browsers
 from endpoint.http.access import Access, Caller
 from endpoint.limits import HttpLimits
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Console(Flask):
 
 
 def create_console(
-    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, rates: Rates, http: str = ".."
+    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, rates: RateHistory, http: str = ".."
 ) -> Console:
     """`rates`: whoever starts the server starts and closes them."""
     app = Console(access)

@@ -32,7 +32,7 @@ from endpoint.errors import describe
 from endpoint.http import browsers
 from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
 from stream_ext.waits import STOPS
@@ -121,7 +121,7 @@ def console_blueprint(
     http: str | None = None,
     name: str = "rillet",
     memory: QueryMemory | None = None,
-    rates: Rates | None = None,
+    rates: RateHistory | None = None,
 ) -> Blueprint:
     """`http`: where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
     no live results. `memory`: the memory that all queries share, those of other interfaces included. `rates`: of the
@@ -129,7 +129,7 @@ def console_blueprint(
     key, for the messages after a change."""
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
-    access, rates = access or Access(None, service.base), rates or Rates(service)
+    access, rates = access or Access(None, service.base), rates or RateHistory(service)
     room = Room(service, access, limits, memory, Statistics(service.store), rates, http)
     blueprint = Blueprint(name, __name__, template_folder="templates")
     for page in PAGES:

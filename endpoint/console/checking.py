@@ -4,6 +4,7 @@ A text that is checked is parsed, and neither run nor registered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Response, jsonify, request
@@ -26,7 +27,8 @@ _DEADLINE_S = 2.0
 
 
 def check(room: Room) -> Response:
-    """`kind` of the text, its `problems` with their places, its `warnings`; of a continuous query what it `means`."""
+    """`kind` of the text, its `problems` with their places, its `warnings`; of a continuous query what it `means`, and
+    the `times` at which it can be evaluated."""
     text = request.values.get("query", "")
     try:
         question = room.service.question(_checked(room, text), _control(room))
@@ -48,7 +50,31 @@ def _meaning(room: Room, question: Question) -> dict[str, Any]:
         "warnings": explained.get("warnings", list(question.warnings)),
         "means": sentences(explained) if asked else [],
         "name": explained.get("query"),
+        "times": _times(room, explained["windows"]) if asked else None,
     }
+
+
+def _times(room: Room, windows: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """From when until when all its streams have the elements of its windows; None: one of them has none."""
+    retained = room.service.status()["retention"]["streams"]
+    oldest, reached = [], []
+    for window in windows:
+        try:
+            definition = room.service.stream(window["stream"] or "")
+        except RilletError:
+            return None
+        since, now = (
+            retained.get(definition.name, {}).get("oldest_time"),
+            room.service.stream_status(definition.iri)["time"],
+        )
+        if since is None or now is None:
+            return None
+        oldest.append(since + (window["range_ms"] or 0))
+        reached.append(now)
+    if not reached:
+        return None
+    until, steps = min(reached), [window["step_ms"] for window in windows if window["step_ms"]]
+    return {"from": min(max(oldest), until), "until": until, "step_ms": min(steps, default=1)}
 
 
 def _kind(unit: Unit) -> str:

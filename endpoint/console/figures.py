@@ -11,12 +11,12 @@ import msgspec
 from flask import Response, request
 
 from endpoint.monitoring.last_known import LastKnown
-from endpoint.monitoring.rates import NAMES_MAX
+from endpoint.monitoring.rate_history import NAMES_MAX
 from hbase_store.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from endpoint.console.room import Room
-    from endpoint.monitoring.rates import Rates
+    from endpoint.monitoring.rate_history import RateHistory
     from stream_ext.service.service import Service
 
 _FRESH_S = 0.9
@@ -26,7 +26,7 @@ _PATIENCE_S = 0.2
 class Figures:
     """The figures as JSON, read at most once in a while; reading may hang with the store, so another thread reads."""
 
-    def __init__(self, service: Service, rates: Rates, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, service: Service, rates: RateHistory, clock: Callable[[], float] = time.monotonic) -> None:
         self._known = LastKnown("figures", lambda: read(service, rates), clock)
         self._rates, self._clock = rates, clock
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Figures:
         return self.body()[:-1] + b',"rates":' + msgspec.json.encode(self._rates.known()) + b"}"
 
 
-def read(service: Service, rates: Rates) -> dict[str, Any]:
+def read(service: Service, rates: RateHistory) -> dict[str, Any]:
     rates.look()  # in an application that embeds the console nobody else does
     status = service.status_at_once()
     return {

@@ -123,8 +123,8 @@ def _written(room: Room, change: Callable[..., GraphWriteOutcome]) -> int:
 
 def page(room: Room) -> ResponseReturnValue:
     """The page of the graphs of the store, each with its number of triples."""
-    counts = room.statistics.counts()
-    named = [(shown(term), parse_term(term), count) for term, count in counts.named.items()]
+    counts, prefixes = room.statistics.counts(), room.prefixes()
+    named = [(shown(term, prefixes), parse_term(term), count) for term, count in counts.named.items()]
     return render_template(
         "console/graphs.html",
         default=counts.default,

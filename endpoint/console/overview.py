@@ -15,6 +15,7 @@ from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import READER
 
 _PREDICATES_SHOWN = 12
+_QUERIES_SHOWN = 20
 #: For how long the page waits for new counts; then it shows earlier ones.
 _PATIENCE_S = 2.0
 _NOTHING = Counts(0, 0, 0, 0, {}, {})
@@ -51,18 +52,22 @@ def _demo(room: Room, act: str) -> ResponseReturnValue:
 def _shown(room: Room, problem: object = None) -> str:
     counts, age_s = _counted(room)
     most = list(counts.predicates.items())[:_PREDICATES_SHOWN]
+    prefixes = room.prefixes()
     return render_template(
         "console/overview.html",
         counts=counts,
         age_s=age_s,
         status=room.service.status_at_once(),
         memory=memory_bytes(),
-        predicates=[(shown(term), count) for term, count in most],
+        predicates=[(shown(term, prefixes), count) for term, count in most],
+        queries_shown=_QUERIES_SHOWN,
+        queries=[query.name for query in room.service.queries()[:_QUERIES_SHOWN]],
         most=max((count for _, count in most), default=1),
         version=__version__,
         sparql=room.http_url("sparql"),
         sources=room.service.sources_status(),
         demo=room.demo.state,
+        is_new=age_s is not None and not counts.triples and not room.service.streams(),
         problem=problem,
     )
 

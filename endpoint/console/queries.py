@@ -12,12 +12,13 @@ from endpoint.console.explained import plan_of
 from endpoint.console.room import Room
 from endpoint.console.shown import prefixes_of
 from endpoint.errors import describe
+from endpoint.monitoring.rate_history import NAMES_MAX
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.language.syntax import parse
 
 #: How many earlier emissions the live view shows.
-_EARLIER = 20
+_EARLIER = 40
 
 
 def page(room: Room) -> ResponseReturnValue:
@@ -40,8 +41,11 @@ def page(room: Room) -> ResponseReturnValue:
 
 def _list(room: Room, text: str, replaced: str | None = None, problem: object = None) -> str:
     """`replaced`: the query whose text is edited."""
-    states = [room.service.query_status(query.name) for query in room.service.queries()]
-    return render_template("console/queries.html", states=states, text=text, replaced=replaced, problem=problem)
+    queries = room.service.queries()
+    states = [room.service.query_status(query.name) for query in queries[:NAMES_MAX]]
+    return render_template(
+        "console/queries.html", states=states, count=len(queries), text=text, replaced=replaced, problem=problem
+    )
 
 
 def registered(room: Room, name: str) -> ResponseReturnValue:

@@ -1,8 +1,11 @@
-"""One resource: what is stored of it, as subject and as object, in the default graph and in named graphs."""
+"""One resource: what is stored of it, as subject and as object, in the default graph and in named graphs; and what the
+last elements of streams said of it."""
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flask import render_template, request
@@ -10,11 +13,25 @@ from flask.typing import ResponseReturnValue
 
 from endpoint.console.room import Room
 from endpoint.console.shown import Shown, shown
+from hbase_store.errors import StoreError
 from hbase_store.layout.terms import iri as iri_term
-from stream_ext.errors import BadArgument
+from stream_ext.errors import BadArgument, RilletError
+
+log = logging.getLogger(__name__)
 
 _DEADLINE_S = 10.0
 _TRIPLES_MAX = 200
+#: What streams said lately: of so many streams, in so many last elements of each.
+_STREAMS_MAX = 20
+_ELEMENTS = 100
+_SAID_MAX = 20
+_STREAMS_DEADLINE_S = 2.0
+_SAID = """SELECT DISTINCT ?subject ?predicate ?object
+FROM NAMED WINDOW <urn:lately> ON STREAM <{stream}> [ELEMENTS {elements}]
+WHERE {{
+  WINDOW <urn:lately> {{ ?subject ?predicate ?object }}
+  FILTER (?subject = <{iri}> || ?object = <{iri}>)
+}} LIMIT {limit}"""
 _IRI = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\]*')
 
 
@@ -26,6 +43,15 @@ class Triples:
     cut: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """By the last elements of a stream: subject, predicate and object."""
+
+    stream: str
+    rows: list[tuple[Shown | None, ...]]
+    cut: bool
+
+
 def page(room: Room) -> ResponseReturnValue:
     iri = request.args.get("iri", "").strip()
     if not _IRI.fullmatch(iri):
@@ -33,19 +59,41 @@ def page(room: Room) -> ResponseReturnValue:
     return render_template(
         "console/resource.html",
         iri=iri,
-        name=shown(iri_term(iri)),
+        name=shown(iri_term(iri), room.prefixes()),
         outgoing=_triples(room, f"<{iri}> ?predicate ?other"),
         incoming=_triples(room, f"?other ?predicate <{iri}>"),
         uses=_triples(room, f"?predicate <{iri}> ?other"),
         limit=_TRIPLES_MAX,
+        said=list(_said(room, iri)),
+        elements=_ELEMENTS,
     )
+
+
+def _said(room: Room, iri: str) -> Iterator[Said]:
+    """What streams said of it, until the deadline: those after it are left out."""
+    with room.control(_STREAMS_DEADLINE_S) as control:
+        for stream in room.service.streams()[:_STREAMS_MAX]:
+            time = room.service.stream_status(stream.iri)["time"]
+            if time is None:
+                continue
+            text = _SAID.format(iri=iri, stream=stream.iri, elements=_ELEMENTS, limit=_SAID_MAX + 1)
+            try:
+                rows = room.service.decode(room.service.query(text, at=time, control=control))
+            except (RilletError, StoreError) as error:
+                log.info("the page of a resource leaves out the stream %s: %s", stream.name, error)
+                continue
+            if rows:
+                prefixes = room.prefixes()
+                found = [tuple(None if term is None else shown(term, prefixes) for term in row) for row in rows]
+                yield Said(stream.name, found[:_SAID_MAX], len(found) > _SAID_MAX)
 
 
 def _triples(room: Room, pattern: str) -> Triples:
     text = f"SELECT ?graph ?predicate ?other {{ {{ {pattern} }} UNION {{ GRAPH ?graph {{ {pattern} }} }} }}"
     with room.control(_DEADLINE_S) as control:
         rows = room.service.decode(room.service.query(f"{text} LIMIT {_TRIPLES_MAX + 1}", control=control))
-    found = [tuple(None if term is None else shown(term) for term in row) for row in rows]
+    prefixes = room.prefixes()
+    found = [tuple(None if term is None else shown(term, prefixes) for term in row) for row in rows]
     return Triples(
         [(graph, predicate, other) for graph, predicate, other in found[:_TRIPLES_MAX]], len(found) > _TRIPLES_MAX
     )

@@ -15,13 +15,14 @@ from flask import request, session
 
 from endpoint.console.figures import Figures
 from endpoint.console.sessions import SIGNED_IN
+from endpoint.console.shown import WELL_KNOWN, prefixes_of
 from endpoint.console.statistics import Classes, Counts, Statistics
 from endpoint.demo.in_store import DemoInStore
 from endpoint.errors import Unauthorized
 from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.last_known import LastKnown
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import TooLarge
 from stream_ext.service.service import READER
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from stream_ext.query_memory import QueryMemory
     from stream_ext.service.service import Service
 
+#: The first so many registered queries are searched for prefixes.
+_PREFIXED_MAX = 500
+
 
 @dataclass(eq=False)
 class Room:
@@ -39,7 +43,7 @@ class Room:
     limits: HttpLimits
     memory: QueryMemory
     statistics: Statistics
-    rates: Rates
+    rates: RateHistory
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
     figures: Figures = field(init=False)
@@ -107,6 +111,13 @@ class Room:
         if len(text) > self.limits.text_bytes:
             raise TooLarge(f"the text has {len(text)} characters; the limit is {self.limits.text_bytes}")
         return text
+
+    def prefixes(self) -> dict[str, str]:
+        """The well-known prefixes, and those that registered queries declare."""
+        found = dict(WELL_KNOWN)
+        for query in self.service.queries()[:_PREFIXED_MAX]:
+            found = {**prefixes_of(query.text), **found}
+        return found
 
     def http_url(self, *segments: str) -> str | None:
         """The URL of a resource on the HTTP routes, for the browser."""

@@ -1,4 +1,5 @@
-"""The server on one page: attached stores, what is retained and how much of it, Spark, and the limits of requests."""
+"""The server on one page: the store and its size, what is retained and why, Spark with its shards, attached stores, and
+the limits of requests."""
 
 from __future__ import annotations
 
@@ -10,17 +11,23 @@ from flask.typing import ResponseReturnValue
 
 from endpoint.console.room import Room
 from endpoint.console.shown import number, size
+from endpoint.console.statistics import disk_bytes
 from endpoint.limits import HttpLimits
 from stream_ext.query_memory import usual_bytes
 
 
 def page(room: Room) -> ResponseReturnValue:
     status = room.service.status()
+    spark = dict(status["spark"] or {})
+    shards, ui = spark.pop("shards", []), spark.pop("ui", None)
     return render_template(
         "console/server.html",
         status=status,
         retention=status["retention"],
-        spark=list(_facts(status["spark"] or {})),
+        spark=list(_facts(spark)),
+        shards=shards,
+        ui=ui if ui is not None and ui.startswith(("http://", "https://")) else None,
+        disk=disk_bytes(room.service.store.url),
         sources=room.service.sources_status(),
         limits=_limits(room.limits),
     )
@@ -32,22 +39,19 @@ def _limits(limits: HttpLimits) -> dict[str, str]:
         "Memory of a query": size(limits.query_bytes),
         "Memory of all queries": size(limits.queries_bytes or usual_bytes(limits.query_bytes)),
         "Rows of an answer": number(limits.rows),
-        "A text": size(limits.text_bytes),
-        "A body": f"{size(limits.body_bytes)}, unpacked {size(limits.inflated_bytes)}",
+        "Length of a query or update": size(limits.text_bytes),
+        "Data of a request": f"{size(limits.body_bytes)}, unpacked {size(limits.inflated_bytes)}",
         "A term that an expression makes": size(limits.term_bytes),
-        "Connections": number(limits.connections),
-        "A query is logged as slow after": f"{limits.slow_query_s:g} s",
+        "Open connections": number(limits.connections),
+        "Logged as a slow query after": f"{limits.slow_query_s:g} s",
     }
 
 
 def _facts(status: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Facts within facts, one after the other: `shards 0 lag`, `3`."""
+    """Facts within facts, one after the other: `round trip ms p50`, `3`."""
     for name, value in status.items():
         label = f"{above}{name}".replace("_", " ")
         if isinstance(value, Mapping):
             yield from _facts(value, f"{label} ")
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for place, each in enumerate(value):
-                yield from _facts(each, f"{label} {place} ")
         else:
             yield label, "none" if value in (None, "", []) else str(value)

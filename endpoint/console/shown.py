@@ -28,6 +28,7 @@ WELL_KNOWN = {
 }
 
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
+_DIGITS = re.compile(r"^([^.eE]*\.\d{6})\d+$")
 _LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
 _NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
 #: A page searches these for each term that it shows.
@@ -79,8 +80,8 @@ def shown(term: bytes, prefixes: Mapping[str, str] = WELL_KNOWN) -> Shown:
 
 
 def brief_number(text: str) -> str:
-    """A number with at most so many digits: a mean may have 50."""
-    return text[:16] + "…" if len(text) > 20 and "." in text[:16] else text
+    """A number with at most six digits after its point: a mean may have 50."""
+    return _DIGITS.sub(r"\1…", text)
 
 
 def short(iri: str, prefixes: Mapping[str, str]) -> str:

@@ -78,6 +78,15 @@ class Classes:
             return self._counted
 
 
+def disk_bytes(url: str) -> int | None:
+    """What the files of an embedded store occupy; None: it is elsewhere."""
+    scheme, _, folder = url.partition(":")
+    if scheme != "lmdb":
+        return None
+    # A file of LMDB is as long as it may become; only its blocks are there.
+    return sum(file.stat().st_blocks * 512 for file in Path(folder).rglob("*") if file.is_file())
+
+
 def memory_bytes() -> int:
     """The memory that this process uses now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()

@@ -11,14 +11,15 @@ from endpoint.console.answers import TABLE, Table, table_of
 from endpoint.console.examples import PUSH
 from endpoint.console.graphs import FORMATS
 from endpoint.console.room import Room
-from endpoint.console.shown import WELL_KNOWN
 from endpoint.errors import describe
+from endpoint.monitoring.rate_history import NAMES_MAX
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import PushReceipt
 from stream_ext.times import parse_time
 
 _RECENT_ELEMENTS = 10
+_LATE_ELEMENTS = 10
 _RECENT_DEADLINE_S = 5.0
 _NDJSON = "application/x-ndjson"
 
@@ -44,10 +45,17 @@ def _list(room: Room, form: Any, problem: object = None) -> str:
     for query in room.service.queries():
         for number in [s.number for s in room.service.streams()] if query.any_stream else set(query.streams):
             readers.setdefault(number, []).append(query.name)
-    streams = room.service.streams()
+    all_streams = room.service.streams()
+    streams = all_streams[:NAMES_MAX]
     states = {stream.number: room.service.stream_status(stream.iri) for stream in streams}
     return render_template(
-        "console/streams.html", streams=streams, states=states, readers=readers, form=form, problem=problem
+        "console/streams.html",
+        streams=streams,
+        count=len(all_streams),
+        states=states,
+        readers=readers,
+        form=form,
+        problem=problem,
     )
 
 
@@ -119,9 +127,14 @@ def _recent(room: Room, iri: str, time: int | None) -> Table | str:
     text = f"SELECT ?subject ?predicate ?object {window} {{ WINDOW <urn:recent> {{ ?subject ?predicate ?object }} }}"
     try:
         with room.control(_RECENT_DEADLINE_S) as control:
-            return table_of(room.service, room.service.query(text, at=time, control=control), TABLE, WELL_KNOWN)
+            return table_of(room.service, room.service.query(text, at=time, control=control), TABLE, room.prefixes())
     except (RilletError, StoreError) as error:
         return describe(error).detail
+
+
+def _late(room: Room, stream: str) -> list[dict[str, Any]]:
+    """The last of those that are retained, the newest first."""
+    return list(reversed(room.service.late_elements(stream, limit=_LATE_ELEMENTS, newest=True)["elements"]))
 
 
 def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
@@ -138,6 +151,7 @@ def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
         retained=room.service.status()["retention"]["streams"].get(definition.name),
         readers=readers,
         late=room.http_url("streams", definition.name, "late"),
+        late_elements=_late(room, definition.iri) if state["late"] else None,
         form=form,
         sample=PUSH,
         formats={**FORMATS, _NDJSON: "JSON lines, one element each"},

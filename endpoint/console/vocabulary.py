@@ -10,7 +10,6 @@ from typing import Any
 from flask import Response, jsonify
 
 from endpoint.console.room import Room
-from endpoint.console.shown import WELL_KNOWN, prefixes_of
 from hbase_store.errors import StoreError
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import RilletError
@@ -29,11 +28,8 @@ GROUP BY ?class ORDER BY DESC(?count) LIMIT {_NAMES_MAX}"""
 def page(room: Room) -> Response:
     counts, service = room.statistics.counts(), room.service
     queries = service.queries()
-    prefixes = dict(WELL_KNOWN)
-    for query in queries[:_NAMES_MAX]:
-        prefixes = {**prefixes_of(query.text), **prefixes}
     known: dict[str, Any] = {
-        "prefixes": prefixes,
+        "prefixes": room.prefixes(),
         "predicates": _iris(counts.predicates),
         "classes": room.classes.at(counts.sn, partial(_classes, room)),
         "graphs": _iris(counts.named),

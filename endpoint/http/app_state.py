@@ -29,7 +29,7 @@ from endpoint.monitoring import figures
 from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.monitoring.lookout import Lookout
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from endpoint.query_workers import QueryWorkers
 from stream_ext.errors import Overload
 
@@ -59,7 +59,7 @@ class AppState:
     answer_cache: AnswerCache
     query_workers: QueryWorkers
     bodies: Bodies
-    rates: Rates  # read while there is a console
+    rates: RateHistory  # read while there is a console
     console: Application | None
     is_reader: Callable[[Caller], bool]  # by the console's cookie
     seal: Seal | None = None  # of requests between servers of one store; None: this one shares its store with none

@@ -41,10 +41,14 @@ class Streams:
     def stream_figures(self, stream: StreamDefinition) -> dict[str, Any]:
         return stream_figures(stream, self._opened.injector, self._opened.engine)
 
-    def late_elements(self, stream: str, since: int = 0, limit: int | None = None) -> dict[str, Any]:
-        """The number of late elements, and those of them that are retained, of snapshots after `since`."""
+    def late_elements(
+        self, stream: str, since: int = 0, limit: int | None = None, newest: bool = False
+    ) -> dict[str, Any]:
+        """The number of late elements, and those of them that are retained, of snapshots after `since`: the first
+        `limit` of them, or the `newest` ones."""
         definition, late = self.stream(stream), self._opened.engine.lateness.elements
         names = {number: query.name for number, query in self._opened.catalog.queries.items()}
-        retained = late.retained(definition.number, since)[:limit]
+        retained = late.retained(definition.number, since)
+        retained = retained[-limit:] if newest and limit is not None else retained[:limit]
         found = as_objects(self._opened.store, definition.number, retained, names)
         return {"stream": definition.name, "late": late.counted(definition.number), "elements": found}

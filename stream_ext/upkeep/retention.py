@@ -350,6 +350,7 @@ class Retention:
         streams = {
             catalog.streams[stream].name: {
                 "from": int(self._store.horizon(stream)),
+                "oldest_time": history.oldest_time,
                 "timing_bytes": history.nbytes,
                 "held_by": self._holders.get(stream),
             }
@@ -359,6 +360,8 @@ class Retention:
         return {
             "oldest_snapshot": int(self._store.oldest()),
             "held_by": self._floor_holder,
+            "snapshots_ms": self._retain.snapshots_ms,
+            "emissions_ms": self._retain.emissions_ms,
             "streams": streams,
             "timing_bytes": self._timing_bytes(),
             "timing_bytes_max": self._retain.timing_bytes,

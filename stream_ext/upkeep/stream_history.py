@@ -45,6 +45,12 @@ class StreamHistory:
         self.nbytes += size
         self.end = sn + 1
 
+    @property
+    def oldest_time(self) -> int | None:
+        """The time of the stream after the oldest of its snapshots; None: there is none. Any thread may read it."""
+        oldest = self._times[self._start : self._start + 1]  # a slice: meanwhile the writer may cut the columns
+        return oldest[0] if oldest else None
+
     def drop_below(self, sn: int) -> tuple[int, int]:
         """Removes the snapshots below `sn`; returns their number, and their bytes."""
         start = bisect_left(self._sns, sn, self._start)

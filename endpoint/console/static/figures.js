@@ -56,10 +56,15 @@ export function figures(page) {
     before = found;
   }
 
-  for (const each of page.querySelectorAll("[data-scripted]")) each.hidden = false;
+  unhide(page);
   refresh();
   setInterval(refresh, EVERY_MS);
   document.addEventListener("visibilitychange", refresh);
+}
+
+// What only scripts fill.
+function unhide(page) {
+  for (const each of page.querySelectorAll("[data-scripted]")) each.hidden = false;
 }
 
 // Rows of a query, or elements of a stream, for each second; null: not known yet.
@@ -134,16 +139,19 @@ function totals(page, found, before, passed_s, series) {
 function isAnotherList(page, found) {
   const list = page.querySelector("[data-list]");
   if (!list) return false;
-  const [kind, name] = list.dataset.list.split(" ");
+  const [kind, name, most] = list.dataset.list.split(" ");
   const shown = [...list.querySelectorAll(`[data-${name}]`)].map((row) => row.dataset[name]);
-  return shown.join("\n") !== found[kind].map((each) => each[name]).join("\n");
+  const there = found[kind].map((each) => each[name]);
+  return shown.join("\n") !== there.slice(0, Number(most ?? there.length)).join("\n");
 }
 
 async function reload(page) {
   const answer = await fetch(location.href, { headers: { accept: "text/html" } });
   if (!answer.ok) return;
   const found = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-figures]");
-  if (found) page.replaceChildren(...found.childNodes);
+  if (!found) return;
+  page.replaceChildren(...found.childNodes);
+  unhide(page);
 }
 
 function sparkline(svg, points) {

@@ -1,10 +1,14 @@
 // The results of a registered query as they arrive: the server-sent events of the HTTP routes, as rows and as a chart.
+// A slider goes back in time, as far as emissions are retained.
 
 import { Chart, plain } from "./charts.js";
 import { isDate, moment, termElement, textOf, triples, valueOf } from "./terms.js";
 
 const KEPT = 200;
 const LOGGED = 50;
+const PAST = 60; // emissions that are shown of an earlier time
+const PAST_AFTER_MS = 150; // the slider rests
+const DIFFERENT_MAX = 50; // of a variable: enough to know that it changes
 const GROUPS_MAX = 8;
 const ROWS = ""; // drawn where no variable is chosen: how many rows an emission has
 
@@ -13,9 +17,13 @@ export function showLive(section, libraries) {
   const prefixes = Object.entries(JSON.parse(section.dataset.prefixes));
   const chart = libraries ? new Chart(find("chart")) : null;
   const emissions = [];
+  const oldest = Number(section.dataset.oldest);
+  const values = new Map(); // the different values of each variable that had a number
+  let past = null; // the emissions of an earlier time, in place of the last ones
   let last = Number(section.dataset.since);
   let source = null;
   let chosen = null; // the number of the emission whose rows are shown; null: the latest
+  let isChosenByHand = false; // the variable of the chart
 
   function state(text, kind) {
     find("state").textContent = text;
@@ -30,11 +38,11 @@ export function showLive(section, libraries) {
       state(over ? "the query has ended, or the server rejects the subscription" : "not connected, trying again", "off");
     };
     source.onmessage = (event) => take(JSON.parse(event.data));
-    find("toggle").textContent = "Disconnect";
+    find("toggle").textContent = "Pause the view";
   }
 
   function take(emission) {
-    if ("graph" in emission) Object.assign(emission, triples(emission.graph));
+    withTriples(emission);
     last = emission.emission;
     emissions.push(emission);
     if (emissions.length > KEPT) emissions.shift();
@@ -46,31 +54,47 @@ export function showLive(section, libraries) {
   function offer(emission) {
     for (const binding of emission.results?.bindings ?? []) {
       for (const [name, term] of Object.entries(binding)) {
-        const choices = find(Number.isFinite(valueOf(term)) ? "of" : "by");
+        const isNumber = Number.isFinite(valueOf(term));
+        if (isNumber) noteValue(name, term.value);
+        const choices = find(isNumber ? "of" : "by");
         if ([...choices.options].some((option) => option.value === name)) continue;
         choices.add(new Option(`?${name}`, name));
-        if (choices.options.length === 2) choices.value = name;
+        if (!isNumber && choices.options.length === 2) choices.value = name;
       }
     }
+    if (!isChosenByHand && values.size) find("of").value = mostDifferent();
+  }
+
+  function noteValue(name, value) {
+    if (!values.has(name)) values.set(name, new Set());
+    if (values.get(name).size < DIFFERENT_MAX) values.get(name).add(value);
+  }
+
+  // A variable that changes says more than one that does not, such as a limit beside a mean.
+  function mostDifferent() {
+    return [...values].reduce((most, each) => (each[1].size > most[1].size ? each : most))[0];
   }
 
   function show() {
-    const latest = emissions.at(-1);
+    const shown = past ?? emissions;
+    const latest = shown.at(-1);
     if (!latest) return;
-    const emission = emissions.find((each) => each.emission === chosen) ?? latest;
+    const emission = shown.find((each) => each.emission === chosen) ?? latest;
     find("title").textContent = `Emission ${emission.emission} at ${moment(emission.time)}`;
     find("latest").hidden = emission === latest;
     rows(find("rows"), emission, prefixes);
-    log(find("log"), emissions, emission, (number) => {
-      chosen = number === emissions.at(-1).emission ? null : number;
+    log(find("log"), shown, emission, (number) => {
+      chosen = number === shown.at(-1).emission ? null : number;
       show();
     });
-    document.querySelector("[data-live-emissions]").textContent = latest.emission;
-    document.querySelector("[data-live-evaluated]").textContent = moment(latest.time, 0).replace("T", " ");
-    draw(emission);
+    const now = emissions.at(-1);
+    document.querySelector("[data-live-emissions]").textContent = now.emission;
+    document.querySelector("[data-live-evaluated]").textContent = moment(now.time, 0).replace("T", " ");
+    slide(shown);
+    draw(shown, emission);
   }
 
-  function draw(emission) {
+  function draw(shown, emission) {
     const [of, by, as] = ["of", "by", "as"].map((name) => find(name).value);
     const limit = find("limit").value === "" ? null : Number(find("limit").value);
     const label = of ? `?${of}` : "rows";
@@ -78,9 +102,55 @@ export function showLive(section, libraries) {
     find("number").hidden = as !== "number";
     if (as === "number") bigNumber(find("number"), emission, of, label, limit);
     else if (chart && as === "bar") bars(chart, emission, of, by, label, limit, prefixes);
-    else if (chart) lines(chart, emissions, of, by, label, limit, prefixes);
+    else if (chart) lines(chart, shown, of, by, label, limit, prefixes);
   }
 
+  // ---- back in time
+
+  function slide(shown) {
+    const slider = find("until");
+    find("back").hidden = last <= oldest;
+    slider.min = oldest;
+    slider.max = last;
+    if (!past) slider.value = last;
+    find("now").hidden = !past;
+    find("where").textContent = `emissions ${shown[0].emission} to ${shown.at(-1).emission} of ${last}`;
+  }
+
+  async function goBack() {
+    const until = Number(find("until").value);
+    chosen = null;
+    if (until >= last) {
+      past = null;
+      show();
+      return;
+    }
+    try {
+      const since = Math.max(oldest - 1, until - PAST);
+      const answer = await fetch(`${section.dataset.live}?since=${since}&until=${until}`);
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(text.split("\n")[0]);
+      if (Number(find("until").value) !== until) return; // the slider has moved on
+      past = text.split("\n").filter(Boolean).map((line) => withTriples(JSON.parse(line)));
+      show();
+    } catch (error) {
+      find("where").textContent = error.message;
+    }
+  }
+
+  let resting = null;
+  find("until").addEventListener("input", () => {
+    clearTimeout(resting);
+    resting = setTimeout(goBack, PAST_AFTER_MS);
+  });
+  find("now").addEventListener("click", () => {
+    find("until").value = last;
+    goBack();
+    find("until").focus(); // the button is gone
+  });
+  find("of").addEventListener("input", () => {
+    isChosenByHand = true;
+  });
   for (const name of ["of", "by", "as", "limit"]) find(name).addEventListener("input", show);
   find("latest").addEventListener("click", () => {
     chosen = null;
@@ -90,13 +160,18 @@ export function showLive(section, libraries) {
     if (source) {
       source.close();
       source = null;
-      state("disconnected", "");
-      find("toggle").textContent = "Connect";
+      state("paused; the query goes on", "");
+      find("toggle").textContent = "Continue the view";
     } else {
       listen();
     }
   });
   listen();
+}
+
+// The graph of a CONSTRUCT as rows.
+function withTriples(emission) {
+  return "graph" in emission ? Object.assign(emission, triples(emission.graph)) : emission;
 }
 
 function count(emission) {

@@ -3,6 +3,7 @@
 
 import { memory } from "./memory.js";
 import { outcome } from "./outcome.js";
+import { moment } from "./terms.js";
 
 export function queryPage(form, editors, libraries) {
   const area = form.querySelector("[data-editor]");
@@ -74,6 +75,7 @@ export function queryPage(form, editors, libraries) {
       ...warnings.map((warning) => element("p", "warning", `Probably not meant: ${warning}.`)),
     );
     form.classList.toggle("continuous", lines.length > 0);
+    offerTimes(detail.times);
   });
 
   // ---- layout, sharing
@@ -96,6 +98,29 @@ export function queryPage(form, editors, libraries) {
       history.replaceState(null, "", link); // no clipboard: the address has the link
       say("the link is in the address");
     }
+  });
+
+  // ---- the time, chosen with a slider: of a continuous query, as far as its streams have elements
+
+  const atSlider = find("at-slider");
+  const at = form.elements.at;
+  let until = null;
+
+  function offerTimes(times) {
+    find("times").hidden = !times || times.from === times.until;
+    if (find("times").hidden) return;
+    until = times.until;
+    // The steps end at the last time.
+    const steps = Math.floor((times.until - times.from) / times.step_ms);
+    atSlider.step = Math.max(1, steps > 0 ? times.step_ms : 1);
+    atSlider.min = steps > 0 ? times.until - steps * times.step_ms : times.from;
+    atSlider.max = times.until;
+    atSlider.value = Number(at.value) || times.until;
+    find("times-shown").textContent = `${moment(times.from, 0)} to ${moment(times.until, 0)}`;
+  }
+
+  atSlider.addEventListener("input", () => {
+    at.value = Number(atSlider.value) === until ? "" : moment(Number(atSlider.value), 0);
   });
 
   // ---- the snapshot, chosen with a slider

@@ -37,9 +37,9 @@ export function textOf(value, prefixes) {
   return { uri: () => short(value.value, prefixes), bnode: () => `_:${value.value}` }[value.type]?.() ?? value.value;
 }
 
-// A mean may have 50 digits: the page shows the first ones, and all of them as a tooltip.
+// A mean may have 50 digits: the page shows some of them after the point, and all as a tooltip.
 function briefNumber(text) {
-  return text.length > 20 && text.slice(0, 16).includes(".") ? `${text.slice(0, 16)}…` : text;
+  return text.replace(/^([^.eE]*\.\d{6})\d+$/, "$1…");
 }
 
 function short(iri, prefixes) {

@@ -55,12 +55,12 @@ class Page(HTMLParser):
     def all(self, tag: str) -> list[Element]:
         return [element for element in self.elements if element.tag == tag]
 
-    def cells(self) -> list[list[str]]:
-        """The rows of the first table, without its head."""
-        body = next((element for element in self.elements if element.tag == "tbody"), None)
-        if body is None:
+    def cells(self, table: int = 0) -> list[list[str]]:
+        """The rows of the first table, or of a later one, without its head."""
+        bodies = self.all("tbody")
+        if table >= len(bodies):
             return []
-        return [[cell.shown for cell in row.children] for row in body.children]
+        return [[cell.shown for cell in row.children] for row in bodies[table].children]
 
     def facts(self) -> dict[str, str]:
         """What lists of terms and values say."""

@@ -125,13 +125,14 @@ def test_the_overview_counts_what_is_there(server: Live) -> None:
     assert facts["Snapshot"] == str(server.service.head())
     assert (facts["Streams"], facts["Registered queries"], facts["Runner"]) == ("1", "1", "inline")
     assert facts["Memory"].endswith(("MiB", "GiB"))  # that of the process, of all tests that it has run
-    counted = {row[0]: row[2] for row in get(server, "/").cells()}
-    assert counted == {"<http://ex/partOf>": "3", "<http://ex/name>": "2", "<http://ex/rooms>": "1"}
+    assert [row[0] for row in get(server, "/").cells()] == ["near"]
+    counted = {row[0]: row[2] for row in get(server, "/").cells(1)}
+    assert counted == {"ex:partOf": "3", "ex:name": "2", "ex:rooms": "1"}  # the prefix is that of the query
 
 
 def test_the_graphs_are_listed_with_their_sizes(server: Live) -> None:
     listed = {row[0]: row[1] for row in get(server, "/graphs").cells()}
-    assert listed == {"default graph": "4", "<http://ex/g>": "2"}
+    assert listed == {"default graph": "4", "ex:g": "2"}
 
 
 def test_a_result_is_a_table_in_which_terms_look_like_what_they_are(server: Live) -> None:
@@ -153,11 +154,18 @@ def test_an_iri_leads_to_what_is_known_of_it(server: Live) -> None:
     page = run(server, "SELECT ?o { <http://ex/z1> <http://ex/partOf> ?o }")
     [link] = [link for link in page.all("a") if link.shown == "<http://ex/c1>"]
     found = Page(server.http.get(link.attributes["href"]).text)
-    assert found.all("h1")[0].shown == "<http://ex/c1>"
+    assert found.all("h1")[0].shown == "ex:c1"
     assert found.cells() == [
-        ["<http://ex/partOf>", "<http://ex/z1>", "default graph"],
-        ["<http://ex/partOf>", found.cells()[1][1], "<http://ex/g>"],
+        ["ex:partOf", "ex:z1", "default graph"],
+        ["ex:partOf", found.cells()[1][1], "ex:g"],
     ]
+
+
+def test_a_resource_shows_what_streams_said_of_it_lately(server: Live) -> None:
+    found = get(server, "/resource?iri=http://ex/t1")
+    assert "Of the stream taxis: rows" in [box.attributes.get("aria-label") for box in found.all("div")]
+    assert found.cells() == [["ex:t1", "ex:in", "ex:z1"]]
+    assert not [each for each in get(server, "/resource?iri=http://ex/c1").all("h2") if "stream" in each.shown]
 
 
 def test_only_an_iri_of_the_web_is_a_link(server: Live) -> None:

@@ -45,6 +45,21 @@ def test_an_error_is_underlined_where_it_is(page: Page) -> None:
     expect(page.locator(".cm-lintRange-error")).to_have_count(0)
 
 
+def test_windows_are_evaluated_at_a_time_that_a_slider_chooses(page: Page) -> None:
+    write(page, NEAR.replace("REGISTER RSTREAM near AS\n", ""))
+    slider = page.get_by_label("Times whose elements are retained: 2000 to 3000")
+    page.get_by_text("Query an older snapshot").click()
+    expect(slider).to_be_visible()
+    slider.fill("2600")
+    expect(page.get_by_label("Time", exact=True)).to_have_value("2600")
+    page.get_by_role("button", name="Run").click()
+    expect(page.get_by_text("evaluated at 2600")).to_be_visible()
+    slider.fill("3000")
+    expect(page.get_by_label("Time", exact=True)).to_have_value("")  # the time that the stream has reached
+    write(page, "SELECT * { ?s ?p ?o }")
+    expect(slider).to_be_hidden()
+
+
 def test_words_have_the_colours_of_what_they_are(page: Page) -> None:
     write(page, NEAR)
 

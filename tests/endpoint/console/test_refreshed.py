@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from endpoint.console.figures import Figures
-from endpoint.monitoring.rates import Rates
+from endpoint.monitoring.rate_history import RateHistory
 from tests.endpoint.console.conftest import fill
 from tests.endpoint.console.html import get, run
 from tests.endpoint.live import NEAR, Live, live
@@ -52,7 +52,7 @@ def test_the_overview_and_a_stream_show_how_much_arrives(page: Page, busy: Live)
     elements = page.locator("[data-total='streams elements']")
     expect(elements.locator("b")).to_have_text("0", timeout=10_000)
     page.goto("/console/streams/taxis")
-    expect(page.locator(".scroll[aria-label='The last elements: rows']")).to_contain_text("<http://ex/t1>")
+    expect(page.locator(".scroll[aria-label='The last elements: rows']")).to_contain_text("ex:t1")
     expect(page.locator("[data-figure=elements]")).to_have_text("4")
     busy.push(4_000).raise_for_status()
     expect(page.locator("[data-figure=elements]")).to_have_text("5", timeout=10_000)
@@ -70,7 +70,7 @@ def test_many_pages_read_the_figures_once(busy: Live) -> None:
             return getattr(busy.service, name)
 
     service: Any = Counted()
-    figures = Figures(service, Rates(service, lambda: now[0]), lambda: now[0])
+    figures = Figures(service, RateHistory(service, lambda: now[0]), lambda: now[0])
     bodies = {figures.body() for _ in range(5)}
     assert (len(bodies), len(read)) == (1, 1)
     now[0] += 1
@@ -91,7 +91,7 @@ def test_a_page_that_is_opened_shows_the_last_minutes_at_once(page: Page, busy: 
 
 
 def test_the_server_reads_rates_while_nobody_looks(busy: Live) -> None:
-    rates: Rates = busy.server.config.app.app_state.rates  # type: ignore[union-attr]  # it is our application
+    rates: RateHistory = busy.server.config.app.app_state.rates  # type: ignore[union-attr]  # it is our application
     until(lambda: rates.known()["streams"].get("taxis"), "a rate of the stream")
 
 
@@ -111,6 +111,16 @@ def test_a_query_over_windows_is_asked_once_at_the_time_that_its_streams_have_re
     assert run(busy, text, at="2600").cells() == []
 
 
+def test_a_stream_shows_its_late_elements_and_for_whom_they_were_late(busy: Live) -> None:
+    assert "Late elements" not in [heading.shown for heading in get(busy, "/streams/taxis").all("h2")]
+    busy.push(1_600, "<http://ex/t9> <http://ex/in> <http://ex/z1> .").raise_for_status()
+    page = get(busy, "/streams/taxis")
+    [[time, triples, queries]] = page.cells(1)
+    assert (time, queries) == ("1600 (1970-01-01T00:00:01Z)", "near")
+    assert triples == "<http://ex/t9> <http://ex/in> <http://ex/z1> ."
+    assert page.facts()["Retained now"].endswith("since 1000 (1970-01-01T00:00:01Z)")
+
+
 def test_errors_are_on_one_page(busy: Live) -> None:
     page = get(busy, "/log")
     assert "No query has failed." in [element.shown for element in page.all("p")]
@@ -120,6 +130,8 @@ def test_errors_are_on_one_page(busy: Live) -> None:
 def test_the_server_shows_what_is_retained_and_its_limits(busy: Live) -> None:
     facts = get(busy, "/server").facts()
     assert facts["Snapshots"] == f"0 to {busy.service.head()} can be queried"
-    assert facts["of taxis"].endswith(("bytes", "KiB"))
+    assert facts["of taxis"].endswith("since 1000 (1970-01-01T00:00:01Z)")
+    assert facts["On disk"].endswith(("KiB", "MiB"))
+    assert facts["Retained for"].startswith("snapshots 5 min, emissions 1 h")
     assert facts["Time of a query or update"] == "300 s"
     assert facts["Runner"] == "inline: this service was started with the inline engine"

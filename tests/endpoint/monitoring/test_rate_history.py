@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from endpoint.monitoring import rates
-from endpoint.monitoring.rates import EVERY_S, POINTS, Rates
+from endpoint.monitoring import rate_history
+from endpoint.monitoring.rate_history import EVERY_S, POINTS, RateHistory
 
 
 class Counters:
-    """What `Rates` reads of a service: counters that a test sets."""
+    """What `RateHistory` reads of a service: counters that a test sets."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
@@ -29,12 +29,12 @@ class Counters:
 
 
 class Watched:
-    """Rates of counters, at times that a test chooses."""
+    """RateHistory of counters, at times that a test chooses."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
         self.counters: Any = Counters()
-        self.rates = Rates(self.counters, lambda: self.now_s)
+        self.rates = RateHistory(self.counters, lambda: self.now_s)
 
     def pass_(self, seconds: float = EVERY_S) -> dict[str, Any]:
         self.now_s += seconds
@@ -92,6 +92,6 @@ def test_those_who_look_often_make_no_more_rates() -> None:
 
 def test_of_very_many_queries_the_first_ones_have_rates() -> None:
     watched = Watched()
-    watched.counters.rows = {f"q{number}": 0 for number in range(rates.NAMES_MAX + 10)}
+    watched.counters.rows = {f"q{number}": 0 for number in range(rate_history.NAMES_MAX + 10)}
     watched.pass_()
-    assert len(watched.pass_()["queries"]) == rates.NAMES_MAX
+    assert len(watched.pass_()["queries"]) == rate_history.NAMES_MAX

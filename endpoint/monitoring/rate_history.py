@@ -48,7 +48,7 @@ class Reading:
     counted: Counted
 
 
-class Rates:
+class RateHistory:
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
         self._service, self._clock = service, clock
         self._closed = threading.Event()

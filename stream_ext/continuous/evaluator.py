@@ -141,7 +141,7 @@ class Evaluator:
                 numbered = NumberedRowsNetwork.over_many(plan.template.select, self._relation, inputs)
             else:
                 numbered = NumberedRowsNetwork.over(plan.query, plan.select, plan.number, inputs)
-            self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows)
+            self.numbered = self.at_arrivals = NumberedNetwork(numbered, windows, plan.repeats)
             return
         self.at_arrivals = TriggeredNetwork(make, _arriving(timing)) if timing.arrivals else None
         network, r2s = self._one_by_one[0].network, plan.query.emits

@@ -18,6 +18,7 @@ import numpy as np
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.instants.lives import HiddenColumns
+from stream_ext.network.operators.instants.whole_answers import WholeAnswers
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.many_join import ManyJoin
 from stream_ext.rows.zset import Columns, Weights, ZSet, in_order, sum_equal_rows
@@ -56,11 +57,13 @@ class Arrived(NamedTuple):
 
 
 class NumberedNetwork:
-    def __init__(self, network: NumberedRowsNetwork, windows: Sequence[ScheduledWindow]) -> None:
+    def __init__(self, network: NumberedRowsNetwork, windows: Sequence[ScheduledWindow], repeats: bool) -> None:
+        """`repeats`: each evaluation emits its whole answer, else what is new at it."""
         self.network = network
         self.store_sn: int | None = None  # of the last evaluation
         self._windows = windows
         self._hidden = HiddenColumns(network.answer_variables)
+        self._whole = WholeAnswers(self._hidden) if repeats else None
         self._joins = [stage.operator.coexisting for stage in network.stages if isinstance(stage.operator, _JOINS)]
         self._joined = len(network.scans) - 1  # how many parts are joined with the first
         lengths = [max(1, window.range_ms - window.until_ms) for window in windows if not window.is_endless]
@@ -81,6 +84,10 @@ class NumberedNetwork:
         In a join, a step also looks at pairs that are in no window together: those of a window that is shorter than the
         step. So the first steps of joined windows are a part of the shortest of them, or so few triples that they
         cannot make many pairs. Later ones are longer while they find few pairs (`_note_pairs`)."""
+        stop = self._stop_of_joins(times, start, most, triples)
+        return stop if self._whole is None else self._whole.step_from(triples, start, stop)
+
+    def _stop_of_joins(self, times: Times, start: int, most: int, triples: Times) -> int:
         if self._joined < 1:
             return min(len(times), start + min(most, _TOGETHER_MAX))
         few = int((self._joined + 1) * _FEW_PAIRS ** (1 / (self._joined + 1)))
@@ -133,7 +140,13 @@ class NumberedNetwork:
         evaluations = NumberedEvaluations(first, times)
         change = self.network.changed(replace(moment, time=int(times[0]), evaluations=evaluations))
         self._note_pairs(times)
-        return self._emitted(change, evaluations)
+        if self._whole is None:
+            columns, weights = self._new_ones(change, evaluations)
+        else:
+            columns, weights = self._whole.of_step(change, evaluations, moment.control)
+        places = columns[0].view(np.int64)
+        lasts = np.flatnonzero(np.diff(places, append=-1))
+        return EmittedRows(places[lasts], lasts + 1, columns[1:], weights)
 
     def _enter(self, arrival: Arrival, came: Times) -> None:
         self.network.arrive_with(arrival, came)
@@ -143,26 +156,19 @@ class NumberedNetwork:
 
     # ---- what is emitted ------------------------------------------------------------------------------------------
 
-    def _emitted(self, change: ZSet, evaluations: NumberedEvaluations) -> EmittedRows:
-        change = self._new_ones(change, evaluations)
-        rows = change.columns
-        if change.weights is None:
-            columns, weights = in_order(rows, change.weight_array())
-        else:  # what is taken back at an evaluation is not emitted by it
-            columns, weights = sum_equal_rows(rows, change.weights)
-            columns, weights = tuple(column[weights > 0] for column in columns), weights[weights > 0]
-        places = columns[0].view(np.int64)
-        lasts = np.flatnonzero(np.diff(places, append=-1))
-        return EmittedRows(places[lasts], lasts + 1, columns[1:], weights)
-
-    def _new_ones(self, change: ZSet, evaluations: NumberedEvaluations) -> ZSet:
-        """The rows that are new at an evaluation (or taken back by what arrives): the place of that, and their own
-        columns."""
-        rows, starts, _ = self._hidden.lives(change, evaluations)
-        places = evaluations.place_of(starts)
-        own = (rows.stored[place] for place in self._hidden.shown)
-        found = rows.with_columns((places.view(np.uint64), *own))
-        return found.take((places >= 0) & (starts & 1 == 0))
+    def _new_ones(self, change: ZSet, evaluations: NumberedEvaluations) -> tuple[Columns, Weights]:
+        """The rows that are new at an evaluation (or taken back by what arrives), in order: the place of that, and
+        their own columns."""
+        lives = self._hidden.lives(change, evaluations)
+        places = evaluations.place_of(lives.starts)
+        own = (lives.rows.stored[place] for place in self._hidden.shown)
+        found = lives.rows.with_columns((places.view(np.uint64), *own))
+        new = found.take((places >= 0) & (lives.starts & 1 == 0))
+        if new.weights is None:
+            return in_order(new.columns, new.weight_array())
+        # What is taken back at an evaluation is not emitted by it.
+        columns, weights = sum_equal_rows(new.columns, new.weights)
+        return tuple(column[weights > 0] for column in columns), weights[weights > 0]
 
     # ---- the windows of an emission ----------------------------------------------------------------------------
 

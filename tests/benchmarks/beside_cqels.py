@@ -39,13 +39,12 @@ _TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`whole`: each evaluation emits the whole answer. `a_batch`: so many triples of the tape are a snapshot."""
+    """`whole`: each evaluation emits the whole answer."""
 
     select: str
     windows: tuple[tuple[str, str, str], ...]  # of each: stream, window, pattern
     stored: str = ""
     whole: bool = False
-    a_batch: int = _A_BATCH
 
     def ours(self) -> str:
         parts = " ".join(f"STREAM <http://deri.org/{name}> [{window}] {{ {p} }}" for name, window, p in self.windows)
@@ -67,7 +66,7 @@ QUESTIONS = {
         "?channel ?friend ?post",
         ((_POSTS, "RANGE 1m", "?channel sioc:container_of ?post"), (_LIKES, "RANGE 1s", "?friend sib:like ?post")),
     ),
-    "Q1_of_the_last": Question("?p ?o", ((_POSTS, "TRIPLES 100", _MINE),), whole=True, a_batch=260),
+    "Q1_of_the_last": Question("?p ?o", ((_POSTS, "TRIPLES 100", _MINE),), whole=True),
 }
 
 
@@ -86,7 +85,7 @@ def measure(data: Source, quick: bool, folder: Path) -> Figures:
     figures: Figures = {}
     for name, asked in QUESTIONS.items():
         tape = Tape(data, tuple(dict.fromkeys(stream for stream, *_ in asked.windows)))
-        size = asked.a_batch // (10 if quick else 1)
+        size = _A_BATCH // (10 if quick else 1)
         batches = [_of_one_triple(each) for each in tape.dense(size, 10 if quick else 20, _SECOND)]
         figures[name] = _compared(asked, data, tape, batches, folder / name)
     return figures

@@ -3,18 +3,22 @@
 A query emits what is new: what its answer has more at an arrival than without it. A row of a step has the numbers of
 the evaluations at which its parts came, so a join needs nothing else. Operators that take rows back (groups, DISTINCT,
 OPTIONAL, MINUS, EXISTS) say at which instant they do. What looks at all rows at each evaluation (LIMIT, a path that
-repeats, a sub-SELECT) is stepped evaluation by evaluation."""
+repeats, a sub-SELECT) is stepped evaluation by evaluation.
+
+Under RSTREAM it emits its whole answer each time: the rows that are in their windows then, which have the same
+numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stream_ext.language.algebra.algebra import Form, Query
+from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.formulas import Not
 from stream_ext.language.algebra.policy import Empty, EvaluationTrigger, policy_of
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.language.algebra.walk import has_services
+from stream_ext.language.algebra.windows import Dialect
 from stream_ext.plan.logic import (
     Alternatives,
     Assign,
@@ -39,8 +43,8 @@ def why_one_by_one(query: Query, select: Select) -> str | None:
     policy = policy_of(query)
     if policy.evaluated.value != (EvaluationTrigger.ARRIVAL,):
         return "its evaluations at closes"
-    if not query.emits_new:
-        return "it does not emit what CQELS-QL calls new"
+    if not query.emits_new and (why := _of_whole_answers(query, select)) is not None:
+        return why
     if policy.empty.value is Empty.SILENT_WITHOUT_CONTENT:
         return "NON_EMPTY_CONTENT"
     if is_volatile(query):
@@ -56,6 +60,32 @@ def why_one_by_one(query: Query, select: Select) -> str | None:
     why = _of_select(select)
     many = why is None and _patterns(select.inner) > _PATTERNS_MAX
     return f"more than {_PATTERNS_MAX} triple patterns" if many else why
+
+
+def _of_whole_answers(query: Query, select: Select) -> str | None:
+    """Groups, and what is one, tell only what arrivals change."""
+    if query.dialect is not Dialect.CQELS or query.emits is not R2S.RSTREAM:
+        return "it does not emit what CQELS-QL calls new, nor its whole answer in that language"
+    if query.form is not Form.SELECT or select.grouping is not None or select.distinct:
+        return "the whole answer of a group, of DISTINCT, ASK or CONSTRUCT"
+    return None if _has_window(select.inner) else "the whole answer of what need not be in a window"
+
+
+def _has_window(node: Logic) -> bool:
+    """Whether each row has something of a window: over empty windows there is none."""
+    match node:
+        case PatternScan():
+            return node.window is not None
+        case Conjunction(items):
+            return any(map(_has_window, items))
+        case Alternatives(parts):
+            return all(map(_has_window, parts))
+        case Assign(inner):
+            return _has_window(inner)
+        case Optional(left) | Without(left):
+            return _has_window(left)
+        case _:
+            return False
 
 
 def _of_select(select: Select) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from stream_ext.continuous import run_plan
 from stream_ext.continuous.numbered_network import NumberedNetwork
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
+from stream_ext.language.algebra.algebra import Register
+from stream_ext.language.syntax import parse
+from stream_ext.network.operators.instants import whole_answers
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.properties.arrival_batching import why_one_by_one
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.arrival_model import Window
 from tests.stream_ext.arrival_scene import PATTERNS, ArrivalScene
@@ -50,6 +56,13 @@ TOGETHER = [
 ]
 
 
+def is_together(select: str, pattern: str, count: int, r2s: str) -> bool:
+    """Whether many evaluations of such a query are one step."""
+    unit = parse(ArrivalScene("cqels", [Window(1, "NOW")] * count, select, pattern, r2s).text, "http://ex/")
+    assert isinstance(unit, Register)
+    return why_one_by_one(unit.query, logic_of(unit.query)) is None
+
+
 def random_window(chance: random.Random, stream: int) -> Window:
     kind = chance.choice(["RANGE"] * 5 + ["NOW", "ALL", "TRIPLES", "ELEMENTS"])
     if kind != "RANGE":
@@ -60,9 +73,9 @@ def random_window(chance: random.Random, stream: int) -> Window:
     )
 
 
-def scene_of(seed: int) -> ArrivalScene:
+def scene_of(seed: int, patterns: Sequence[tuple[str, str, int]] = TOGETHER) -> ArrivalScene:
     chance = random.Random(f"numbered {seed}")
-    select, pattern, count = chance.choice(TOGETHER)
+    select, pattern, count = chance.choice(patterns)
     windows = [random_window(chance, stream) for stream in [1, chance.choice([1, 2])][:count]]
     scene, now = ArrivalScene("cqels", windows, select, pattern, None), 0
     for _ in range(chance.randrange(3, 7)):
@@ -118,6 +131,28 @@ def test_many_in_one_step_are_what_each_is_alone(block: int, tmp_path: Path, mon
         compare(cut, alone, f"seed {seed}, in pieces: {scene.text}")
         emitted += sum(map(len, alone.values()))
     assert emitted > 20
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_whole_answers_of_many_in_one_step_are_what_each_is_alone(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under RSTREAM; in steps of many evaluations, and of few."""
+    whole, rows = [each for each in TOGETHER if is_together(*each, "RSTREAM")], 0
+    for seed in range(block * 4, block * 4 + 4):
+        scene = scene_of(seed, whole)
+        scene.r2s = "RSTREAM"
+        with monkeypatch.context() as patched:
+            if seed % 2:
+                patched.setattr(whole_answers, "_ROWS_MAX", 200)
+            together = played(scene, tmp_path / f"{seed}", None, seed)
+            cut = played(scene, tmp_path / f"cut{seed}", TurnLimits(7, None, 5, None), seed)
+            patched.setattr(run_plan, "why_one_by_one", lambda query, select: "a test compares them")
+            alone = played(scene, tmp_path / f"alone{seed}", None, seed)
+        compare(together, alone, f"seed {seed}: {scene.text}")
+        compare(cut, alone, f"seed {seed}, in pieces: {scene.text}")
+        rows += sum(len(each[3]) for each in together[1])
+    assert len(whole) > 30 and rows > 100
 
 
 def test_what_is_saved_after_a_step_is_what_is_saved_after_each_of_its_arrivals(

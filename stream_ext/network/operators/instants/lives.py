@@ -66,14 +66,14 @@ class HiddenColumns:
             gone = np.where(gone == 0, NEVER_GONE, gone)  # 0: the row has nothing of that window
             ends = np.minimum(ends, gone - 1 + (gone & 1))  # what an arrival displaces goes before the arrival comes
         if change.untils is not None:
-            ends = np.minimum(ends, _run_out(change.untils, evaluations))
+            ends = np.minimum(ends, run_out(change.untils, evaluations))
         counts = ends > starts
         if counts.all():
             return Lives(change, starts, ends)
         return Lives(change.take(counts), starts[counts], ends[counts])
 
 
-def _run_out(untils: Times, evaluations: NumberedEvaluations) -> Times:
+def run_out(untils: Times, evaluations: NumberedEvaluations) -> Times:
     """The instants at which rows of these validities are gone."""
     places = np.searchsorted(evaluations.times, untils, "right")
     instants = 2 * (evaluations.first + places) - 1
@@ -108,7 +108,7 @@ class LifeLog:
         for logged in self._log.due(int(evaluations.times[-1])):
             *of_rows, until = logged.arguments
             due = Logged(logged.slots, None, tuple(of_rows))
-            parts.append((due, _run_out(until.view(np.int64), evaluations), -1))
+            parts.append((due, run_out(until.view(np.int64), evaluations), -1))
         stays = ~gone & (untils != FOREVER)
         if stays.any():
             remaining = rows.take(stays)

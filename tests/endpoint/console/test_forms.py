@@ -225,7 +225,7 @@ def test_a_query_is_paused_and_resumed(fresh: Live) -> None:
     page = post(fresh, "/queries/near", act="pause")
     assert "near is paused" in answered(page)
     assert fresh.service.query_status("near")["state"] == "paused"
-    assert "Resume" in [button.shown for button in page.all("button")]
+    assert "Resume the query" in [button.shown for button in page.all("button")]
     assert "Move inline" not in [button.shown for button in page.all("button")], "there is no Spark here"
     post(fresh, "/queries/near", act="resume")
     assert "near was moved to inline" in answered(post(fresh, "/queries/near", act="move", runner="inline"))
@@ -245,7 +245,7 @@ def test_a_query_that_has_failed_is_resumed_from_its_page(
     assert fresh.service._engine.fail(query.number, Failure(kind, "it took too much"), query.since).result()
     page = get(fresh, "/queries/near")
     assert state in [each.shown for each in page.all("span")] and "it took too much" in page.all("pre")[0].shown
-    assert "Resume" in [button.shown for button in page.all("button")]
+    assert "Resume the query" in [button.shown for button in page.all("button")]
     post(fresh, "/queries/near", act="resume")
     assert fresh.service.query_status("near")["state"] == "running"
 

@@ -130,51 +130,51 @@ class _Screen:
         self._prefixes = {iri: name for name, iri in benchmark.prefixes.items()}
         self._shown: dict[str, int] = {}  # the last emission of each query that was printed
         _print(f"{benchmark.source}\nthe console shows the queries and their results: {url}/console/")
-        refused = [asked for asked in queries if asked.refused]
+        refused = [played for played in queries if played.refused]
         _print(f"{len(queries) - len(refused)} queries are registered")
         if benchmark.name == _CITY:
             _print(_TOUR.format(url=url))
-        for asked in refused:
-            _print(f"not registered: {asked.question.name} in {asked.dialect}: {asked.refused}")
+        for played in refused:
+            _print(f"not registered: {played.question.name} in {played.dialect}: {played.refused}")
         if not self._live:
             _print("\t".join(_COLUMNS))
 
     def show(self, progress: PlayProgress) -> None:
         if self._live:
-            lines = terminal.table(_COLUMNS, [self._cells(asked) for asked in progress.queries if not asked.refused])
+            lines = terminal.table(_COLUMNS, [self._cells(played) for played in progress.queries if not played.refused])
             head = [f"{self._benchmark.source}   console: {self._url}/console/", _summary(progress), ""]
             sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([*head, *lines]) + "\n")
             sys.stdout.flush()
             return
         _print(_summary(progress))
-        for asked in progress.queries:
-            if asked.latest is not None and asked.latest["emission"] != self._shown.get(asked.name):
-                self._shown[asked.name] = asked.latest["emission"]
-                _print("\t".join(self._cells(asked)))
+        for played in progress.queries:
+            if played.latest is not None and played.latest["emission"] != self._shown.get(played.name):
+                self._shown[played.name] = played.latest["emission"]
+                _print("\t".join(self._cells(played)))
 
     def end(self, progress: PlayProgress) -> None:
         _print(f"ended: {_summary(progress)}")
-        for asked in progress.queries:
-            if asked.state == "failed":
-                _print(f"{asked.name} has failed: {asked.refused}")
+        for played in progress.queries:
+            if played.state == "failed":
+                _print(f"{played.name} has failed: {played.refused}")
 
-    def _cells(self, asked: PlayedQuery) -> list[str]:
-        numbers = [str(each) for each in (asked.emissions, asked.rows)]
+    def _cells(self, played: PlayedQuery) -> list[str]:
+        numbers = [str(each) for each in (played.emissions, played.rows)]
         return [
-            asked.question.name,
-            asked.dialect,
+            played.question.name,
+            played.dialect,
             *numbers,
-            f"{asked.lag_ms} ms",
-            self._last(asked),
-            asked.question.about,
+            f"{played.lag_ms} ms",
+            self._last(played),
+            played.question.about,
         ]
 
-    def _last(self, asked: PlayedQuery) -> str:
+    def _last(self, played: PlayedQuery) -> str:
         """The first row of the last emission that has rows."""
-        if asked.latest is None:
+        if played.latest is None:
             return ""
-        row = asked.latest["results"]["bindings"][0]
-        names = asked.latest["head"]["vars"]
+        row = played.latest["results"]["bindings"][0]
+        names = played.latest["head"]["vars"]
         return " ".join(terminal.shown(row[name], self._prefixes) for name in names if name in row)
 
 
@@ -189,7 +189,7 @@ _COLUMNS = ("query", "dialect", "emissions", "rows", "lag", "last row", "asks fo
 
 
 def _summary(progress: PlayProgress) -> str:
-    lag_ms = max((asked.lag_ms for asked in progress.queries), default=0)
+    lag_ms = max((played.lag_ms for played in progress.queries), default=0)
     rates = {"elements": 0.0, "emissions": 0.0} | progress.rates
     late = f", {progress.late} late" if progress.late else ""
     busy = f", waited {progress.waited_s:g} s for the server" if progress.waited_s else ""

@@ -62,7 +62,7 @@ class DemoInStore:
 
     def start(self) -> None:
         """Prepares streams, data and queries, and then plays in a thread. An error of the preparation is raised."""
-        with self._alone():
+        with self._one_at_a_time():
             if self.state.playing:
                 raise BadArgument("the city is being played already")
             self._check_names()
@@ -78,12 +78,12 @@ class DemoInStore:
             self._thread.start()
 
     def stop(self) -> None:
-        with self._alone():
+        with self._one_at_a_time():
             self._end()
 
     def remove(self) -> None:
         """Stops, and drops the queries, the streams and the graph of the demonstration."""
-        with self._alone():
+        with self._one_at_a_time():
             self._end()
             self._check_names()
             with _as_errors_of_ours():
@@ -93,7 +93,7 @@ class DemoInStore:
             self._progress = None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _one_at_a_time(self) -> Iterator[None]:
         """One click at a time: who clicks twice does not wait, and keeps no thread of the console from others."""
         if not self._lock.acquire(blocking=False):
             raise Overload("the demonstration is just being started, stopped or removed: look again in a moment", 1)

@@ -127,14 +127,14 @@ def clear(client: Preparing, benchmark: Benchmark) -> None:
 
 
 def _register(client: Preparing, benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> PlayedQuery:
-    asked = PlayedQuery(question, dialect, query_name(benchmark, question, dialect))
+    played = PlayedQuery(question, dialect, query_name(benchmark, question, dialect))
     try:
         client.register(benchmark.text(question, dialect))
     except Refused as error:
         if dialect != CQELS_QL:
             raise
-        asked.refused = str(error).splitlines()[0]
-    return asked
+        played.refused = str(error).splitlines()[0]
+    return played
 
 
 # ---- while it plays
@@ -247,19 +247,19 @@ class Player:
 
 def look(client: Client, progress: PlayProgress) -> None:
     """Asks the server what the queries have answered."""
-    for asked in progress.queries:
-        if asked.refused is not None:
+    for played in progress.queries:
+        if played.refused is not None:
             continue
-        status = client.query_status(asked.name)
-        asked.state, asked.emissions, asked.rows = status["state"], status["emissions"], status["rows"]
-        asked.lag_ms = status["lag_ms"] or 0
-        if asked.state == "failed":
-            asked.refused = status["error"]
-        since = max(asked.read, asked.emissions - _READ_EMISSIONS)
-        for emission in client.emissions(asked.name, since, _READ_EMISSIONS):
-            asked.read = emission["emission"]
+        status = client.query_status(played.name)
+        played.state, played.emissions, played.rows = status["state"], status["emissions"], status["rows"]
+        played.lag_ms = status["lag_ms"] or 0
+        if played.state == "failed":
+            played.refused = status["error"]
+        since = max(played.read, played.emissions - _READ_EMISSIONS)
+        for emission in client.emissions(played.name, since, _READ_EMISSIONS):
+            played.read = emission["emission"]
             if emission["results"]["bindings"]:
-                asked.latest = emission
+                played.latest = emission
 
 
 def play(
@@ -278,7 +278,7 @@ def play(
         passed_s = now() - before[0]
         if passed_s >= every_s:
             look(client, progress)
-            emissions = sum(asked.emissions for asked in progress.queries)
+            emissions = sum(played.emissions for played in progress.queries)
             counted = {"elements": progress.elements - before[1], "emissions": emissions - before[2]}
             progress.rates = {name: count / passed_s for name, count in counted.items()}
             before = (now(), progress.elements, emissions)

@@ -129,8 +129,8 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
     async def _answer(self, request: Request) -> Response:
         began = time.perf_counter()
         try:
-            asked = await requests.read(request, self._limits)
-            response = await self._answer_to(request, asked)
+            parsed = await requests.read(request, self._limits)
+            response = await self._answer_to(request, parsed)
         except RilletError as error:
             status = _FORBIDDEN if isinstance(error, Unauthorized) else status_of(error)
             headers = {name.decode(): value.decode() for name, value in headers_of(error, status, unread=False)}
@@ -138,16 +138,16 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
         response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - began) * 1000:.1f}"
         return response
 
-    async def _answer_to(self, request: Request, asked: PathRequest) -> Response:
+    async def _answer_to(self, request: Request, parsed: PathRequest) -> Response:
         accept = request.headers.get("accept", "")
-        if asked.update is not None:
+        if parsed.update is not None:
             self._access.check_write(caller_of(request.scope, headers_in(request.scope)))
-            return await self._workers.writers.run(self._update, asked.update)
+            return await self._workers.writers.run(self._update, parsed.update)
         if request.method == "GET" and negotiation.prefers_html(accept, _WRITTEN):
             return self._to_query_page(request)
-        if asked.query is None:
+        if parsed.query is None:
             return await self._workers.readers.run(self._description, accept)
-        return await self._workers.readers.run(self._query, asked, accept)
+        return await self._workers.readers.run(self._query, parsed, accept)
 
     def _to_query_page(self, request: Request) -> Response:
         """The console fills in the text of the address, and waits for a click."""
@@ -155,13 +155,13 @@ class SparqlEndpoint(StockEndpoint):  # type: ignore[misc]  # mypy does not foll
         location = f"{request.scope.get('root_path', '')}{CONSOLE}/query{query}"
         return Response(status_code=303, headers={"location": location})
 
-    def _query(self, asked: PathRequest, accept: str) -> Response:
-        assert asked.query is not None
+    def _query(self, parsed: PathRequest, accept: str) -> Response:
+        assert parsed.query is not None
         try:
             control = self._limits.control(self._limits.query_s)
             result = self.attached.query(
-                asked.query,
-                clauses=From.of(asked.default_graphs, asked.named_graphs),
+                parsed.query,
+                clauses=From.of(parsed.default_graphs, parsed.named_graphs),
                 processor=self._processor,
                 control=control,
                 rows_max=self._limits.rows,

@@ -41,7 +41,7 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    asked: OneShotQuestion
+    question: OneShotQuestion
     query: Query
     key: Key
     snapshot: int | None
@@ -51,7 +51,7 @@ class QueryRequest:
 
     @property
     def text(self) -> str:
-        return self.asked.text
+        return self.question.text
 
 
 #: Texts up to this length are parsed on the event loop: this takes less time than to pass them to a thread.
@@ -118,7 +118,7 @@ def _is_same_for_all(request: QueryRequest, service: Service) -> bool:
     snapshots."""
     if service.sources:
         return False
-    return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not request.asked.is_volatile
+    return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not request.question.is_volatile
 
 
 class Begun(NamedTuple):
@@ -156,10 +156,10 @@ def _evaluated(
     """The answer; None, if it is asked for only if the query is light at a snapshot, and it is not."""
     service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
     if if_light_at is not None:
-        rows = service.rows_expected(request.asked, if_light_at, at, dataset, control)
+        rows = service.rows_expected(request.question, if_light_at, at, dataset, control)
         if rows > HEAVY_ROWS:
             return None
-    answer = service.query(request.asked, snapshot, at, dataset, control, streams=True)
+    answer = service.query(request.question, snapshot, at, dataset, control, streams=True)
     if answer.streamed is None:
         control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
@@ -197,7 +197,7 @@ async def _give(
     question: Question,
     evaluation: Evaluation | None = None,
 ) -> None:
-    reply = Reply(start.first, results.content_type(offer), _warned(request.asked.warnings))
+    reply = Reply(start.first, results.content_type(offer), _warned(request.question.warnings))
     if not start.whole:
         if evaluation is not None:
             evaluation.share(None)  # those that wait for it evaluate it themselves

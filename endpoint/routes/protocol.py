@@ -89,37 +89,37 @@ async def sparql(exchange: Exchange) -> None:
         await _answer(exchange, state.service.question(text), key, parameters)
         return
     timeout_s = parameters.timeout_s(state.limits.query_s)
-    async with state.underway.watched(exchange, text, timeout_s) as question:
-        reading = state.workers.readers.submit(_read, exchange, text, question.control.check)
-        asked = await question.in_time(reading)
-    await _answer(exchange, asked, key, parameters, question.spent_s)
+    async with state.underway.watched(exchange, text, timeout_s) as underway:
+        reading = state.workers.readers.submit(_read, exchange, text, underway.control.check)
+        question = await underway.in_time(reading)
+    await _answer(exchange, question, key, parameters, underway.spent_s)
 
 
 def _read(exchange: Exchange, text: str, check: Check) -> Question:
-    asked = exchange.state.service.question(text, check)
-    _ = asked.warnings  # found here: it takes long for a long text
-    return asked
+    question = exchange.state.service.question(text, check)
+    _ = question.warnings  # found here: it takes long for a long text
+    return question
 
 
 async def _answer(
     exchange: Exchange,
-    asked: Question,
+    question: Question,
     key: Key,
     parameters: Parameters,
     spent_s: float = 0.0,
 ) -> None:
     """`spent_s`: the part of its time limit that parsing took."""
-    unit = asked.outline
+    unit = question.outline
     if isinstance(unit, Register | Update | CreateStream | Drop) and exchange.method == "GET":
         raise BadArgument(_BY_POST)
     if await _is_forwarded(exchange, unit):
         return
     if isinstance(unit, Query) and live_query.is_wanted(exchange, unit):
-        await live_query.listen(exchange, asked, unit, parameters)
+        await live_query.listen(exchange, question, unit, parameters)
     elif isinstance(unit, Query):
-        await ask(exchange, _query_request(exchange, asked, unit, key, parameters, spent_s))
+        await ask(exchange, _query_request(exchange, question, unit, key, parameters, spent_s))
     else:
-        await _run(exchange, asked, parameters, spent_s)
+        await _run(exchange, question, parameters, spent_s)
 
 
 async def _is_forwarded(exchange: Exchange, unit: object) -> bool:
@@ -132,12 +132,12 @@ async def _is_forwarded(exchange: Exchange, unit: object) -> bool:
     return (changes or is_live) and await forwarding.forward(exchange)
 
 
-async def _run(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
-    unit = asked.unit
+async def _run(exchange: Exchange, question: Question, parameters: Parameters, spent_s: float) -> None:
+    unit = question.unit
     if isinstance(unit, Update):
-        await _update(exchange, asked, parameters, spent_s)
+        await _update(exchange, question, parameters, spent_s)
     elif isinstance(unit, Register):
-        await _register(exchange, asked, parameters)
+        await _register(exchange, question, parameters)
     elif isinstance(unit, CreateStream | Drop | Show):
         parameters.refuse({"wait": "it belongs to pushes and updates; this request is answered when it is done"})
         parameters.done("query, update")
@@ -145,7 +145,7 @@ async def _run(exchange: Exchange, asked: Question, parameters: Parameters, spen
     else:
         assert isinstance(unit, Explain)  # after a prologue
         parameters.done(_KNOWN)
-        await _explain(exchange, asked)
+        await _explain(exchange, question)
 
 
 # ---- the request ----
@@ -217,8 +217,8 @@ async def _describe(exchange: Exchange, offer: Offer) -> None:
     await exchange.answer(200, body, offer.media_type.encode())
 
 
-async def _explain(exchange: Exchange, asked: str | Question) -> None:
-    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, asked)
+async def _explain(exchange: Exchange, question: str | Question) -> None:
+    explained = await exchange.state.workers.readers.run(exchange.state.service.explain, question)
     await exchange.answer_json(200, explained)
 
 
@@ -238,7 +238,7 @@ async def _analyze(exchange: Exchange, text: str, parameters: Parameters) -> Non
 
 def _query_request(
     exchange: Exchange,
-    asked: Question,
+    question: Question,
     query: Query,
     key: Key,
     parameters: Parameters,
@@ -250,10 +250,10 @@ def _query_request(
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
     parameters.ignore(("timeout",))
     parameters.done(_KNOWN)
-    return QueryRequest(asked, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(question, query, key, snapshot, at, timeout_s, dataset or None)
 
 
-async def _update(exchange: Exchange, asked: Question, parameters: Parameters, spent_s: float) -> None:
+async def _update(exchange: Exchange, question: Question, parameters: Parameters, spent_s: float) -> None:
     wait = parameters.wait()
     parameters.refuse(dict.fromkeys(OF_QUERY, _NOT_OF_UPDATE))
     parameters.refuse(dict.fromkeys(("snapshot", "at"), "it belongs to queries; this is an update"))
@@ -264,9 +264,9 @@ async def _update(exchange: Exchange, asked: Question, parameters: Parameters, s
     parameters.done(_KNOWN)
     exchange.check_may_write()
     state = exchange.state
-    with state.underway.listed("update", asked.text, timeout_s, limits) as listed:
+    with state.underway.listed("update", question.text, timeout_s, limits) as listed:
         run = state.workers.writers.run
-        done = await run(state.service.update, asked, "published", dataset or None, listed.control)
+        done = await run(state.service.update, question, "published", dataset or None, listed.control)
     if await is_pending(exchange, wait, done.snapshot):
         await answer_pending(exchange, done.snapshot)
         return
@@ -279,14 +279,14 @@ def _counts(done: Updated) -> list[tuple[bytes, bytes]]:
     return [(name, b"%d" % count) for name, count in counts if count is not None]
 
 
-async def _register(exchange: Exchange, asked: Question, parameters: Parameters) -> None:
+async def _register(exchange: Exchange, question: Question, parameters: Parameters) -> None:
     """Registers a query; the answer is a SPARQL result of one row, for clients that read only these."""
     parameters.refuse({"wait": "a registration is answered when the query is registered"})
     parameters.refuse(dict.fromkeys((*OF_QUERY, *OF_UPDATE), _NOT_OF_OTHERS))
     parameters.done(_KNOWN)
     exchange.check_may_write()
     offer = negotiation.choose(exchange.accept, results.OFFERS)
-    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, asked)
+    definition, created, warnings = await exchange.state.workers.writers.run(exchange.state.service.register, question)
     row = {
         "query": literal(definition.name),
         "iri": iri(definition.iri),

@@ -69,7 +69,7 @@ class PythonFunctions:
         """Whether some function writes graphs into the owner, which are there while a query runs."""
         return any(each.func_type == "graph_function" for each in self._decorated())
 
-    def remove_made_graphs(self) -> None:
+    def remove_graphs_of_functions(self) -> None:
         """Removes what functions have written into the owner for a query that has ended."""
         if self.make_graphs():
             self.owner._cleanup_tmp_graphs()  # type: ignore[attr-defined]  # of a DatasetExt

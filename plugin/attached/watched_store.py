@@ -256,12 +256,12 @@ class WatchedStore(Store):
     def triples(self, triple_pattern: TriplePattern, context: Any = None) -> Iterator[tuple[Triple, Any]]:
         self.settle()
         for triple, contexts in self.inner.triples(triple_pattern, self._inside(context)):
-            yield triple, contexts if contexts is None else map(self._outside, contexts)
+            yield triple, contexts if contexts is None else map(self._handle_of, contexts)
 
     def triples_choices(self, triple: Any, context: Any = None) -> Generator[tuple[Triple, Any], None, None]:
         # Nothing to settle: no store that collects edits knows this.
         for found, contexts in self.inner.triples_choices(triple, self._inside(context)):
-            yield found, contexts if contexts is None else map(self._outside, contexts)
+            yield found, contexts if contexts is None else map(self._handle_of, contexts)
 
     def __len__(self, context: Any = None) -> int:
         self.settle()
@@ -270,7 +270,7 @@ class WatchedStore(Store):
     def contexts(self, triple: Triple | None = None) -> Generator[Any, None, None]:
         self.settle()
         for context in self.inner.contexts(triple):
-            yield self._outside(context)
+            yield self._handle_of(context)
 
     def query(self, *args: Any, **more: Any) -> Result:
         self.settle()
@@ -284,7 +284,7 @@ class WatchedStore(Store):
             return self._original
         return Graph(store=self.inner, identifier=context.identifier, base=context.base)
 
-    def _outside(self, context: Any) -> Any:
+    def _handle_of(self, context: Any) -> Any:
         """The handle that is given out for a graph: whoever writes to it writes through this store."""
         return self._handle(self, context) if isinstance(context, Graph) else context
 

@@ -76,9 +76,10 @@ class OwnedContext(QueryContext):
             self.graph += self.dataset.get_context(source)
 
     def clone(self, bindings: Any = None) -> OwnedContext:
-        made = OwnedContext(self._read, self._owner, bindings or self.bindings, self.initBindings)
-        made.prologue, made.graph, made.bnodes, made._now = self.prologue, self.graph, self.bnodes, self._now
-        return made
+        created = OwnedContext(self._read, self._owner, bindings or self.bindings, self.initBindings)
+        created.prologue, created.graph = self.prologue, self.graph
+        created.bnodes, created._now = self.bnodes, self._now
+        return created
 
 
 class WholeQueries:
@@ -147,7 +148,7 @@ class WholeQueries:
             try:
                 yield
             finally:
-                self.functions.remove_made_graphs()
+                self.functions.remove_graphs_of_functions()
 
     def _check_fetches(self, algebra: object, text: str) -> None:
         """NotAllowed for a SERVICE or LOAD of a URL that the settings do not allow."""
@@ -163,10 +164,10 @@ class WholeQueries:
                 raise NotAllowed(str(error), text, 1, 1) from None
 
 
-def rows_of(made: Iterable[Any], control: Control, rows_max: int = ROWS_MAX) -> list[Any]:
+def rows_of(results: Iterable[Any], control: Control, rows_max: int = ROWS_MAX) -> list[Any]:
     """All rows of a SELECT, which rdflib makes one by one."""
     rows: list[Any] = []
-    for row in made:
+    for row in results:
         control.check()
         control.spend(_ROW_BYTES)
         if len(rows) >= rows_max:

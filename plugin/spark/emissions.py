@@ -59,7 +59,7 @@ class EmissionsReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark'
         since, read, status = partition.since, 0, self._server.status(self._query)
         if status["registered"] != partition.registered:  # a batch that is repeated after that
             if self._fails_on_loss:
-                raise self._made_anew()
+                raise self._registered_again()
             return
         if not self._fails_on_loss:
             since = max(since, status["oldest_emission"] - 1)
@@ -81,11 +81,11 @@ class EmissionsReader(DataSourceStreamReader):  # type: ignore[misc]  # pyspark'
         if not self._fails_on_loss:
             return
         if start["registered"] != status["registered"]:
-            raise self._made_anew()
+            raise self._registered_again()
         if status["oldest_emission"] > start["emission"] + 1:
             raise self._lost(start["emission"])
 
-    def _made_anew(self) -> RuntimeError:
+    def _registered_again(self) -> RuntimeError:
         return RuntimeError(
             f"the query {self._query!r} was dropped and registered again: its emissions are others than those that "
             "were read. Use a new checkpoint, or the option failOnDataLoss=false to read the new ones"

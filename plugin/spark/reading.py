@@ -62,13 +62,13 @@ class StoreReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types ar
             yield ntriples(row["s"]), predicate, ntriples(row["o"]), None if graph is None else ntriples(graph)
 
 
-def _rows(server: RilletServer, asked: QueryPartition) -> Iterator[dict[str, Any]]:
+def _rows(server: RilletServer, partition: QueryPartition) -> Iterator[dict[str, Any]]:
     try:
-        yield from server.rows(asked.query, asked.snapshot)
+        yield from server.rows(partition.query, partition.snapshot)
     except ServerRefused as error:
         if error.status != _GONE:
             raise
-        raise snapshot_gone(asked.snapshot) from error
+        raise snapshot_gone(partition.snapshot) from error
 
 
 def snapshot_gone(snapshot: int) -> RuntimeError:

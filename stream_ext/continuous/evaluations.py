@@ -38,7 +38,7 @@ class Evaluations:
         self._run, self._plan, self._store = run, run.plan, store
         self._ranked, self.time = ranked, time
         self.at = _NOTHING  # the push whose evaluations are under way
-        self.has_taken = False  # any element
+        self.has_elements = False  # any element
         self.most = 1  # so many evaluations are made before the next pause
 
     def past(self, sn: int) -> Iterator[int]:
@@ -87,7 +87,7 @@ class Evaluations:
         if not had_origin:  # this push determines where the closes begin: that must be stored
             for cohort in self._run.cohorts:
                 cohort.went_on_silently = True
-        self.has_taken = self.has_taken or len(arrival.element_times) > 0
+        self.has_elements = self.has_elements or len(arrival.element_times) > 0
         is_there = within is not None and arrival.push == within.push
         arrived_at = within.arrived_at if within is not None and is_there else None
         self.at = Within(arrival.push, 0, arrived_at)

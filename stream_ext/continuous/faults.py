@@ -26,7 +26,7 @@ def fault_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def is_made_up_for(fault: str) -> bool:
+def is_caught_up_later(fault: str) -> bool:
     """Whether the query only waits for an answer, and evaluates then what it has missed."""
     return fault.endswith(CAUGHT_UP_LATER)
 

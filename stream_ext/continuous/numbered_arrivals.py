@@ -73,7 +73,7 @@ class NumberedArrivals:
         cohort.schedule.take(arrival)
         if not self._run.timing.has_origin or (within is not None and arrival.push < within.push):
             return
-        evaluations.has_taken = evaluations.has_taken or len(arrival.element_times) > 0
+        evaluations.has_elements = evaluations.has_elements or len(arrival.element_times) > 0
         is_there = within is not None and arrival.push == within.push
         arrived_at = within.arrived_at if within is not None and is_there else None
         before, due = cohort.schedule.last, arrivals_due(cohort.schedule, arrival, arrived_at)
@@ -94,7 +94,7 @@ class NumberedArrivals:
         self._count += len(due.times)
 
     def _take_merged(self, merged: Merged, due: MergedDue) -> None:
-        self._evaluations.has_taken = self._evaluations.has_taken or len(merged.times) > 0
+        self._evaluations.has_elements = self._evaluations.has_elements or len(merged.times) > 0
         coming = [Arrived(arrival, due.places[places]) for arrival, places in merged.streams]
         self._waiting.append(_Due(due.times, due.pushes, due.arrived, coming))
         self._count += len(due.times)

@@ -97,7 +97,7 @@ class Run:
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """Whether a query of the same template will be evaluated at the same times as these, and not before them."""
         evaluated = self.cohorts[0].evaluated
-        if timing.arrivals and (self._evaluations.has_taken or self.cohorts[0].schedule.last is not None):
+        if timing.arrivals and (self._evaluations.has_elements or self.cohorts[0].schedule.last is not None):
             return False  # its own first arrival may be evaluated at another time
         if self.plan.query.emits_new and not timing.arrivals:
             return False  # what came before its own registration is not new for it

@@ -29,7 +29,7 @@ class Runs:
         self._sleeping = SleepingRuns(store)
         self._streams: frozenset[int] | None = None  # as long as these runs are all
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
-        self._kept_apart: set[int] = set()  # queries whose network could not be built together with others
+        self._not_shared: set[int] = set()  # queries whose network could not be built together with others
 
     @property
     def streams(self) -> frozenset[int]:
@@ -110,7 +110,7 @@ class Runs:
         for runs in [list(runs) for runs in self._by_key.values() if len(runs) > 1]:
             alike: dict[tuple[object, ...], list[Run]] = {}
             for run in runs:
-                if (likeness := run.likeness) is not None and self._kept_apart.isdisjoint(run.numbers):
+                if (likeness := run.likeness) is not None and self._not_shared.isdisjoint(run.numbers):
                     alike.setdefault(likeness, []).append(run)
             for some in alike.values():
                 if len(some) > 1:
@@ -129,7 +129,7 @@ class Runs:
             except StoreUnavailable:
                 raise
             except Exception:  # noqa: BLE001  each goes on alone, and reports its own fault, if it has one
-                self._kept_apart.update(numbers)
+                self._not_shared.update(numbers)
                 return
             for run in runs:
                 self._forget(run)
@@ -144,7 +144,7 @@ class Runs:
 
     def end(self, number: int) -> None:
         run = self.of.pop(number, None)
-        self._kept_apart.discard(number)
+        self._not_shared.discard(number)
         if run is not None:
             self._wake(run)
             run.leave(number)

@@ -78,7 +78,7 @@ class MergedProgress:
             some = not self._sent.all_on_spark or self.homes.any_after(self._position)
             return Runner.PARTLY_INLINE if some else None
 
-    def taken_inline(self) -> Callable[[QueryDefinition], bool]:
+    def inline_queries(self) -> Callable[[QueryDefinition], bool]:
         """Which queries the inline runner has while Spark has others: those that stay inline, and those of the shards
         that Spark does not have."""
         with self._changed:

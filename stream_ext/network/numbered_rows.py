@@ -31,17 +31,17 @@ class NumberedRowsNetwork(Network):
         have hidden columns behind their own."""
         builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
         if query.form is Form.CONSTRUCT:
-            return cls._made(builder, *builder.graph(select, template_of(query), salt_of(number)), unknown)
-        return cls._made(builder, *builder.query(select), unknown)
+            return cls._network_of(builder, *builder.graph(select, template_of(query), salt_of(number)), unknown)
+        return cls._network_of(builder, *builder.query(select), unknown)
 
     @classmethod
     def over_many(cls, select: Select, relation: Parameters, inputs: NetworkInputs) -> NumberedRowsNetwork:
         """As `over`, for all queries of a template: `select` is its own, and they are rows of the `relation`."""
         builder, unknown = inputs.builder(select, Orders(), True, numbered=True)
-        return cls._made(builder, *builder.shared(select, relation), unknown)
+        return cls._network_of(builder, *builder.shared(select, relation), unknown)
 
     @classmethod
-    def _made(cls, builder: Builder, wire: Wire, cut: Cut, unknown: Sequence[bytes]) -> NumberedRowsNetwork:
+    def _network_of(cls, builder: Builder, wire: Wire, cut: Cut, unknown: Sequence[bytes]) -> NumberedRowsNetwork:
         answer = ResultState(Cut((), ()), R2S.RSTREAM)  # nothing is retained of what was emitted
         return cls(builder.plan, wire, cut, answer, Orders(), unknown)
 

@@ -182,7 +182,7 @@ def plan_template(
     network = Network.of_query(select, NetworkInputs(snapshot, markers.encode, counted_as=counted_as))
     if network.unknown:
         return None
-    return _taken_apart(network, with_markers, prefixes, outline, places, markers, ids, snapshot)
+    return _plan_template_of(network, with_markers, prefixes, outline, places, markers, ids, snapshot)
 
 
 def _may_have_parameters(query: Query) -> bool:
@@ -249,7 +249,7 @@ class _Markers:
         return found
 
 
-def _taken_apart(
+def _plan_template_of(
     network: Network,
     query: Query,
     prefixes: dict[str, str],
@@ -276,7 +276,7 @@ def _taken_apart(
                 lifted[id(pattern)] = _Lifted(pattern, parameters, estimates.count(uncounted.with_ids(real)))
             joins.append((number, list(lifted).index(id(pattern))))
     found = {place for each in lifted.values() for _, place in each.parameters}
-    if found != set(places) or _mentions_outside(network, lifted, markers.place_of):
+    if found != set(places) or _mentions_in_other_parts(network, lifted, markers.place_of):
         return None
     constants = tuple(None if place in found else text for place, text in enumerate(outline.constants))
     return PlanTemplate(
@@ -289,7 +289,7 @@ def _about_the_same(count: float, other: float) -> bool:
     return most <= _FEW or most <= _TIMES * max(least, 1.0)
 
 
-def _mentions_outside(network: Network, patterns: Collection[int], ids: Collection[int]) -> bool:
+def _mentions_in_other_parts(network: Network, patterns: Collection[int], ids: Collection[int]) -> bool:
     """Whether anything of a network but these patterns (by their identities) has one of the ids, or a marker."""
     waiting: list[Any] = [network.answer, network.cut]
     for stage in network.stages:

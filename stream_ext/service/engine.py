@@ -238,7 +238,7 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
-        takes = takes_all if role is Runner.INLINE else self.merge.taken_inline()
+        takes = takes_all if role is Runner.INLINE else self.merge.inline_queries()
         return Shard(
             self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,

@@ -76,7 +76,7 @@ class Standby:
         self._error: BaseException | None = reads  # why this process does not write
         self._has_ended = reads is not None
         self._closed = self._is_unanswered = self._is_urgent = self._has_news = False
-        self._heard_ms: int | None = None
+        self._last_sign_ms: int | None = None
         self._holder: AnotherWriter | None = None
         if reads is not None:
             self._see_holder(reads)
@@ -109,13 +109,13 @@ class Standby:
     def hurry(self) -> None:
         """The writer does not answer: looks at once whether the lease is free. Any thread may call."""
         with self._changed:
-            self._is_urgent, self._heard_ms = True, None
+            self._is_urgent, self._last_sign_ms = True, None
             self._changed.notify_all()
 
     def followed(self, news: bool) -> None:
         """The writer has given a sign of life; `news`: it has published something. Any thread may call."""
         with self._changed:
-            self._heard_ms = self._clock.now_ms()
+            self._last_sign_ms = self._clock.now_ms()
             if news and not self._has_news:
                 self._has_news = True
                 self._changed.notify_all()
@@ -180,8 +180,8 @@ class Standby:
 
     def _is_notified(self) -> bool:
         """Whether the writer tells this reader of its snapshots."""
-        heard_ms = self._heard_ms
-        return self._has_ended and heard_ms is not None and self._clock.now_ms() - heard_ms < _NOTIFIED_FOR_MS
+        last_sign_ms = self._last_sign_ms
+        return self._has_ended and last_sign_ms is not None and self._clock.now_ms() - last_sign_ms < _NOTIFIED_FOR_MS
 
     def _look(self) -> None:
         if self._error is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
-from stream_ext.continuous.faults import is_made_up_for
+from stream_ext.continuous.faults import is_caught_up_later
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.windows.query_state import QueryState
@@ -70,7 +70,7 @@ def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
     merge, number = engine.merge, query.number
     state = merge.state(number)
     fault = fault_of_query(query, engine)
-    is_waiting = query.is_evaluated and fault is not None and is_made_up_for(fault)
+    is_waiting = query.is_evaluated and fault is not None and is_caught_up_later(fault)
     return {
         "query": query.name,
         "failed": query.failure is not None or (query.is_evaluated and fault is not None and not is_waiting),
@@ -144,7 +144,7 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
 
 def _state_with_fault(fault: str) -> str:
     """Of a query that is not evaluated now."""
-    return "waiting" if is_made_up_for(fault) else "failed"
+    return "waiting" if is_caught_up_later(fault) else "failed"
 
 
 def _has_gap(state: QueryState | None, oldest: int) -> bool:

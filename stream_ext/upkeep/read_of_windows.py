@@ -60,18 +60,18 @@ class ReadOfWindows:
 
 def _unread(nodes: Collection[Logic], pattern: PatternScan) -> tuple[int, ...]:
     places = [pattern.subject, pattern.predicate, pattern.object]
-    elsewhere = set[str]()
+    read_by_others = set[str]()
     for node in nodes:
         if node is not pattern:
             read = _read_by(node)
             if read is None:
                 return ()
-            elsewhere |= read
+            read_by_others |= read
     own = [place.name for place in places if isinstance(place, Variable)] + [pattern.graph.variable]
     return tuple(
         place
         for place, node in enumerate(places)
-        if isinstance(node, Variable) and node.name not in elsewhere and own.count(node.name) == 1
+        if isinstance(node, Variable) and node.name not in read_by_others and own.count(node.name) == 1
     )
 
 

@@ -51,7 +51,7 @@ _ANY_TERM = np.uint64(inline_id(b'"true"^^<http://www.w3.org/2001/XMLSchema#bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Retained:
     """What a query's windows that hold all contain of one stream. `patterns` None: everything."""
 
     keeping: Keeping
@@ -177,11 +177,11 @@ class Saving:
         after, sn = points[-1].sn if points else None, evaluated.sn - 1
         if sn <= max(state.began, after or 0):
             return points
-        held, time = self._held(query.registered, stream), _reached_by(timing, state)
-        came = self._came(stream, after, sn, held, time)
+        retained, time = self._retained(query.registered, stream), _reached_by(timing, state)
+        came = self._came(stream, after, sn, retained, time)
         if came is None:
             return points
-        return [*points, SavedPoint(stream, sn, time, held.keeping, len(came), writing.add(came))]
+        return [*points, SavedPoint(stream, sn, time, retained.keeping, len(came), writing.add(came))]
 
     def _merged(
         self, saved: SavedWindows, points: list[SavedPoint], evaluated: int, writing: _Writing
@@ -197,16 +197,16 @@ class Saving:
         whole = SavedPoint(last.stream, last.sn, last.time, last.keeping, len(content), writing.add(content))
         return [whole, *points[len(some) :]]
 
-    def _came(self, stream: int, after: int | None, sn: int, held: _Held, time: int) -> SavedContent | None:
+    def _came(self, stream: int, after: int | None, sn: int, retained: _Retained, time: int) -> SavedContent | None:
         """What came after the snapshot `after`, up to `sn`; None: nothing."""
         parts, rows = list[SavedContent](), 0
         needed = Reach(None) if after is None else Reach(ALWAYS, after=after)
         for arrival in history(self._store, stream, sn, needed):
-            parts.append(held.of(SavedContent.of(arrival)))
+            parts.append(retained.of(SavedContent.of(arrival)))
             rows += len(parts[-1])
             if rows > _AT_ONCE:
-                parts, rows = [SavedContent.joined(parts).folded(held.keeping, time)], 0
-        return SavedContent.joined(parts).folded(held.keeping, time) if parts else None
+                parts, rows = [SavedContent.joined(parts).folded(retained.keeping, time)], 0
+        return SavedContent.joined(parts).folded(retained.keeping, time) if parts else None
 
     def _make_permanent(self, ids: Ids) -> None:
         transient = ids[self._store.are_transient(ids)]
@@ -222,15 +222,15 @@ class Saving:
                 self._store.emissions.let_go(number, due[-1])
                 self._replaced[number] = [(at_ms, last) for at_ms, last in replaced if at_ms > before_ms]
 
-    def _held(self, registered: Registered, stream: int) -> _Held:
+    def _retained(self, registered: Registered, stream: int) -> _Retained:
         windows = {w.name: w for w in registered.timing.windows if w.stream == stream and w.holds_all}
         read = ReadOfWindows.of(registered.select, windows.keys())
         bag = any(window.bag for window in windows.values())
         keeping = Keeping.LATEST if not bag else Keeping.EACH if read.ordered else Keeping.COUNTED
         if read.patterns is None:
-            return _Held(keeping, None, ())
+            return _Retained(keeping, None, ())
         patterns = tuple(id_pattern(each, self._resolve) for each in read.patterns)
-        return _Held(keeping, patterns, read.unread if keeping is Keeping.COUNTED else ())
+        return _Retained(keeping, patterns, read.unread if keeping is Keeping.COUNTED else ())
 
     def _resolve(self, text: bytes) -> int:
         return int(self._store.ids([text])[0])

@@ -35,7 +35,7 @@ class Displacing:
         self.stream = stream
         self._count, self._lead_ms = count, lead_ms
         self._next = 0
-        self._held = _NOTHING, _NOTHING  # times and numbers of the last ones, in order
+        self._content = _NOTHING, _NOTHING  # times and numbers of the last ones, in order
         self._coming: list[tuple[Times, Times, Times]] = []  # times, numbers, evaluations
         self._oldest = _NOTHING, _NOTHING  # evaluations, and the least time from each of them on
         self.displaced: Displaced | None = None  # by the last evaluations
@@ -60,8 +60,8 @@ class Displacing:
         if bool((came[1:] < came[:-1]).any()):
             order = np.argsort(came, kind="stable")
             times, numbers, came = times[order], numbers[order], came[order]
-        held_times, held_numbers = self._held
-        all_times, all_numbers = np.concatenate([held_times, times]), np.concatenate([held_numbers, numbers])
+        old_times, old_numbers = self._content
+        all_times, all_numbers = np.concatenate([old_times, times]), np.concatenate([old_numbers, numbers])
         is_in_order = (all_times[1:] > all_times[:-1]) | (
             (all_times[1:] == all_times[:-1]) & (all_numbers[1:] > all_numbers[:-1])
         )
@@ -69,33 +69,33 @@ class Displacing:
             gone = self._in_order(all_times, all_numbers, came)
         else:
             gone = self._by_heap(all_times, all_numbers, came)
-        self.displaced = _displaced(all_numbers, came, gone, len(held_times))
+        self.displaced = _displaced(all_numbers, came, gone, len(old_times))
 
     def _in_order(self, times: Times, numbers: Times, came: Times) -> Times:
         """Each displaces the one that came so many before it."""
-        most, held = self._count.most, len(times) - len(came)
+        most, old = self._count.most, len(times) - len(came)
         gone = np.full(len(times), NEVER_GONE, np.int64)
-        with_ = np.concatenate([np.full(held, OLD, np.int64), came])
+        with_ = np.concatenate([np.full(old, OLD, np.int64), came])
         excess = max(0, len(times) - most)
         gone[:excess] = with_[most : most + excess]
-        firsts = np.maximum(0, np.arange(held + 1, len(times) + 1) - most)
-        self._note_oldest(times[:1] if held else _NOTHING, came, times[firsts])
-        self._held = times[excess:], numbers[excess:]
+        firsts = np.maximum(0, np.arange(old + 1, len(times) + 1) - most)
+        self._note_oldest(times[:1] if old else _NOTHING, came, times[firsts])
+        self._content = times[excess:], numbers[excess:]
         return gone
 
     def _by_heap(self, times: Times, numbers: Times, came: Times) -> Times:
-        held = len(times) - len(came)
+        old = len(times) - len(came)
         gone = np.full(len(times), NEVER_GONE, np.int64)
-        heap = list(zip(times[:held].tolist(), numbers[:held].tolist(), range(held), strict=True))
+        heap = list(zip(times[:old].tolist(), numbers[:old].tolist(), range(old), strict=True))
         firsts = np.empty(len(came), np.int64)
-        for n, each in enumerate(zip(times[held:].tolist(), numbers[held:].tolist(), strict=True)):
-            heapq.heappush(heap, (*each, held + n))
+        for n, each in enumerate(zip(times[old:].tolist(), numbers[old:].tolist(), strict=True)):
+            heapq.heappush(heap, (*each, old + n))
             if len(heap) > self._count.most:
                 gone[heapq.heappop(heap)[2]] = came[n]
             firsts[n] = heap[0][0]
-        self._note_oldest(times[:1] if held else _NOTHING, came, firsts)
+        self._note_oldest(times[:1] if old else _NOTHING, came, firsts)
         remains = np.array([place for *_, place in sorted(heap)], np.int64)
-        self._held = times[remains], numbers[remains]
+        self._content = times[remains], numbers[remains]
         return gone
 
     def _note_oldest(self, before: Times, came: Times, firsts: Times) -> None:
@@ -115,9 +115,9 @@ def least_at(known: tuple[Times, Times], numbers: Times, empty: Times) -> Times:
     return np.where(places >= 0, times[np.maximum(places, 0)], empty)
 
 
-def _displaced(numbers: Times, came: Times, gone: Times, held: int) -> Displaced:
-    is_gone = gone[:held] != NEVER_GONE
-    left, new = np.argsort(numbers[:held][is_gone]), np.argsort(numbers[held:])
+def _displaced(numbers: Times, came: Times, gone: Times, old: int) -> Displaced:
+    is_gone = gone[:old] != NEVER_GONE
+    left, new = np.argsort(numbers[:old][is_gone]), np.argsort(numbers[old:])
     return Displaced(
-        numbers[held:][new], came[new], gone[held:][new], numbers[:held][is_gone][left], gone[:held][is_gone][left]
+        numbers[old:][new], came[new], gone[old:][new], numbers[:old][is_gone][left], gone[:old][is_gone][left]
     )

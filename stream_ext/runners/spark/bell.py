@@ -85,7 +85,7 @@ class Bell(ShardsOfBell):
             self._connection_opened,
             lambda error: on_give_up(f"{type(error).__name__}: {error}"),
             settings.listens_on,
-            new_identity() if settings.is_reached_from_elsewhere else None,
+            new_identity() if settings.is_reached_from_other_machines else None,
         )
         self._keeper = Keeper(self, self._door, settings, clock, self._lock, on_silence)
 
@@ -217,7 +217,7 @@ class Bell(ShardsOfBell):
             seat = SeatConnection(connection, number, worker, watched, self._clock.now_ms(), place)
             seat.suspended = suspended
             with self._lock:
-                shard.taken_by(seat, int(position))
+                shard.seat_at(seat, int(position))
                 self._merged = max(self._merged, int(self._merge.position))
                 self._start_by_ms = None
                 self.limits.notify_all()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stream_ext.continuous.shard import Shard
 
 
-class StoreElsewhere(RilletError):
+class StoreUnreachable(RilletError):
     """This worker is not where the store's file is."""
 
 
@@ -97,7 +97,7 @@ class _SeatWorker:
         except ConnectionError:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever it is: the endpoint must hear of it, and Spark must not retry
-            why = str(error) if isinstance(error, StoreElsewhere) else traceback.format_exc(limit=8)
+            why = str(error) if isinstance(error, StoreUnreachable) else traceback.format_exc(limit=8)
             self._connection.sendall(wire.frame(wire.Trouble(self.sn, why)))
         finally:
             if self._far_away is not None:
@@ -221,7 +221,7 @@ class _SeatWorker:
 
 def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoads) -> CachedShard:
     if welcome.store_place and place_of_files(welcome.store_url) != welcome.store_place:
-        raise StoreElsewhere(
+        raise StoreUnreachable(
             f"the store {welcome.store_url} is in a file of the server's machine, which a worker of Spark on "
             f"{socket.gethostname()} cannot read: run Spark's workers where that file is, or store in HBase"
         )

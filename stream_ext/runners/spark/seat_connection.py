@@ -45,7 +45,7 @@ class SeatConnection:
         place: tuple[int, int],
     ) -> None:
         self.connection, self.attempt, self.worker, self.watched = connection, attempt, worker, watched
-        self._told: Underway | None = None  # of a worker on another machine, which sends what it steps
+        self._remote_underway: Underway | None = None  # of a worker on another machine, which sends what it steps
         self.partition, self.epoch = place
         self.ready = self.ended = self.bye = False
         self.sent_head = self.done = 0
@@ -87,16 +87,16 @@ class SeatConnection:
 
     def steps(self, sn: int, numbers: Sequence[int]) -> None:
         """Writes down what a worker on another machine is stepping."""
-        self._told = self._told or Underway(self.watched.path)
-        self._told.steps(sn, numbers)
+        self._remote_underway = self._remote_underway or Underway(self.watched.path)
+        self._remote_underway.steps(sn, numbers)
 
     def rests(self) -> None:
-        if self._told is not None:
-            self._told.rests()
+        if self._remote_underway is not None:
+            self._remote_underway.rests()
 
     def close(self) -> None:
-        if self._told is not None:
-            self._told.close()
+        if self._remote_underway is not None:
+            self._remote_underway.close()
         self.watched.close()
 
     def died_doing(self, stepping: Stepping | None) -> Doing:

@@ -84,7 +84,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_address(self) -> None:
         elsewhere = self.is_cluster and not self._master_is_here
-        if elsewhere and not self.is_reached_from_elsewhere:
+        if elsewhere and not self.is_reached_from_other_machines:
             raise BadArgument(
                 f"--spark-master {self.master}: tasks on other machines must reach this process. Give the address of "
                 "this machine that they can connect to: --spark-address HOST"
@@ -114,7 +114,7 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
         return host, int(found["port"] or 0)
 
     @property
-    def is_reached_from_elsewhere(self) -> bool:
+    def is_reached_from_other_machines(self) -> bool:
         """Whether other machines can connect; then the line is encrypted."""
         return not _LOOPBACK.fullmatch(self.listens_on[0])
 

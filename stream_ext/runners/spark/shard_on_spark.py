@@ -74,7 +74,7 @@ class ShardOnSpark:
 
     # ---- its seat
 
-    def taken_by(self, seat: SeatConnection, position: int) -> None:
+    def seat_at(self, seat: SeatConnection, position: int) -> None:
         self.seat, self.latest, self.attempt, self.lives_in = seat, seat, seat.attempt, seat.worker
         seat.limit = position if self.on_spark else None
         self.vacant_ms = None

@@ -165,8 +165,8 @@ def test_a_reader_that_is_told_makes_no_calls_of_the_store(
         return follow()
 
     monkeypatch.setattr(standby._writing, "follow", counted)
-    heard_ms = standby._heard_ms
-    until(lambda: standby._heard_ms != heard_ms, "there is no sign of life")
+    last_sign_ms = standby._last_sign_ms
+    until(lambda: standby._last_sign_ms != last_sign_ms, "there is no sign of life")
     assert len(looked) <= 3, "it looks by itself now and then only, and not every 50 ms"
     writer.update(ONE)
     until(lambda: len(rows(reader)) == 1, "the reader does not hear of the snapshot")

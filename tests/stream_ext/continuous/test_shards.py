@@ -154,7 +154,7 @@ class Divided(Play):
         stays = self.inline is not None and self.inline[0] == role and self.merge.is_current(role)
         if not stays or (role == Runner.INLINE and self.inline and self.inline[1].sn != self.merge.position):
             _, position, states = self.merge.attempt(role)
-            takes = takes_all if role is Runner.INLINE else self.merge.taken_inline()
+            takes = takes_all if role is Runner.INLINE else self.merge.inline_queries()
             shard = Shard(self.store, takes)
             shard.build(states, position)
             self.inline = role, shard

@@ -54,14 +54,14 @@ class CountedGroups:
         slots = self._counts.slots_of(tuple(column_or_none(rows, place) for place in self._keys), rows.count)
         bound = [weights * (column_or_none(rows, place) != 0) for place in self._arguments]
         changed = self._counts.changed(lives, slots, np.array([weights, *bound]), evaluations)
-        return self._told(changed.take(is_arrival(changed.instants)))
+        return self._change(changed.take(is_arrival(changed.instants)))
 
-    def _told(self, changed: Changed) -> ZSet:
+    def _change(self, changed: Changed) -> ZSet:
         before, after = changed.before[self._lines], changed.after[self._lines]
         was = (changed.before[0] > 0) | self._always
         is_there = (changed.after[0] > 0) | self._always
         differs = (was != is_there) | (before != after).any(axis=0)
-        return concat_told(
+        return retracted_and_added(
             self._rows(changed, before, was & differs), self._rows(changed, after, is_there & differs)
         )  # fmt: skip
 
@@ -80,7 +80,7 @@ def is_arrival(instants: np.typing.NDArray[np.int64]) -> np.typing.NDArray[np.bo
     return found
 
 
-def concat_told(removed: tuple[Ids, ...], added: tuple[Ids, ...]) -> ZSet:
+def retracted_and_added(removed: tuple[Ids, ...], added: tuple[Ids, ...]) -> ZSet:
     """Rows that go, and rows that come."""
     weights = np.repeat(np.array([-1, 1], np.int64), [len(removed[-1]), len(added[-1])])
     return ZSet(tuple(map(np.concatenate, zip(removed, added, strict=True))), len(weights), weights)

@@ -55,16 +55,16 @@ class GroupsInRounds:
         evaluations = evaluations_of(moment)
         self._clean()
         if self._group is None:
-            self._group = self._made(moment.vocabulary, moment.control)
+            self._group = self._new_group(moment.vocabulary, moment.control)
         lives = self._hidden.lives(change, evaluations)
         rows = lives.rows
         columns = tuple(column_or_none(rows, place) for place in self._columns)
         weights = rows.weight_array().view(np.uint64)
         events = self._log.events(lives, self._slots(columns, rows.count), (weights, *columns), evaluations)
-        told = [self._told(moment, self._group, events, each) for each in _rounds(events)]
-        return concat(told, len(self.variables))
+        changes = [self._round_change(moment, self._group, events, each) for each in _rounds(events)]
+        return concat(changes, len(self.variables))
 
-    def _made(self, vocabulary: Vocabulary, control: Control) -> GroupOperator:
+    def _new_group(self, vocabulary: Vocabulary, control: Control) -> GroupOperator:
         return GroupOperator(self._inside, self._keys, self._aggregates, vocabulary, self._always, control)
 
     def _slots(self, columns: tuple[Ids, ...], count: int) -> Slots:
@@ -72,19 +72,19 @@ class GroupsInRounds:
         lines = np.stack(keys) if keys else np.zeros((1, count), np.uint64)
         return self._table.number(np.ascontiguousarray(lines))
 
-    def _told(self, moment: Moment, group: GroupOperator, events: Events, each: _Round) -> ZSet:
+    def _round_change(self, moment: Moment, group: GroupOperator, events: Events, each: _Round) -> ZSet:
         before = [self._change(events, each.silent)]
-        if self._always:  # a group is told as changed only if it was there before, and without rows it is
+        if self._always:  # a group counts as changed only if it was there before, and without rows it is
             untouched = self._change(events, each.arriving)
             before.append(ZSet(untouched.stored, untouched.count, np.zeros(untouched.count, np.int64)))
         group.step(moment, concat(before, len(self._inside)))
         if not len(each.arriving):
             return ZSet(tuple(np.empty(0, np.uint64) for _ in self.variables), 0)
-        told = group.step(moment, self._change(events, each.arriving))
+        change = group.step(moment, self._change(events, each.arriving))
         instants = np.zeros(self._table.capacity, np.int64)
         instants[events.slots[each.arriving]] = events.instants[each.arriving]
-        slots = self._slots(told.columns[: len(self._keys)], told.count)
-        return told.with_columns((*told.stored, instants[slots].view(np.uint64)))
+        slots = self._slots(change.columns[: len(self._keys)], change.count)
+        return change.with_columns((*change.stored, instants[slots].view(np.uint64)))
 
     def _change(self, events: Events, which: np.typing.NDArray[np.intp]) -> ZSet:
         weights, *columns = (column[which] for column in events.columns)

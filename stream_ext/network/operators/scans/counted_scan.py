@@ -36,7 +36,7 @@ class CountedScan:
         self.variables = (*pattern.variables, *extra)
         self._counted = counted
         self.has_occurrences = bool(extra)
-        self._held = self._new = self._waiting = self._nothing()
+        self._content = self._new = self._waiting = self._nothing()
 
     def _nothing(self) -> _Rows:
         return tuple(np.empty(0, np.uint64) for _ in self.variables), np.empty(0, np.int64), np.empty(0, np.int64)
@@ -62,11 +62,11 @@ class CountedScan:
         if not moment.without_new:
             self.settle(moment.time)
         first = self._counted.first_at(moment.time)
-        remains = are_from(first, *self._held[1:])
-        left = _of(self._held, ~remains)
+        remains = are_from(first, *self._content[1:])
+        left = _of(self._content, ~remains)
         came = self._entering(moment, first)
         if len(left[1]) or len(came[1]):
-            self._held = _joined(_of(self._held, remains), came)
+            self._content = _joined(_of(self._content, remains), came)
         parts = [ZSet(came[0], len(came[1]))]
         if count := len(left[1]):
             parts.append(ZSet(left[0], count, np.full(count, -1, np.int64)))

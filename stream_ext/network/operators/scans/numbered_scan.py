@@ -92,7 +92,7 @@ class NumberedCountedScan:
         self._width = len(pattern.variables)
         self._coming: list[tuple[Columns, Times]] = []  # bindings and numbers of what has come
         # Of the rows in the window: bindings, the evaluation that each came with; and numbers.
-        self._held: tuple[Columns, Times] = tuple(_NONE for _ in range(self._width + 1)), _NO_TIMES
+        self._content: tuple[Columns, Times] = tuple(_NONE for _ in range(self._width + 1)), _NO_TIMES
 
     def arrive(self, triples: Sequence[Ids], times: Times, numbers: Times, extra: Columns = ()) -> None:
         """Triples of the window's stream (s, p, o, g), with the numbers that `Displacing` has given them."""
@@ -111,9 +111,9 @@ class NumberedCountedScan:
         return concat(parts, len(self.variables))
 
     def _left(self, displaced: Displaced, evaluations: NumberedEvaluations) -> ZSet:
-        columns, numbers = self._held
+        columns, numbers = self._content
         gone, is_gone = _looked_up(displaced.left, displaced.left_gone, numbers)
-        self._held = tuple(column[~is_gone] for column in columns), numbers[~is_gone]
+        self._content = tuple(column[~is_gone] for column in columns), numbers[~is_gone]
         count, left = int(is_gone.sum()), tuple(column[is_gone] for column in columns)
         was = ZSet((*left, np.full(count, NEVER_GONE).view(np.uint64)), count, np.full(count, -1, np.int64))
         return concat([was, _until(left, gone[is_gone], evaluations)], len(self.variables))
@@ -130,10 +130,10 @@ class NumberedCountedScan:
         inward = tuple(map(moment.vocabulary.inward, columns))
         rows = (*inward, came.view(np.uint64))
         new = tuple(column[stays] for column in rows)
-        held, held_numbers = self._held
-        self._held = (
-            tuple(np.concatenate(pair) for pair in zip(held, new, strict=True)),
-            np.concatenate([held_numbers, numbers[stays]]),
+        content, content_numbers = self._content
+        self._content = (
+            tuple(np.concatenate(pair) for pair in zip(content, new, strict=True)),
+            np.concatenate([content_numbers, numbers[stays]]),
         )
         count = int(stays.sum())
         remaining = ZSet((*new, np.full(count, NEVER_GONE).view(np.uint64)), count)

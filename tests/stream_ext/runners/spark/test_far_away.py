@@ -31,7 +31,7 @@ from tests.stream_ext.runners.spark.test_shards_on_spark import all_on_spark, li
 @pytest.fixture
 def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with_seats(monkeypatch)
-    monkeypatch.setattr(SparkSettings, "is_reached_from_elsewhere", True)
+    monkeypatch.setattr(SparkSettings, "is_reached_from_other_machines", True)
     monkeypatch.setattr("stream_ext.runners.spark.bell.kill_worker", lambda worker: None)
     welcome = Bell._welcome
 

@@ -40,7 +40,7 @@ def test_a_master_on_other_machines_needs_an_address_that_they_reach(master: str
         with pytest.raises(BadArgument, match="--spark-address HOST"):
             SparkSettings(master=master, address=address)
     settings = SparkSettings(master=master, address="10.0.0.9:9400")
-    assert settings.listens_on == ("10.0.0.9", 9400) and settings.is_reached_from_elsewhere
+    assert settings.listens_on == ("10.0.0.9", 9400) and settings.is_reached_from_other_machines
     conf = spark_conf(settings, Path("/folder"))
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "10.0.0.9"
     assert SparkSettings(master=master, address="[fd00::1]:94").listens_on == ("fd00::1", 94)

@@ -30,21 +30,21 @@ from rdflib.term import Identifier
 from plugin.attached.held import HeldQuad
 from plugin.attached.own_sparql import queried_by_store, updated_by_store
 from plugin.attached.python_functions import CustomEval, Function, PythonFunctions
-from plugin.attached.quads import QuadReader
+from plugin.attached.quads import QuadReader, WindowReader
 from plugin.attached.rdflib_source import RdflibSource
 from plugin.attached.taking_over import TakingOver
 from plugin.attached.view import From, View
 from plugin.attached.watched_graphs import WatchedConjunctiveGraph, WatchedDataset, WatchedGraph, handle, watched
 from plugin.attached.watched_store import WatchedStore
+from plugin.attached.whole_evaluation import WholeEvaluation
 from plugin.attached.whole_queries import ROWS_MAX, WholeQueries
 from plugin.attached.windows_as_graphs import window_graphs, windowed_query
 from plugin.sharing import shared
 from plugin.sparql import Sparql, SparqlRequest
 from plugin.store import RilletStore
 from stream_ext.clock import SystemClock
-from stream_ext.errors import BadArgument, RilletError
+from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import Query as ParsedQuery
 from stream_ext.language.printing import to_sparql
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import MAIN
@@ -81,8 +81,9 @@ class Attached:
         self._taking_over = TakingOver(lambda: self._watched.take_over())
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
+        evaluation = WholeEvaluation(graph, self.functions, self.whole)
         self._source = RdflibSource(
-            self._watched.reader, self._result, self._changed_by_engine, self._watched.still, refresh_s
+            self._watched.reader, self._result, self._changed_by_engine, self._watched.still, evaluation, refresh_s
         )
 
     @property
@@ -103,8 +104,6 @@ class Attached:
                     allowed_urls=self._allowed,
                     sources=[self._source],
                 )
-                if self.functions.are_any:
-                    self._service.check_registrations(self._check_no_functions)
             return self._service
 
     def _temporary(self) -> str:
@@ -161,15 +160,6 @@ class Attached:
         """Registers a query; its name and warnings. `name` is for a text without a name."""
         definition, created, warnings = self.service.register(text, name)
         return {"query": definition.name, "created": created, "warnings": warnings}
-
-    def _check_no_functions(self, query: ParsedQuery) -> None:
-        """BadArgument if the query names a function in Python: our engine would take it for data."""
-        named = sorted(self.functions.named_in(self.whole.prepared(to_sparql(query), {}).algebra))
-        if named:
-            raise BadArgument(
-                f"<{named[0]}> is a function in Python, which registered queries cannot call: register the query "
-                "without it, and call it on what is emitted; queries that are asked once can call it"
-            )
 
     def subscribe(self, query: str, since: int = 0, *, follow: bool = True) -> Iterator[dict[str, Any]]:
         """The emissions after number `since`, as objects of the wire format, in order. Ends when the query is dropped;
@@ -247,7 +237,7 @@ class Attached:
         """The dataset and our own store, as one dataset for reading."""
         readers = [QuadReader(self.graph)]
         if more is not None:
-            readers.append(QuadReader(more))
+            readers.append(WindowReader(more))
         if not self._ours_is_empty:
             readers.append(QuadReader(Dataset(store=RilletStore(self.service))))
         return View(readers, self.graph.namespace_manager, control=control)

@@ -23,7 +23,10 @@ CustomEval = Callable[[QueryContext, CompValue], Any]
 #: In the manner of rdflib-endpoint: it adds its rows to the first argument, and returns all four.
 Function = Callable[[list[Any], QueryContext, CompValue, Any], tuple[list[Any], QueryContext, CompValue, Any]]
 
-_KEY = "rillet::"
+#: With it, our keys in the table begin.
+OWN_KEY = "rillet::"
+#: What `custom_eval` is called among the functions of a registered query.
+CUSTOM_EVAL = "urn:rillet:ns#custom-eval"
 #: The kinds of DatasetExt, with which its keys in the table begin.
 _OF_DATASET_EXT = ("type_function::", "predicate_function::", "extension_function::", "graph_function::")
 
@@ -39,7 +42,7 @@ class PythonFunctions:
         self._functions = {URIRef(iri): function for iri, function in (functions or {}).items()}
         self._custom_eval = custom_eval
         if self._functions or custom_eval is not None:
-            key = f"{_KEY}{id(self)}"
+            key = f"{OWN_KEY}{id(self)}"
             CUSTOM_EVALS[key] = _of(weakref.ref(self))
             weakref.finalize(self, CUSTOM_EVALS.pop, key, None)
 
@@ -56,14 +59,30 @@ class PythonFunctions:
 
     def may_be_used_by(self, algebra: object) -> bool:
         """Whether a function could take part in the evaluation of this algebra; False: surely not."""
-        if self._custom_eval is not None or any(not key.startswith((_KEY, *_OF_DATASET_EXT)) for key in CUSTOM_EVALS):
+        if self._custom_eval is not None or any(
+            not key.startswith((OWN_KEY, *_OF_DATASET_EXT)) for key in CUSTOM_EVALS
+        ):
             return True
         return bool(self.named_in(algebra))
 
     def named_in(self, algebra: object) -> set[URIRef]:
         """The functions, types and predicates of ours that this algebra names."""
-        mine = {*self._functions, *(each.iri for each in self._decorated())}
+        mine = self._named
         return mine.intersection(terms_in(algebra)) if mine else set()
+
+    def may_be_called_in(self, text: str) -> bool:
+        """Whether a registered query with this text could call one; False: surely not."""
+        return self._custom_eval is not None or any(f"<{iri}>" in text for iri in self._named)
+
+    def called_by(self, algebra: object) -> list[str]:
+        """The functions of ours that a registered query calls, by IRI; whether `custom_eval` does something cannot be
+        seen before, so it is called by all."""
+        every = [] if self._custom_eval is None else [CUSTOM_EVAL]
+        return [*sorted(map(str, self.named_in(algebra))), *every]
+
+    @property
+    def _named(self) -> set[URIRef]:
+        return {*self._functions, *(each.iri for each in self._decorated())}
 
     def make_graphs(self) -> bool:
         """Whether some function writes graphs into the owner, which are there while a query runs."""

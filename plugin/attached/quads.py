@@ -89,6 +89,13 @@ class QuadReader:
                 yield triple
 
 
+class WindowReader(QuadReader):
+    """Windows, each a graph of its name: GRAPH ?g ranges over the graphs of the dataset, which they are not."""
+
+    def graphs(self) -> Iterator[Node]:
+        yield from ()
+
+
 def default_graph(graph: Graph) -> Graph:
     """The graph itself, or the default graph of a dataset."""
     if not isinstance(graph, ConjunctiveGraph):

@@ -14,8 +14,11 @@ from rdflib.query import Result
 
 from plugin.attached.held import text_of
 from plugin.attached.quads import QuadReader
+from plugin.attached.whole_evaluation import WholeEvaluation
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Control
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.remote.evaluating import WholeQuestion
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.source import MAIN, SourceHealth, SourceSettings, SourceTraits
 from stream_ext.remote.sparql_client import Solution
@@ -37,10 +40,11 @@ class RdflibSource:
         ask: Ask,
         update: Callable[[str], None],
         still: Callable[[], AbstractContextManager[None]],
+        evaluation: WholeEvaluation,
         refresh_s: float | None,
     ) -> None:
         """`ask` answers a SELECT; `still`: nothing is written while it is held. `refresh_s`: None: the usual."""
-        self._ask, self._update, self._still = ask, update, still
+        self._ask, self._update, self._still, self._evaluation = ask, update, still, evaluation
         is_remote = isinstance(reader.store, SPARQLStore)
         usual_s = _REMOTE_S if is_remote else _HERE_S
         self.settings = SourceSettings(
@@ -82,6 +86,13 @@ class RdflibSource:
             control.spend(_SOLUTION_BYTES + sum(map(len, found.values())))
             control.check()
             yield found
+
+    def functions_of(self, query: Query) -> list[str]:
+        return self._evaluation.functions_of(query)
+
+    def evaluate(self, question: WholeQuestion, control: Control) -> list[Solution]:
+        with self._still():
+            return self._evaluation.evaluate(question, control)
 
     def update(self, text: str) -> None:
         self._update(text)

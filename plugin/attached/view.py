@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from rdflib import Graph, URIRef
 from rdflib.graph import DATASET_DEFAULT_GRAPH_ID, Dataset
@@ -15,17 +15,18 @@ from rdflib.namespace import NamespaceManager
 from rdflib.store import Store
 from rdflib.term import Node
 
-from plugin.attached.quads import QuadReader, Triple
+from plugin.attached.quads import Triple
 from plugin.backend import TriplePattern
 from stream_ext.errors import BadArgument
 from stream_ext.evaluation_budget import Control
+from stream_ext.language.printing.units import DEFAULT_GRAPH
 
 
 @dataclass(frozen=True, slots=True)
 class From:
     """What FROM and FROM NAMED of a query name."""
 
-    default: tuple[Node, ...]
+    default: tuple[Node | None, ...]  # None: the default graph of the dataset
     named: tuple[Node, ...]
 
     @classmethod
@@ -34,11 +35,23 @@ class From:
         return cls(tuple(map(URIRef, default)), tuple(map(URIRef, named))) if default or named else None
 
 
+class Reader(Protocol):
+    """What a view is made of."""
+
+    def triples(self, pattern: TriplePattern, name: Node | None) -> Iterator[Triple]:
+        """The triples of a named graph, or of the default graph (None); none twice."""
+        ...
+
+    def has(self, triple: Triple, name: Node | None) -> bool: ...
+
+    def graphs(self) -> Iterator[Node]: ...
+
+
 class ViewStore(Store):
     context_aware = True
     graph_aware = True
 
-    def __init__(self, readers: Sequence[QuadReader], clauses: From | None = None, control: Control = Control.FREE):
+    def __init__(self, readers: Sequence[Reader], clauses: From | None = None, control: Control = Control.FREE):
         super().__init__()
         self._readers, self._clauses, self._control = readers, clauses, control
         self._bound: dict[str, URIRef] = {}
@@ -64,7 +77,7 @@ class ViewStore(Store):
 
     def _of_all(self, pattern: TriplePattern, names: Sequence[Node | None]) -> Iterator[Triple]:
         """The union over the readers and the names, as a set."""
-        before: list[tuple[QuadReader, Node | None]] = []
+        before: list[tuple[Reader, Node | None]] = []
         for name in names:
             for reader in self._readers:
                 for triple in reader.triples(pattern, name):
@@ -115,7 +128,7 @@ class View(Dataset):
 
     def __init__(
         self,
-        readers: Sequence[QuadReader],
+        readers: Sequence[Reader],
         namespaces: NamespaceManager,
         clauses: From | None = None,
         control: Control = Control.FREE,
@@ -145,6 +158,5 @@ def clauses_of(algebra: Mapping[str, Any]) -> From | None:
     found = algebra.get("datasetClause")
     if not found:
         return None
-    return From(
-        tuple(each.default for each in found if each.default), tuple(each.named for each in found if each.named)
-    )
+    default = (None if str(each.default) == DEFAULT_GRAPH else each.default for each in found if each.default)
+    return From(tuple(default), tuple(each.named for each in found if each.named))

@@ -8,20 +8,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 from rdflib import Graph, Variable
 from rdflib.graph import ConjunctiveGraph, Dataset
-from rdflib.plugins.sparql import prepareQuery, prepareUpdate
+from rdflib.plugins.sparql import CUSTOM_EVALS, prepareQuery, prepareUpdate
 from rdflib.plugins.sparql import update as operations
-from rdflib.plugins.sparql.evaluate import evalPart
+from rdflib.plugins.sparql.evaluate import evalAggregateJoin, evalPart
 from rdflib.plugins.sparql.parserutils import CompValue
 from rdflib.plugins.sparql.processor import SPARQLResult
 from rdflib.plugins.sparql.sparql import Query, QueryContext, Update
 from rdflib.query import Result
 from rdflib.term import Identifier
 
-from plugin.attached.python_functions import PythonFunctions, parts_of
+from plugin.attached.python_functions import OWN_KEY, PythonFunctions, parts_of
 from plugin.attached.view import From, View, clauses_of
 from stream_ext.errors import BadArgument, NotAllowed, QueryTooLarge
 from stream_ext.evaluation_budget import Control
@@ -82,6 +83,16 @@ class OwnedContext(QueryContext):
         return created
 
 
+def _grouped(context: QueryContext, part: CompValue) -> Iterator[Any]:
+    """GROUP BY makes no group of no solutions; rdflib makes one, without values."""
+    if part.name != "AggregateJoin" or part.p.expr is None or not isinstance(context, OwnedContext):
+        raise NotImplementedError
+    return (row for row in evalAggregateJoin(context, part) if len(row))
+
+
+CUSTOM_EVALS[f"{OWN_KEY}groups"] = _grouped
+
+
 class WholeQueries:
     def __init__(self, functions: PythonFunctions, allowed_urls: AllowedUrls = NOTHING) -> None:
         self.functions, self._allowed = functions, allowed_urls
@@ -110,12 +121,14 @@ class WholeQueries:
         clauses: From | None = None,
         control: Control = Control.FREE,
         rows_max: int = ROWS_MAX,
+        now: datetime | None = None,
     ) -> Result:
-        """The whole result: when this returns, nothing is read any more. `clauses` replace FROM of the text."""
+        """The whole result: when this returns, nothing is read any more. `clauses` replace FROM of the text; `now` is
+        the value of NOW(), None: the clock's."""
         clauses = clauses or clauses_of(query.algebra)
         read = view if clauses is None else view.with_clauses(clauses)
         context = OwnedContext(read, self.functions.owner, initial=_variables(bindings))
-        context.prologue = query.prologue
+        context.prologue, context._now = query.prologue, now
         with self.exclusive():
             found = dict(evalPart(context, query.algebra))
             if found["type_"] == "SELECT":

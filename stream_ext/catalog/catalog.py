@@ -78,7 +78,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
     in the server's process when the others are on Spark; `left`: its position when it was last moved. `asked`: its
     patterns that the source main is asked for at each evaluation, as too many quads match to be held. `placement`: the
-    same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number."""
+    same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number. `functions`:
+    those of the source's process that it calls, by IRI; with any, the source evaluates it as a whole."""
 
     number: int
     name: str
@@ -101,6 +102,12 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     failure: Failure | None = None
     asked: list[HeldPattern] = []
     placement: int = 0
+    functions: list[str] = []
+
+    @property
+    def asks_source(self) -> bool:
+        """Whether the source main takes part in each evaluation."""
+        return bool(self.asked or self.functions)
 
     @property
     def is_evaluated(self) -> bool:

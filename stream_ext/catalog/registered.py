@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,6 +23,7 @@ from stream_ext.plan.logic import Select
 from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties import named_terms
+from stream_ext.plan.sources.whole import whole_select
 from stream_ext.plan.templates.parameters import Parametrised, parametrised
 from stream_ext.plan.templates.template_number import number_of
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -55,7 +56,8 @@ class Registered:
 
     A window on a variable is one on each stream there, so `query` and `select` may differ from those of the text.
     `timing`: as before any push, which may determine T0. `labels`: the names of the windows' streams. `parametrised`
-    None: it shares no network. `asked`: what the source main is asked for."""
+    None: it shares no network. `asked`: what the source main is asked for; `functions`: what of its process the query
+    calls, which is then evaluated there as a whole."""
 
     text: RegisteredText
     query: Query
@@ -64,28 +66,36 @@ class Registered:
     labels: tuple[str, ...]
     parametrised: Parametrised | None
     asked: frozenset[HeldPattern] = frozenset()
+    functions: tuple[str, ...] = ()
 
     @classmethod
     def over(
-        cls, text: RegisteredText, catalog: Catalog, streams: list[int], asked: Collection[HeldPattern] = ()
+        cls,
+        text: RegisteredText,
+        catalog: Catalog,
+        streams: list[int],
+        asked: Collection[HeldPattern] = (),
+        functions: Sequence[str] = (),
     ) -> Registered:
         """`streams`: their numbers, for windows on variables."""
         query, select = text.query, text.select
-        if has_stream_variables(query):
+        if functions:
+            select = whole_select(query, functions)
+        elif has_stream_variables(query):
             query = over_streams(query, (catalog.streams[number].iri for number in streams))
             select = logic_of(query)
         timing = timing_of(query, catalog)
         named = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in named)
         # What a source answers to one query is no part of the state of others.
-        shared = text.parametrised if _may_share(text.query, timing) and not asked else None
-        return cls(text, query, select, timing, labels, shared, frozenset(asked))
+        shared = text.parametrised if _may_share(text.query, timing) and not (asked or functions) else None
+        return cls(text, query, select, timing, labels, shared, frozenset(asked), tuple(functions))
 
     @classmethod
     def of(cls, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The text is read again."""
         read = reading_of(definition.text, definition.base)
-        return cls.over(read, catalog, catalog.streams_of(definition), definition.asked)
+        return cls.over(read, catalog, catalog.streams_of(definition), definition.asked, definition.functions)
 
     def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The same over the streams of a later catalog."""

@@ -169,7 +169,7 @@ class Evaluations:
         if triggered.has_content(due.time):
             return None
         if not self._plan.timing.content_only and (
-            triggered.network.may_turn() or (self._plan.has_services and not evaluator.answer.is_empty())
+            triggered.network.may_turn() or (self._plan.may_change_over_nothing and not evaluator.answer.is_empty())
         ):
             return None  # the answer may change although no row comes or goes
         # The first evaluation of a cohort that has not entered yet must not be skipped.

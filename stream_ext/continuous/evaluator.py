@@ -117,8 +117,7 @@ class Evaluator:
 
         self.at_closes = TriggeredNetwork(make, ())
         if (last := at.last) is not None:
-            moment = self._moment(self.at_closes, at.sn, last.time, seed_of(self._plan.number, last.sn, 0))
-            self.at_closes.evaluate(moment)
+            self.at_closes.evaluate(self._moment(self.at_closes, at.sn, last.time, seed_of(plan.number, last.sn, 0)))
 
     def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
         plan, snapshot, select = self._plan, self._store.at(sn), self._select(sn)
@@ -182,8 +181,9 @@ class Evaluator:
 
     @property
     def source_as_of(self) -> tuple[int, int] | None:
-        """Of which time the answers of the source are that it was asked for."""
-        return self._backoff.of_main.as_of if self._plan.asked else None
+        """Of which time the answers of the source are that it was asked for, or its own evaluation."""
+        of_main, last = self._backoff.of_main, self.last
+        return of_main.as_of if self._plan.asked or last is None else last.network.source_as_of
 
     def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork | NumberedNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""

@@ -266,7 +266,7 @@ class Run:
 
     def _with_times(self, parts: Sequence[Part]) -> Sequence[Part]:
         """The parts say of which time the answers are that a source gave."""
-        if self.plan.asked:
+        if self.plan.asks_source:
             for part in parts:
                 part.source_as_of, part.none_held = self.evaluator.source_as_of, self.plan.none_held
         return parts

@@ -81,10 +81,11 @@ class RunPlan:
         self.timing, self.labels = first.timing, registered.labels
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
-        self.asked = registered.asked
-        self.none_held = bool(self.asked) and not reads_more_than(self.asked, self.select)
-        self.has_services = has_services(query) or bool(self.asked)
-        self.varies, self.is_of_time = is_volatile(query) or bool(self.asked), is_of_time(query)
+        self.asked, self.is_whole = registered.asked, bool(registered.functions)
+        self.asks_source = bool(self.asked) or self.is_whole
+        self.none_held = self.asks_source and not reads_more_than(self.asked, self.select)
+        self.has_services = has_services(query) or self.asks_source
+        self.varies, self.is_of_time = is_volatile(query) or self.asks_source, is_of_time(query)
         self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
         self.reads_store = reads_store(query)
         self.width = len(columns_of(query))
@@ -92,7 +93,7 @@ class RunPlan:
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
         #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.
         select = self.template.select if is_shared else self.select
-        self.one_by_one = "what a source is asked for" if self.asked else why_one_by_one(query, select)
+        self.one_by_one = "what a source is asked for" if self.asks_source else why_one_by_one(query, select)
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
 
     @property
@@ -100,6 +101,12 @@ class RunPlan:
         shared = self.first.registered.parametrised
         assert shared is not None, "queries that share a network have a template"
         return shared.template
+
+    @property
+    def may_change_over_nothing(self) -> bool:
+        """Whether, in one snapshot, an answer over empty windows may become another. What a source evaluates as a whole
+        does not, unless it is of the time."""
+        return self.has_services and (not self.is_whole or self.is_of_time)
 
     @computed_once
     def may_sleep(self) -> bool:

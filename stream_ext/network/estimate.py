@@ -28,6 +28,7 @@ from stream_ext.plan.logic import (
     PerGraph,
     Remote,
     Select,
+    SourceEvaluated,
     Table,
     Without,
 )
@@ -77,6 +78,8 @@ class Estimates:
                 return self._select(node, bound)
             case PatternScan():
                 return self._source(node, bound)
+            case SourceEvaluated():
+                return GUESSED
             case Remote():
                 return GUESSED if node.group is None else 1.0 if node.variables & bound else node.group.guess
 

@@ -31,6 +31,7 @@ from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
@@ -186,6 +187,12 @@ class Network:
     def answer_variables(self) -> tuple[str, ...]:
         """The columns of its rows, before they are ordered and cut."""
         return self.stages[self._last].operator.variables
+
+    @property
+    def source_as_of(self) -> tuple[int, int] | None:
+        """If a source evaluates the query: of which time its data are."""
+        found = (stage.operator.as_of for stage in self.stages if isinstance(stage.operator, SourceEvaluation))
+        return next(found, None)
 
     def settle(self, time: int | None = None) -> None:
         """What has arrived is not new any more (`Moment.without_new`); where windows close, what was before the end of

@@ -154,6 +154,7 @@ def answer_at_last_evaluation(
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
         control=control, held=True, sources=sources, asked=definition.asked,
+        whole=registered.select if registered.functions else None,
     )  # fmt: skip
     with placed(definition.text):
         return replace(evaluate(store, query, then, windows, instant, state.ranked, asking), sn=last.sn)

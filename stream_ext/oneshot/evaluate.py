@@ -120,6 +120,7 @@ class Asking:
     streams: bool = False  # rows that are only passed on are not collected first
     at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
     asked: Collection[HeldPattern] = ()  # what a registered query asks the source main for
+    whole: Select | None = None  # the plan of a registered query that the source main evaluates as a whole
     held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
 
@@ -150,7 +151,7 @@ def evaluate(
         network = planned.network(snapshot, store.permanent_ids, check)
     else:
         graph_windows = _windows_of(graphs, moment)
-        logic = logic_of(query, [graph.name for graph in graphs], check)
+        logic = asking.whole or logic_of(query, [graph.name for graph in graphs], check)
         if asking.asked:
             holds = holds_at_any([snapshot], _resolve(moment.vocabulary))
             logic = bind_join_plan(logic, asking.asked, asking.sources.main, holds).select

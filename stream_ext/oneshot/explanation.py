@@ -44,13 +44,16 @@ from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
 
 
-def explain(question: Question) -> dict[str, Any]:
-    """As JSON; registers and creates nothing. `origins` says what was written and what is a default."""
+def explain(question: Question, functions: Sequence[str] = ()) -> dict[str, Any]:
+    """As JSON; registers and creates nothing. `origins` says what was written and what is a default. `functions`: what
+    a registered query calls in the source's process, which evaluates it as a whole."""
     unit = question.unit
     while isinstance(unit, Explain):
         unit = unit.unit
     explained = _unit(unit, question.base)
-    if (refusal := first_refusal(unit)) is not None:
+    if functions:
+        explained["whole"] = {"source": MAIN, "functions": list(functions)}
+    if (refusal := first_refusal(unit, functions)) is not None:
         position, name = refusal
         explained["refused"] = {"name": name, "line": position.line, "column": position.column}
     return explained

@@ -56,7 +56,7 @@ class Rerun:
                 "what a LIMIT without ORDER BY showed depends on all evaluations before, so one of them is not made "
                 "again; since=N-1&limit=1 gives the emission as it was stored"
             )
-        if self.definition.asked:
+        if self.definition.asks_source:
             raise BadArgument(
                 f"the query asks the source {MAIN}, which has no snapshots, so an evaluation is not made again; "
                 "since=N-1&limit=1 gives the emission as it was stored"

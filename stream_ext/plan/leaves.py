@@ -201,5 +201,26 @@ class Remote(Leaf):
         return _names(self.service) if self.group is None else self.group.certain
 
 
+@hashed_once
+@dataclass(frozen=True)
+class SourceEvaluated(Leaf):
+    """A whole query that the source main evaluates, with functions of its process. `text`: what it is given; `names`:
+    the variables of its rows; `place`: the variable of their numbers, if they are in order."""
+
+    text: str
+    functions: tuple[str, ...]
+    names: tuple[str, ...]
+    windows: tuple[str, ...]
+    place: str | None = None
+
+    @computed_once
+    def variables(self) -> Names:
+        return frozenset(self.names if self.place is None else (*self.names, self.place))
+
+    @property
+    def certain(self) -> Names:
+        return NO_NAMES if self.place is None else frozenset((self.place,))
+
+
 def _names(*nodes: Node | None) -> Names:
     return frozenset(node.name for node in nodes if isinstance(node, Variable))

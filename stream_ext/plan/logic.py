@@ -23,6 +23,7 @@ from stream_ext.plan.leaves import Occurrence as Occurrence
 from stream_ext.plan.leaves import PathSource as PathSource
 from stream_ext.plan.leaves import PatternScan as PatternScan
 from stream_ext.plan.leaves import Remote as Remote
+from stream_ext.plan.leaves import SourceEvaluated as SourceEvaluated
 from stream_ext.plan.leaves import SourceGroup as SourceGroup
 from stream_ext.plan.leaves import Table as Table
 from stream_ext.plan.leaves import hashed_once as hashed_once
@@ -241,6 +242,7 @@ Logic = (
     | Alternatives
     | Assign
     | Remote
+    | SourceEvaluated
     | Select
 )
 
@@ -336,8 +338,9 @@ def _traits(node: Logic) -> Traits:
 
 
 def _is_windowed(leaf: Logic) -> bool:
-    merged = isinstance(leaf, PathSource) and bool(leaf.merged)
-    return merged or (isinstance(leaf, PatternScan | PathSource | GraphNames | PerGraph) and leaf.window is not None)
+    if isinstance(leaf, SourceEvaluated) or (isinstance(leaf, PathSource) and leaf.merged):
+        return True
+    return isinstance(leaf, PatternScan | PathSource | GraphNames | PerGraph) and leaf.window is not None
 
 
 def mentioned(node: Logic) -> Names:

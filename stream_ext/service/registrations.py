@@ -12,7 +12,6 @@ from typing import Any, Literal, cast
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.catalog.registered import query_of
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.question import Question
@@ -31,12 +30,6 @@ class Registrations:
 
     def __init__(self, opened: OpenedStore, sources: AttachedSources) -> None:
         self._opened, self._sources = opened, sources
-        #: Called with each query before it is registered; it may refuse it.
-        self._check: Callable[[Query], None] = lambda query: None
-
-    def check_registrations(self, check: Callable[[Query], None]) -> None:
-        """From now on a query is registered only if `check` does not raise for it."""
-        self._check = check
 
     def register(
         self, asked: str | Question, name: str | None = None, *, replaces: bool = False
@@ -75,10 +68,11 @@ class Registrations:
         if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
             self._opened.check_text(asked)
             asked = Question.read(asked, self._opened.base, check)
-        registration = read_registration(asked, name, self._opened.limits.queries, check)
-        self._check(registration.query)
+        queries_max = self._opened.limits.queries
+        registration = read_registration(asked, name, queries_max, check, self._sources.functions_of)
         check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
-        if self._opened.has_spark and asks_source(query_parts(registration.query), self._opened.sources):
+        asks = registration.functions or asks_source(query_parts(registration.query), self._opened.sources)
+        if self._opened.has_spark and asks:
             registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
         return registration
 
@@ -120,7 +114,7 @@ class Registrations:
         if runner == "spark" and not self._opened.has_spark:
             raise BadArgument("this service was started with the inline engine: there is no Spark to move a query to")
         definition = self.query_definition(name)
-        asks = bool(definition.asked) or asks_source(
+        asks = definition.asks_source or asks_source(
             query_parts(query_of(definition.text, definition.base)), self._opened.sources
         )
         if runner == "spark" and asks:

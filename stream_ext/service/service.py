@@ -126,7 +126,6 @@ class Service:
         self.queries, self.query_definition = registrations.queries, registrations.query_definition
         self.query_status, self.query_figures = registrations.query_status, registrations.query_figures
         self.why_not_evaluated, self.move_query = registrations.why_not_evaluated, registrations.move_query
-        self.check_registrations = registrations.check_registrations
         self.pause_query, self.resume_query = registrations.pause_query, registrations.resume_query
         self.drop_query = registrations.drop_query
 

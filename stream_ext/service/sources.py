@@ -9,6 +9,8 @@ from typing import Any
 from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import BadArgument, NotFound
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.remote.evaluating import EvaluatingSource
 from stream_ext.remote.source import MAIN, Source
 from stream_ext.service.bind_join_check import BindJoinCheck
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
@@ -78,10 +80,15 @@ class AttachedSources:
         """What a query would hold of the source main, and what it would ask."""
         return [] if self._holding is None else [{"source": MAIN, **each} for each in self._holding.explained(text)]
 
+    def functions_of(self, query: Query) -> Sequence[str]:
+        """The functions of the process of the source main that a registered query calls."""
+        main = self._opened.sources.main
+        return main.functions_of(query) if isinstance(main, EvaluatingSource) else ()
+
     def reserved(self, registration: Registration) -> tuple[Registration, Callable[[], None]]:
         """Waits until what the query needs of the source is held; the registration says what is asked instead. Call
         what it returns when the query is registered."""
-        if self._holding is None:
+        if self._holding is None or registration.functions:
             return registration, lambda: None
         reserved = self._holding.reserve(needs_of(registration.read))
         if reserved.asked:

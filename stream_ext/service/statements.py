@@ -165,8 +165,12 @@ class Statements:
     def explain(self, asked: str | Question) -> dict[str, Any]:
         check = self._opened.deadline("text")
         question = asked if isinstance(asked, Question) else self.question(asked, check)
-        found = explain(question) | operators_of(self._opened.store, question, check, self._opened.sources)
         query = query_in(question)
+        functions = () if query is None else self._sources.functions_of(query)
+        found = explain(question, functions)
+        if functions:
+            return found
+        found |= operators_of(self._opened.store, question, check, self._opened.sources)
         if self._sources.is_holding and query is not None and "refused" not in found:
             found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found

@@ -179,6 +179,8 @@ def _worker_of(query: QueryDefinition, engine: Engine) -> dict[str, Any] | None:
 
 def _why_of(query: QueryDefinition, engine: Engine) -> str:
     """Why this query runs inline or on Spark."""
+    if query.asks_source and engine.spark is not None:
+        return "an attached store takes part in its evaluations, and only this process has it"
     if query.home is not None:
         return "the query was moved there"
     merge = engine.merge

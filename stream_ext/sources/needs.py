@@ -68,7 +68,8 @@ class Needs:
         known = {number: needs for number, needs in self._of_queries.items() if number in queries}
         for number, query in queries.items():
             if number not in known:
-                known[number] = needs_of(reading_of(query.text, query.base), query.asked)
+                read = reading_of(query.text, query.base)
+                known[number] = frozenset() if query.functions else needs_of(read, query.asked)
         self._of_queries = known
         is_held = lru_cache(maxsize=None)(lambda pattern: are_covered([pattern], held))
         # What waits to be chosen is counted only as far as it is held already.

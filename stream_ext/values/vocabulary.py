@@ -85,6 +85,10 @@ class Vocabulary:
         ids[unknown] = self._local([texts[i] for i in unknown.tolist()])
         return ids
 
+    def stored(self, texts: Sequence[bytes]) -> Ids:
+        """The ids that terms have in the store, 0 where it does not know one."""
+        return self._encode_stored(texts)
+
     def _encode_with_local(self, texts: Sequence[bytes]) -> Ids:
         """A term that is local stays local; blank nodes that the query created are not looked up in the store."""
         ids = np.array([self._ids.get(text, 0) for text in texts], np.uint64)

@@ -40,6 +40,7 @@ from stream_ext.plan.logic import nodes_of
 from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.refused_syntax.refuse import runnable
+from stream_ext.plan.sources.whole import whole_select
 from stream_ext.windows.schedule import initial_state
 from stream_ext.writer.catalog_changes import drop_query
 from stream_ext.writer.change import HeadView, Intent, Together
@@ -67,6 +68,7 @@ class Registration:
     live: bool = False  # ends with its connection, and creates no stream
     asked: tuple[HeldPattern, ...] = ()  # what the source main is asked for
     check: Callable[[Registered], None] | None = None  # raises if it may not be asked for that
+    functions: tuple[str, ...] = ()  # those of the source's process, which evaluates the query as a whole
     replaces: bool = False  # a query of this name with another text ends in the same snapshot
 
     @property
@@ -101,7 +103,7 @@ class Registration:
         output = self._output(names, number, found, view) if self._derives else None
         read = sorted(found.catalog.streams) if any_stream else found.streams
         iris = [found.catalog.streams[stream].iri for stream in read]
-        registered = Registered.over(self.read, found.catalog, read, self.asked)
+        registered = Registered.over(self.read, found.catalog, read, self.asked, self.functions)
         if self.check is not None:
             self.check(registered)
         definition = QueryDefinition(
@@ -123,6 +125,7 @@ class Registration:
             home=self.home,
             asked=list(self.asked),
             placement=registered.placement,
+            functions=list(self.functions),
         )
         step = CatalogStep("query", number, definition, registered)
         if output is not None:
@@ -201,14 +204,20 @@ class Registration:
 
 
 def read_registration(
-    question: Question, name: str | None, queries_max: int, check: Check = Control.FREE.check
+    question: Question,
+    name: str | None,
+    queries_max: int,
+    check: Check = Control.FREE.check,
+    functions_of: Callable[[Query], Sequence[str]] = lambda query: (),
 ) -> Registration:
-    """`name` is the one that the caller wants (a PUT path); one in the text must agree with it."""
+    """`name` is the one that the caller wants (a PUT path); one in the text must agree with it. `functions_of`: the
+    functions that a query calls in the source's process."""
     unit, text, base = question.unit, question.text, question.base
     folder = base + "queries/"
     if isinstance(unit, Query):
         unit = Register(None, None, unit, Position(1, 1))  # the bare query says the same, and is refused the same
-    runnable(unit, text)
+    functions = tuple(functions_of(unit.query)) if isinstance(unit, Register) else ()
+    runnable(unit, text, functions)
     if not isinstance(unit, Register):
         if unit == Update(()):
             raise BadArgument("the text is empty: send a query, or REGISTER ... AS and a query")
@@ -220,9 +229,11 @@ def read_registration(
         if names is not None and names != wanted:
             raise BadArgument(f"the text registers {written!r}, but the path names {name!r}")
         names = wanted
+    if functions:
+        whole_select(query, functions)  # refused here: the writer has others waiting
     read = RegisteredText.of(query, check)
     check_terms(read.constants)
-    return Registration(text, base, names, read, queries_max)
+    return Registration(text, base, names, read, queries_max, functions=functions)
 
 
 def _waits(stream: StreamDefinition, view: HeadView) -> bool:

@@ -38,6 +38,7 @@ from stream_ext.plan.logic import (
     PerGraph,
     Remote,
     Select,
+    SourceEvaluated,
     Table,
     Without,
     mentioned,
@@ -189,6 +190,8 @@ class Builder:
                 return self._selects.sub_select(node, wire, ground)
             case Remote():
                 return self._scans.remote(node, wire)
+            case SourceEvaluated():
+                return self._wiring.joined(wire, self._scans.evaluated_by_source(node))
 
     def _per_graph(self, node: PerGraph, ground: Ground) -> Wire:
         """A node for each graph: starts from the graphs, and carries them."""

@@ -13,6 +13,7 @@ from stream_ext.network.operators.paths.id_path import IdPath, id_path, may_be_e
 from stream_ext.network.operators.paths.path_join import PathJoin
 from stream_ext.network.operators.remote.remote_question import call_of
 from stream_ext.network.operators.remote.service import ServiceOperator
+from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.operators.scans.counted_scan import CountedScan, LatestCountedScan
@@ -28,7 +29,16 @@ from stream_ext.network.operators.scans.timed_scan import TimedScan
 from stream_ext.network.operators.scans.watched_scan import WatchedScan
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Wire
-from stream_ext.plan.logic import GraphNames, GraphScope, Logic, Names, PathSource, PatternScan, Remote
+from stream_ext.plan.logic import (
+    GraphNames,
+    GraphScope,
+    Logic,
+    Names,
+    PathSource,
+    PatternScan,
+    Remote,
+    SourceEvaluated,
+)
 from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.properties.named_terms import predicates_in
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -140,6 +150,11 @@ class Scans:
             return self._wiring.add(SourceJoin(wire.variables, call), (wire,), wire.certain | node.certain, label, node)
         label = f"service {shown_node(service)}"
         return self._wiring.add(ServiceOperator(wire.variables, call), (wire,), wire.certain, label, node)
+
+    def evaluated_by_source(self, node: SourceEvaluated) -> Wire:
+        windows = tuple(self._all_triples(name, IdGraph()) for name in node.windows)
+        label = f"evaluated as a whole, with {', '.join(f'<{iri}>' for iri in node.functions)}"
+        return self._wiring.add(SourceEvaluation(node), windows, node.certain, label, node)
 
     def path(self, node: PathSource, wire: Wire) -> Wire:
         path = id_path(node.path, lambda text: self._patterns.resolve(text) or UNKNOWN)

@@ -7,7 +7,7 @@ a text call `parse_runnable`. When an operator is built, its line here is delete
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from stream_ext.errors import Unsupported
 from stream_ext.language.algebra.algebra import Graph, InAnyWindow, InWindow, Query, Register, ServicePattern
@@ -28,9 +28,10 @@ def parse_runnable(text: str, base: str) -> Unit:
     return runnable(parse(text, base), text)
 
 
-def runnable(unit: Unit, text: str) -> Unit:
-    """`unit`, which was parsed from `text`; Unsupported if the engine does not run all of it."""
-    refused = first_refusal(unit)
+def runnable(unit: Unit, text: str, functions: Collection[str] = ()) -> Unit:
+    """`unit`, which was parsed from `text`; Unsupported if the engine does not run all of it. `functions`: those that
+    others have, by IRI."""
+    refused = first_refusal(unit, functions)
     if refused is not None:
         position, name = refused
         raise Unsupported(f"{name} is not supported yet", text, position.line, position.column)
@@ -43,10 +44,10 @@ def calls_others(query: Query) -> bool:
     return any(call.name.startswith("<") for call in calls)
 
 
-def first_refusal(unit: Unit) -> Refusal | None:
+def first_refusal(unit: Unit, functions: Collection[str] = ()) -> Refusal | None:
     """The first refusal in the text; None: all of it runs."""
     if isinstance(unit, Query | Register):
-        return _earliest(refusals(unit)) or _earliest(_hollow(unit))
+        return _earliest(refusals(unit, functions)) or _earliest(_hollow(unit))
     return _earliest(refusals(unit))
 
 
@@ -72,13 +73,13 @@ def _hollow(unit: Query | Register) -> Iterator[Refusal]:
         yield described, "a registered DESCRIBE"
 
 
-def refusals(unit: Unit) -> Iterator[Refusal]:
+def refusals(unit: Unit, functions: Collection[str] = ()) -> Iterator[Refusal]:
     """All parts that do not run, each with its position."""
     if isinstance(unit, Update):
         for operation in unit.operations:
             yield from _operation(operation)
     elif not isinstance(unit, Admin):
-        yield from _query(unit.query if isinstance(unit, Register) else unit)
+        yield from _query(unit.query if isinstance(unit, Register) else unit, functions)
 
 
 def _operation(operation: Operation) -> Iterator[Refusal]:
@@ -112,7 +113,7 @@ _CLAUSES_RUN = frozenset(
 )
 
 
-def _query(query: Query) -> Iterator[Refusal]:
+def _query(query: Query, functions: Collection[str]) -> Iterator[Refusal]:
     shape = query.shape
     for name, position in shape.places:
         if name not in _CLAUSES_RUN:
@@ -123,7 +124,7 @@ def _query(query: Query) -> Iterator[Refusal]:
     within = _THE_WINDOWS if query.dialect is Dialect.CSPARQL else ""
     streams = merged_variables(query)
     for part in query_parts(query):
-        yield from _parts(part, within, frozenset(streams))
+        yield from _parts(part, within, frozenset(streams), functions)
     graphs = {node.graph for part in query_parts(query) for node in walk(part) if isinstance(node, Graph)}
     for name, windows in streams.items():
         if Variable(name) not in graphs and name in mentions(query):
@@ -132,7 +133,9 @@ def _query(query: Query) -> Iterator[Refusal]:
             yield windows[1].stream.position, "GRAPH with a stream that has two windows"
 
 
-def _parts(root: Part, within: str = "", streams: frozenset[str] = frozenset()) -> Iterator[Refusal]:
+def _parts(
+    root: Part, within: str = "", streams: frozenset[str] = frozenset(), functions: Collection[str] = ()
+) -> Iterator[Refusal]:
     """The refusals of a pattern or expression, in any order. `within`: what all of it is inside of; `streams`: the
     variables by which GRAPH names windows."""
     waiting: list[tuple[Part, str]] = [(root, within)]
@@ -140,7 +143,7 @@ def _parts(root: Part, within: str = "", streams: frozenset[str] = frozenset()) 
         node, inside = waiting.pop()
         if isinstance(node, Graph) and isinstance(node.graph, Variable) and node.graph.name in streams:
             node = InWindow(node.graph.name, node.inner, node.position)
-        refused = _part(node, inside)
+        refused = _part(node, inside, functions)
         if refused is not None:
             yield refused
         if isinstance(node, ServicePattern):
@@ -160,14 +163,14 @@ def _windows_in_service(service: ServicePattern) -> Iterator[Refusal]:
             yield node.position, "a window inside SERVICE"
 
 
-def _part(node: Part, inside: str) -> Refusal | None:
+def _part(node: Part, inside: str, functions: Collection[str]) -> Refusal | None:
     """Why this part alone does not run; `inside`: what it is in, as `WINDOW`."""
     match node:
         case InWindow() | InAnyWindow() if inside and inside != _THE_WINDOWS:
             return node.position, f"WINDOW inside {inside.split()[0]}"
         case FunctionCall(name) if name in TIMESTAMPS:
             return _timestamp(node, inside)
-        case FunctionCall(name) if name.startswith("<"):
+        case FunctionCall(name) if name.startswith("<") and name[1:-1] not in functions:
             return _function(node)
         case _:
             return None

@@ -19,7 +19,7 @@ from rdflib_endpoint import DatasetExt
 from plugin import attach
 from plugin.attached.attached import Attached
 from stream_ext.clock import SystemClock
-from stream_ext.errors import BadArgument, RilletError
+from stream_ext.errors import RilletError
 from stream_ext.service.service import Service
 from tests.endpoint.drop_in.running import running
 from tests.endpoint.live import Live, live
@@ -251,32 +251,6 @@ def test_a_graph_that_a_function_makes_is_never_taken_over() -> None:
         assert attached.service.head() == head
         attached.refresh()
         assert there.evaluated("graphs") == []
-
-
-def test_a_registered_query_cannot_call_a_function_in_python() -> None:
-    dataset = DatasetExt()
-
-    @dataset.predicate_function(namespace=EX)
-    def part_of(zone: str) -> str:
-        return zone
-
-    with attach(dataset) as attached, pytest.raises(BadArgument, match=r"<http://ex/partOf> is a function in Python"):
-        attached.register(NEAR)
-
-
-def test_nor_can_one_that_is_registered_over_http() -> None:
-    dataset = DatasetExt()
-
-    @dataset.predicate_function(namespace=EX)
-    def part_of(zone: str) -> str:
-        return zone
-
-    with attach(dataset) as attached, running(attached.app()) as client:
-        form = {"content-type": "application/sparql-query"}
-        refused = client.post("/queries", content=NEAR, headers=form)
-        assert refused.status_code == 400 and "is a function in Python" in refused.text
-        other = NEAR.replace("ex:partOf", "ex:near")
-        assert client.post("/queries", content=other, headers=form).status_code == 201
 
 
 def test_an_update_may_call_functions_of_the_dataset() -> None:

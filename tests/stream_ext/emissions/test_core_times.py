@@ -44,7 +44,7 @@ def test_the_status_of_a_query_says_what_its_evaluations_took(tmp_path: Path) ->
         service.register(registration("two", pattern="?x :of 2"))
         before = service.query_status("heavy")["core_ms"]
         for step in range(1, 4):
-            push(service, "s", step * 1_000, *(triple(f"x{n}", n) for n in range(400)))
+            push(service, "s", step * 1_000, *(triple(f"x{n}", n) for n in range(1_200)))
         took = {name: service.query_status(name)["core_ms"] for name in ("light", "heavy", "one", "two")}
         assert took["heavy"] > before
         assert took["heavy"] > 3 * took["light"], took

@@ -45,7 +45,7 @@ from stream_ext.emissions.emission import Silence, Sources
 from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries, Runner
 from stream_ext.emissions.part_merger import InJson, PartMerger
-from stream_ext.emissions.placement import ShardPlan, by_placement
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
@@ -211,9 +211,12 @@ class Merge(HandOver):
         if had_some and not had_all:
             self._on_owner_change()
 
-    def balanced(self, loads: Mapping[int, float]) -> ShardPlan:
-        """The plan that spreads these loads of queries better; the present one if there is little to gain."""
-        return self._plan.balanced(by_placement(self._queries().values(), loads))
+    def balanced(self, is_free: bool = False) -> ShardPlan:
+        """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
+        there is little to gain. `is_free`: as in `ShardPlan.balanced`."""
+        on_spark = (each for each in self._queries().values() if each.is_evaluated and each.home is None)
+        loads = self.core_times.recent({each.placement or each.number for each in on_spark})
+        return self._plan.balanced(loads, is_free)
 
     def queries_of(self, shard: int) -> list[int]:
         """The queries that this shard evaluates."""

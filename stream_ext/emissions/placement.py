@@ -9,7 +9,7 @@ weight falls, or goes to one whose weight rises. A plan is computed alike by eve
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -61,10 +61,11 @@ class ShardPlan(msgspec.Struct, frozen=True, array_like=True):
             found[self.shard_of(placement)] += load
         return found
 
-    def balanced(self, measured: Mapping[int, float]) -> ShardPlan:
-        """The next plan, with weights that spread this load better; the same plan if there is little to gain."""
+    def balanced(self, measured: Mapping[int, float], is_free: bool = False) -> ShardPlan:
+        """The next plan, with weights that spread this load better; the same plan if there is little to gain.
+        `is_free`: no shard has a state that it would have to build anew, so any gain will do."""
         best, best_most = self, max(self.loads(measured))
-        enough, plan = best_most * _GAIN_MIN, self
+        enough, plan = best_most * (1.0 if is_free else _GAIN_MIN), self
         for step in range(_ROUNDS):
             loads = plan.loads(measured)
             mean = sum(loads) / len(loads)
@@ -79,16 +80,6 @@ class ShardPlan(msgspec.Struct, frozen=True, array_like=True):
             if (most := max(plan.loads(measured))) < best_most:
                 best, best_most = plan, most
         return best if best_most < enough else self
-
-
-def by_placement(queries: Iterable[QueryDefinition], loads: Mapping[int, float]) -> dict[int, float]:
-    """The loads of queries, summed by placement number."""
-    found: dict[int, float] = {}
-    for query in queries:
-        if (load := loads.get(query.number)) is not None:
-            placement = query.placement or query.number
-            found[placement] = found.get(placement, 0.0) + load
-    return found
 
 
 def _mixed(value: int) -> int:

@@ -26,7 +26,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
-from tests.benchmarks import spark_served
+from tests.benchmarks import spark_placed, spark_served
 from tests.benchmarks.spark_served import cpu_of, cpu_of_family, since
 
 Figures = dict[str, Any]
@@ -76,6 +76,9 @@ def run(quick: bool) -> Figures:
     load = Load(200, 40 if quick else 120, 1_000)
     rounds = 1 if quick else 3
     figures: Figures = {"queries": load.queries, "batches": load.batches, "triples_a_batch": load.triples}
+    bodies = [load.body(number) for number in range(1, load.batches)]
+    figures["placed"] = spark_placed.measure(load.texts(), bodies, 3)
+    print("placed", json.dumps(figures["placed"]), file=sys.stderr, flush=True)
     runs: dict[str, list[Figures]] = {"inline": [], "one": [], "two": []}
     emitted = None
     for _ in range(rounds):  # by turns, because the machine may have other work
@@ -106,6 +109,7 @@ def summary(figures: Figures) -> str:
         "structured_streaming_batches_per_s": figures["structured_streaming"]["batches_per_s"],
         **{name: figures[name] for name in ("speed_up", "speed_up_of_two_cores", "cpu_of_two_over_one")},
         "larger_shard": figures["two"]["larger_shard"],
+        "placed_larger_shard": figures["placed"]["by_load"]["larger_shard"],
         "push_ms_p50": figures["served_two"]["push_ms"]["p50"],
         "server_us_an_element": figures["served_two"]["elements"]["server_us_an_element"],
     }

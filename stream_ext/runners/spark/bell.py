@@ -7,8 +7,7 @@ count: every hello is a new attempt of a shard, which closes the shard's older c
     hello: host, stamps   -->  the shard whose state is there, else one that no other worker has the state of
     the epoch's end       -->  every seat ends; if the load is uneven, at the same SN, and the next epoch has a new plan
 
-Two locks. `_turn` puts attempts, takes and losses in one order; the merge is only called under it. `_lock` guards the
-messages to the seats; nothing blocks under it, so the publishing thread may send a head at any time."""
+Its two locks are those of `shards_of_bell`."""
 
 from __future__ import annotations
 
@@ -101,9 +100,8 @@ class Bell(ShardsOfBell):
             self._folder = folder
             self.epochs = Epochs(self._settings, self.epochs.count)
             for shard in self.shards:
-                shard.vacant_ms, shard.bye_at, shard.strikes, shard.lives_in = None, None, (0, 0), None
-            self._start_by_ms = self._clock.now_ms() + int(self._settings.start_s * 1000)
-            self.limits.notify_all()
+                shard.of_new_driver()
+            self._await_start(self._settings.start_s)
             return self._door.new_address()
 
     def head_moved(self, sn: int) -> None:
@@ -217,9 +215,9 @@ class Bell(ShardsOfBell):
             seat = SeatConnection(connection, number, worker, watched, self._clock.now_ms(), place)
             seat.suspended = suspended
             with self._lock:
-                shard.seat_at(seat, int(position))
+                shard.seat_at(seat, int(position), self._clock.now_ms())
                 self._merged = max(self._merged, int(self._merge.position))
-                self._start_by_ms = None
+                self._start_by_ms, self._late_starts = None, 0
                 self.limits.notify_all()
             welcome = self._welcome(shard, seat, stamp, int(position), states)
         try:
@@ -252,7 +250,9 @@ class Bell(ShardsOfBell):
             return
         with self._lock:
             plan, end_sn = self.epochs.begin(hello.epoch, self._clock.now_ms())
-        if plan is not None:
+        if self.epochs.is_first:
+            self._follow_first_plan()
+        elif plan is not None:
             with contextlib.suppress(DeadlineExceeded):  # then what is not merged is stepped again
                 self._merge.wait(end_sn, LAST_WORDS_S)
             self._follow(plan)

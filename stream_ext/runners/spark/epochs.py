@@ -31,6 +31,11 @@ class Epochs:
         """Whether this epoch, which may be about to begin, is one to warm up."""
         return self._of_driver <= self._settings.warmup_epochs
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this epoch is the driver's first."""
+        return self._of_driver == 1
+
     def is_new(self, number: int) -> bool:
         return number != self._number
 

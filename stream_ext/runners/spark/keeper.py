@@ -68,7 +68,7 @@ class Keeper:
                 lost = [
                     shard
                     for shard in bell.shards
-                    if shard.vacant_ms is not None and shard.vacant_ms + self._grace_ms <= now
+                    if shard.vacant_ms is not None and shard.vacant_ms + bell.grace_ms_of(shard) <= now
                 ]
                 late = bell.start_by_ms is not None and bell.start_by_ms <= now
                 if not (lost or late or hung or changed):
@@ -93,7 +93,8 @@ class Keeper:
             return ""
         seat, whose = shard.seat, "" if len(self._bell.shards) == 1 else f" of shard {shard.number}"
         if seat is None:
-            return f"Spark starts no task{whose}; after {self._settings.grace:g} s the queries run inline"
+            grace_s = self._bell.grace_ms_of(shard) / 1000
+            return f"Spark starts no task{whose}; after {grace_s:g} s the queries run inline"
         return (
             f"the Python worker{whose} does not answer: it {seat.doing()}, and is killed after "
             f"{self._timeout_ms / 1000:g} s"
@@ -108,10 +109,6 @@ class Keeper:
         """The time after which a seat counts as hung. While the inline runner has the queries, building a state may
         take long."""
         return self._timeout_ms if shard.on_spark or seat.ready else int(self._settings.start_s * 1000)
-
-    @property
-    def _grace_ms(self) -> int:
-        return int(self._settings.grace * 1000)
 
     @property
     def _silence_ms(self) -> int:
@@ -129,7 +126,7 @@ class Keeper:
             if shard.seat is not None:
                 limits.append(now + min(_LOOK_MS, self._timeout_ms // 4))
             if shard.vacant_ms is not None:
-                limits.append(shard.vacant_ms + self._grace_ms)
+                limits.append(shard.vacant_ms + bell.grace_ms_of(shard))
                 if bell.head > shard.done:
                     limits.append(shard.vacant_ms + self._silence_ms)
         return min((limit for limit in limits if limit is not None and limit > now), default=None)

@@ -21,6 +21,8 @@ from stream_ext.runners.spark.seat_connection import Doing, SeatConnection, Work
 HEADS_AHEAD_MAX = 64
 #: A worker reports its load only while it steps, so a report that is older says nothing of an idle one.
 _LOAD_IS_OLD_MS = 5_000
+#: So many starts of tasks say how long the next one may take, and no task is awaited longer than this.
+_STARTS, _GRACE_MS_MAX = 8, 8_000
 _OF_WORKER = ("host", "pid", "core_share", "done", "lag", "builds")
 
 
@@ -30,25 +32,21 @@ def worker_in(status: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class ShardFigures(msgspec.Struct):
-    """Counters, and the load that its worker has reported last: the part of a core, and milliseconds by query."""
+    """Counters, and the part of a core that its worker has reported last."""
 
     builds: int = 0
     lost: int = 0
     steps: int = 0
     core_share: float = 0.0
     reported_ms: int = 0
-    loads: dict[int, float] = {}
     #: From sending a head to its `Done`: the way there and back, and the step.
     round_trip_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=512))
     #: From the last message of one task to the readiness of the next.
     boundary_ms: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=64))
 
     def report(self, spent: wire.Loads, now_ms: int) -> None:
-        """Needs no lock: who reads `loads` meanwhile has the old ones or the new ones."""
-        self.reported_ms = now_ms
-        passed_s = max(spent.passed_s, 1e-3)
-        self.core_share = spent.busy_s / passed_s
-        self.loads = {query: ms / passed_s for query, ms in spent.query_ms.items()}
+        """Needs no lock: who reads it meanwhile has the old share or the new one."""
+        self.reported_ms, self.core_share = now_ms, spent.busy_s / max(spent.passed_s, 1e-3)
 
 
 class ShardOnSpark:
@@ -63,6 +61,9 @@ class ShardOnSpark:
         self.more = False  # the last seat had more to catch up with
         self.share = Share()
         self.vacant_ms: int | None = None
+        self._empty_ms: int | None = None  # as `vacant_ms`, and still after the shard was lost
+        self.ended_well = False  # its last task: the next one has only to be started
+        self.starts_ms: deque[int] = deque(maxlen=_STARTS)  # how long the last tasks took for that
         self.bye_at: float | None = None
         self.strikes = (0, 0)  # at which SN, how many
         #: What workers were doing when they died, and no worker has done since.
@@ -74,15 +75,35 @@ class ShardOnSpark:
 
     # ---- its seat
 
-    def seat_at(self, seat: SeatConnection, position: int) -> None:
+    def seat_at(self, seat: SeatConnection, position: int, now_ms: int) -> None:
         self.seat, self.latest, self.attempt, self.lives_in = seat, seat, seat.attempt, seat.worker
         seat.limit = position if self.on_spark else None
-        self.vacant_ms = None
+        if self.ended_well and self._empty_ms is not None:
+            self.starts_ms.append(now_ms - self._empty_ms)
+        self.vacant_ms, self._empty_ms, self.ended_well = None, None, False
         self.faults = {}
 
     def vacate(self, now_ms: int) -> None:
         if self.vacant_ms is None:
             self.vacant_ms = now_ms
+        if self._empty_ms is None:
+            self._empty_ms = now_ms
+
+    def of_new_driver(self) -> None:
+        self.vacant_ms, self._empty_ms, self.ended_well = None, None, False
+        self.bye_at, self.strikes, self.lives_in = None, (0, 0), None
+
+    def follows(self, before: ShardOnSpark) -> None:
+        """It is the same shard in another plan."""
+        self.figures, self.lives_in = before.figures, before.lives_in
+        self.ended_well, self.starts_ms = before.ended_well, before.starts_ms
+
+    def grace_ms(self, least_ms: int) -> int:
+        """How long its seat may be empty before its queries run inline. Between two tasks that is twice as long as the
+        slowest of the last ones took: on a busy machine to wait costs less than to build the state once more."""
+        if not self.ended_well:
+            return least_ms
+        return max(least_ms, min(_GRACE_MS_MAX, 2 * max(self.starts_ms, default=0)))
 
     def vacant_for_ms(self, now_ms: int, head: int) -> int:
         """How long its seat has been empty while there was work."""

@@ -29,6 +29,8 @@ from stream_ext.runners.spark.shard_on_spark import ShardOnSpark
 LAST_WORDS_S = 0.25
 #: After the loss of a seat, the next task must start within so many times the limit of a step.
 _STARTS_WITHIN = 3
+#: The time for that is doubled so often at most.
+_LATE_STARTS_MAX = 3
 
 
 class ShardsOfBell:
@@ -59,6 +61,7 @@ class ShardsOfBell:
         self.epochs = Epochs(settings)
         self._deaths = Deaths(self._lock, merge, quarantine, on_give_up)
         self._start_by_ms: int | None = None
+        self._late_starts = 0  # drivers in a row that started no task in time
         self._folder = Path()
         self._closed = False
 
@@ -110,8 +113,15 @@ class ShardsOfBell:
                 shard.on_spark = self._merge.is_on_spark(shard.number)
                 shard.vacate(now)
                 if shard.number < len(before):
-                    shard.figures, shard.lives_in = before[shard.number].figures, before[shard.number].lives_in
-                    shard.figures.loads = {}
+                    shard.follows(before[shard.number])
+
+    def _follow_first_plan(self) -> None:
+        """A driver's first epoch begins: no shard has a state yet, and the server's own process has measured what the
+        queries take. Under `_turn`."""
+        if len(self.shards) > 1 and not any(shard.on_spark for shard in self.shards):
+            plan = self._merge.balanced(is_free=True)
+            if plan.number != self._merge.plan.number:
+                self._follow(plan)
 
     # ---- handing queries over: under `_turn` -----------------------------------------------------------------
 
@@ -181,8 +191,7 @@ class ShardsOfBell:
         seats = [(shard, seat) for shard, seat in seats if not seat.ended]
         end_sn = 0
         if len(self.shards) > 1 and len(seats) == len(self.shards) and all(seat.limit is None for _, seat in seats):
-            loads = {query: load for shard in self.shards for query, load in shard.figures.loads.items()}
-            plan = self._merge.balanced(loads)
+            plan = self._merge.balanced()
             if plan.number != self._merge.plan.number:
                 end_sn = max(seat.sent_head for _, seat in seats)
                 self.epochs.next_plan, self.epochs.end_sn = plan, end_sn
@@ -204,7 +213,7 @@ class ShardsOfBell:
         """Empties the seat, and counts its death if it had work, before another task may take the seat. Under
         `_turn`."""
         with self._lock:
-            shard.seat = None
+            shard.seat, shard.ended_well = None, seat.bye
             if seat.bye:
                 shard.bye_at = time.perf_counter()
             else:
@@ -235,8 +244,7 @@ class ShardsOfBell:
             shard.figures.lost += was_ours
             if not ended and self._start_by_ms is None:
                 # The driver that must start the next task may hang, too.
-                self._start_by_ms = self._clock.now_ms() + int(_STARTS_WITHIN * self._settings.step_timeout_s * 1000)
-                self.limits.notify_all()
+                self._await_start(_STARTS_WITHIN * self._settings.step_timeout_s)
         self._deaths.hold_suspects(shard)  # before the server's own process would step them
         if number or was_ours:
             self._merge.lost(Runner.SPARK, number, shard.number)
@@ -248,7 +256,15 @@ class ShardsOfBell:
     def started_too_late(self) -> None:
         with self._lock:
             self._start_by_ms = None
+            self._late_starts += 1
         self._on_give_up("Spark started no task in time")
+
+    def _await_start(self, within_s: float) -> None:
+        """A task must start within this time, or in twice the time after each driver in a row that started none: on a
+        busy machine it would never start if it was always killed too early. Under `_lock`."""
+        times = 1 << min(self._late_starts, _LATE_STARTS_MAX)
+        self._start_by_ms = self._clock.now_ms() + int(within_s * 1000 * times)
+        self.limits.notify_all()
 
     def hung(self, shard: ShardOnSpark, seat: SeatConnection, silent_ms: int) -> None:
         with self._turn:
@@ -268,7 +284,10 @@ class ShardsOfBell:
     def lose_if_still_vacant(self, shard: ShardOnSpark) -> None:
         with self._turn:
             with self._lock:
-                grace_ms = int(self._settings.grace * 1000)
+                grace_ms = self.grace_ms_of(shard)
                 due = shard.vacant_ms is not None and shard.vacant_ms + grace_ms <= self._clock.now_ms()
             if due:
-                self._lose(shard, f"Spark started no task within {self._settings.grace:g} s")
+                self._lose(shard, f"Spark started no task within {grace_ms / 1000:g} s")
+
+    def grace_ms_of(self, shard: ShardOnSpark) -> int:
+        return shard.grace_ms(int(self._settings.grace * 1000))

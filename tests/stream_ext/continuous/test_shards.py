@@ -311,6 +311,14 @@ def test_a_template_is_in_one_shard_and_few_move_when_weights_change() -> None:
     assert after.balanced(measured) is after, "there is little to gain now"
 
 
+def test_templates_that_cost_the_same_are_divided_evenly_before_anything_is_built() -> None:
+    for shards in (2, 4):
+        for first in range(1, 2_000, 100):
+            measured = dict.fromkeys(range(first, first + 200), 1.0)
+            after = ShardPlan.of(shards).balanced(measured, is_free=True)
+            assert max(after.loads(measured)) <= 1.1 * 200 / shards
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as where:
         for given in sys.argv[1:]:

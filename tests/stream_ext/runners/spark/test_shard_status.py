@@ -16,7 +16,7 @@ def test_a_worker_with_nothing_to_step_uses_no_core(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         seat = SeatConnection(ours, 1, Worker("host", 5), StepWatch(tmp_path / "underway"), 0, (0, 1))
-        shard.seat_at(seat, 7)
+        shard.seat_at(seat, 7, 0)
         seat.sent_head = seat.done = 7
         shard.figures.report(wire.Loads(query_ms={1: 250.0}, busy_s=0.25, passed_s=1.0), 1_000)
         assert shard.status(7, 6_000)["core_share"] == 0.25

@@ -18,7 +18,7 @@ from endpoint.cli.server_commands import client_of
 
 if TYPE_CHECKING:
     from endpoint.demo.benchmark import Benchmark
-    from endpoint.demo.playing import PlayedQuery, PlayProgress
+    from endpoint.demo.player import PlayedQuery, PlayProgress
 
 _CITY = "city"
 _NAMES = (_CITY, "lsbench", "citybench", "srbench")
@@ -58,7 +58,7 @@ def add(commands: Commands) -> None:
 
 def demo(arguments: argparse.Namespace) -> None:
     from endpoint.demo.benchmark import DIALECTS
-    from endpoint.demo.playing import Player, PlayProgress, pace_of, play, prepare
+    from endpoint.demo.player import Player, PlayProgress, pace_of, play, prepare
 
     benchmark = _benchmark(arguments.benchmark)
     wanted = tuple(each for each in DIALECTS if arguments.dialect is None or each.lower() in arguments.dialect)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
-from endpoint.console.shown import Shown, shown
+from endpoint.console.display import Shown, shown
 from endpoint.formats import graph_results, results
 from stream_ext.errors import QueryTooLarge
 

@@ -25,8 +25,8 @@ from endpoint.console import (
     streams,
     vocabulary,
 )
+from endpoint.console.display import length, moment, number, size, stream_time
 from endpoint.console.room import Room
-from endpoint.console.shown import length, moment, number, size, stream_time
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
 from endpoint.http import browsers

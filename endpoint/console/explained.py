@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from endpoint.console.shown import short
+from endpoint.console.display import short
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 

@@ -12,8 +12,8 @@ from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 from werkzeug.datastructures import FileStorage
 
+from endpoint.console.display import number, shown
 from endpoint.console.room import Room
-from endpoint.console.shown import number, shown
 from endpoint.errors import describe
 from endpoint.http.body import unpack
 from hbase_store.errors import StoreError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from endpoint.console.shown import length
+from endpoint.console.display import length
 
 _EMITTED = {
     "RSTREAM": "Each emission has the whole answer (RSTREAM).",

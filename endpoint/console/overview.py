@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
+from endpoint.console.display import shown
 from endpoint.console.room import Room
-from endpoint.console.shown import shown
 from endpoint.console.statistics import Counts, memory_bytes
 from endpoint.errors import describe
 from hbase_store.errors import StoreError, StoreUnavailable

@@ -7,10 +7,10 @@ from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import TABLE, table_of
+from endpoint.console.display import prefixes_of
 from endpoint.console.examples import REGISTRATION
 from endpoint.console.explained import plan_of
 from endpoint.console.room import Room
-from endpoint.console.shown import prefixes_of
 from endpoint.errors import describe
 from endpoint.monitoring.rate_history import NAMES_MAX
 from hbase_store.errors import StoreError

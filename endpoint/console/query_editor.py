@@ -18,10 +18,10 @@ from endpoint.console.answers import (
     administration_table,
     table_of,
 )
+from endpoint.console.display import number, prefixes_of
 from endpoint.console.examples import EXAMPLES, EXPLAINED, FIRST
 from endpoint.console.explained import Plan, plan_of
 from endpoint.console.room import Room
-from endpoint.console.shown import number, prefixes_of
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
 from hbase_store.errors import StoreError

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from flask import render_template, request
 from flask.typing import ResponseReturnValue
 
+from endpoint.console.display import Shown, shown
 from endpoint.console.room import Room
-from endpoint.console.shown import Shown, shown
 from hbase_store.errors import StoreError
 from hbase_store.layout.terms import iri as iri_term
 from stream_ext.errors import BadArgument, RilletError

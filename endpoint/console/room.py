@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 from flask import request, session
 
+from endpoint.console.display import WELL_KNOWN, prefixes_of
 from endpoint.console.figures import Figures
 from endpoint.console.sessions import SIGNED_IN
-from endpoint.console.shown import WELL_KNOWN, prefixes_of
 from endpoint.console.statistics import Classes, Counts, Statistics
-from endpoint.demo.in_store import DemoInStore
+from endpoint.demo.in_process import DemoInProcess
 from endpoint.errors import Unauthorized
 from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
@@ -49,12 +49,12 @@ class Room:
     figures: Figures = field(init=False)
     running: dict[str, Control] = field(default_factory=dict)  # by the names that pages gave to their queries
     classes: Classes = field(default_factory=Classes)
-    demo: DemoInStore = field(init=False)
+    demo: DemoInProcess = field(init=False)
 
     def __post_init__(self) -> None:
         self.counts = LastKnown("counts", self.statistics.counts)
         self.figures = Figures(self.service, self.rates)
-        self.demo = DemoInStore(self.service)
+        self.demo = DemoInProcess(self.service)
 
     @property
     def guarded(self) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 from flask import render_template
 from flask.typing import ResponseReturnValue
 
+from endpoint.console.display import number, size
 from endpoint.console.room import Room
-from endpoint.console.shown import number, size
 from endpoint.console.statistics import disk_bytes
 from endpoint.limits import HttpLimits
 from stream_ext.query_memory import usual_bytes

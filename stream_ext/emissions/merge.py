@@ -40,7 +40,7 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.log.emission_rows import EmissionsSoFar
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.core_times import CoreTimes
+from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.emission import Silence, Sources
 from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries, Runner
@@ -100,7 +100,7 @@ class Merge(HandOver):
         self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
         progress = Progress(log, queries(), lambda: self._retry(new_number))
         super().__init__(int(log.position()), progress, queries, plan)
-        self.core_times = CoreTimes(queries)
+        self.cpu_times = CpuTimes(queries)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._has_unstored = False  # besides the position: progress of queries that are behind

@@ -129,7 +129,7 @@ class InlineRunner:
 
     def _charge(self, loads: StepLoads) -> None:
         loads.rests()
-        self._merge.core_times.add(loads.take().query_ms)
+        self._merge.cpu_times.add(loads.take().query_ms)
 
     def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""

@@ -12,8 +12,8 @@ from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, Overload, TooLarge
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
-from stream_ext.writer.ahead import check_ahead
 from stream_ext.writer.elements import Elements
+from stream_ext.writer.future_times import check_ahead
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.published import Receipt
 from stream_ext.writer.refusal import refusal_of

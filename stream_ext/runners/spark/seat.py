@@ -23,7 +23,7 @@ from hbase_store import place_of_files, this_machine
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import RilletError
 from stream_ext.runners.spark import tls, wire
-from stream_ext.runners.spark.far_away import UnderwayFarAway
+from stream_ext.runners.spark.remote_steps import UnderwayFarAway
 from stream_ext.runners.step_loads import StepLoads
 from stream_ext.runners.underway import StepNotes, Underway
 

@@ -34,7 +34,7 @@ from endpoint.demo.benchmark import (
 from endpoint.demo.city import CITY
 from endpoint.demo.citybench import CITYBENCH
 from endpoint.demo.lsbench import LSBENCH
-from endpoint.demo.playing import PlayedQuery, Player, PlayProgress, pace_of, play, prepare
+from endpoint.demo.player import PlayedQuery, Player, PlayProgress, pace_of, play, prepare
 from endpoint.demo.srbench import SRBENCH
 from endpoint.files.replay import Pace
 from stream_ext.errors import BadArgument, BadData

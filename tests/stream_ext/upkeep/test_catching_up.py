@@ -10,7 +10,7 @@ import pytest
 
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.core_times import CoreTimes
+from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.merge import Merge
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.service.service import Limits, Service
@@ -182,7 +182,7 @@ class _Slow:
         self.clock, self.sn, self.at_once, self.pieces = clock, 0, 0, 0
         self.faults: dict[int, str] = {}
         self.suspended: Collection[int] = ()
-        self.core_times = CoreTimes(dict)
+        self.cpu_times = CpuTimes(dict)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         pass

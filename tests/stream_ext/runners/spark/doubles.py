@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.emissions.core_times import CoreTimes
+from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -161,7 +161,7 @@ class ChainMerge:
         self._attempt = 0
         self._pending: dict[int, list[Part]] = {}
         self._chain = 0
-        self.core_times = CoreTimes(dict)
+        self.cpu_times = CpuTimes(dict)
         self.position = 0
         self.owner = "inline"
         self.emitted: list[int] = []  # of SN 1, 2, ...

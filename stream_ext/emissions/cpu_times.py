@@ -16,7 +16,7 @@ from stream_ext.emissions.merged_progress import Queries
 _OF_ALL = 0.1
 
 
-class CoreTimes:
+class CpuTimes:
     """Since this process started. Several threads may add."""
 
     def __init__(self, queries: Queries) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.emissions.core_times import CoreTimes
+from stream_ext.emissions.cpu_times import CpuTimes
 from tests.stream_ext.opened import opened, push, registration, triple
 
 
@@ -16,7 +16,7 @@ def of_placement(number: int, placement: int) -> QueryDefinition:
 
 def test_queries_that_are_evaluated_together_share_the_time() -> None:
     queries = {1: of_placement(1, 7), 2: of_placement(2, 7), 3: of_placement(3, 0)}
-    times = CoreTimes(lambda: queries)
+    times = CpuTimes(lambda: queries)
     times.add({1: 4.0, 3: 1.0})
     times.add({2: 2.0, 99: 5.0})  # 99 was dropped meanwhile
     assert [times.of(query) for query in queries.values()] == [3.0, 3.0, 1.0]
@@ -35,7 +35,7 @@ def test_what_is_long_over_counts_less_and_what_was_never_measured_a_little() ->
 def test_a_query_that_goes_takes_nothing_along_and_leaves_nothing() -> None:
     queries: dict[int, Any] = {1: of_placement(1, 7), 2: of_placement(2, 7)}
     present = [queries]
-    times = CoreTimes(lambda: present[0])
+    times = CpuTimes(lambda: present[0])
     times.add({1: 4.0})
     present[0] = {1: queries[1]}
     times.add({1: 4.0})

@@ -19,7 +19,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.frames import exactly
 from stream_ext.runners.spark import tls, wire
 from stream_ext.runners.spark.bell import Bell
-from stream_ext.runners.spark.far_away import UnderwayFarAway
+from stream_ext.runners.spark.remote_steps import UnderwayFarAway
 from stream_ext.runners.spark.settings import SparkSettings
 from tests.parts.waiting import until
 from tests.stream_ext.opened import emissions_of, opened, push, registration, triple
@@ -29,7 +29,7 @@ from tests.stream_ext.runners.spark.test_shards_on_spark import all_on_spark, li
 
 
 @pytest.fixture
-def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def remote_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     with_seats(monkeypatch)
     monkeypatch.setattr(SparkSettings, "is_reached_from_other_machines", True)
     monkeypatch.setattr("stream_ext.runners.spark.bell.kill_worker", lambda worker: None)
@@ -42,7 +42,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("far_away")
+@pytest.mark.usefixtures("remote_steps")
 def test_workers_far_away_that_die_change_nothing(tmp_path: Path) -> None:
     settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=2, step_timeout_s=4)
     did = play(3, tmp_path, settings, {"kill a worker": OF_WORKERS["kill a worker"]}, pushes=24, rest=8)
@@ -59,7 +59,7 @@ def dangerous_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("far_away", "dangerous_functions")
+@pytest.mark.usefixtures("remote_steps", "dangerous_functions")
 def test_one_that_hangs_far_away_ends_itself_and_it_is_known_what_it_was_stepping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +107,7 @@ def test_the_alarm_rings_for_a_step_and_not_between_two_tasks() -> None:
     assert sent == [wire.IsStepping(7, []), wire.Rests(), wire.IsStepping(8, [1, 2])]
 
 
-@pytest.mark.usefixtures("far_away")
+@pytest.mark.usefixtures("remote_steps")
 def test_a_store_that_is_elsewhere_is_named_and_the_queries_run_inline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.demo import in_store
+from endpoint.demo import in_process
 from endpoint.demo.benchmark import Recording
 from endpoint.demo.city import CITY
-from endpoint.demo.in_store import DemoInStore
+from endpoint.demo.in_process import DemoInProcess
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, NameInUse, Overload
 from stream_ext.waits import Wait
@@ -55,7 +55,7 @@ def test_playing_takes_the_right_to_write(tmp_path: Path) -> None:
 
 def test_what_ends_it_early_is_said(tmp_path: Path) -> None:
     with opened(tmp_path, SystemClock()) as service:
-        demo = DemoInStore(service)
+        demo = DemoInProcess(service)
         demo.start()
         with pytest.raises(BadArgument, match="already"):
             demo.start()
@@ -72,9 +72,9 @@ def test_what_ends_it_early_is_said(tmp_path: Path) -> None:
 
 
 def test_it_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_store, "_LONGEST_S", 0)
+    monkeypatch.setattr(in_process, "_LONGEST_S", 0)
     with opened(tmp_path, SystemClock()) as service:
-        demo = DemoInStore(service)
+        demo = DemoInProcess(service)
         demo.start()
         wait_for(lambda: not demo.state.playing, "it goes on")
         assert (demo.state.exists, demo.state.why_ended) == (True, "")
@@ -83,7 +83,7 @@ def test_it_ends_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_streams_and_queries_of_others_that_are_called_alike_are_not_dropped(tmp_path: Path) -> None:
     with opened(tmp_path, SystemClock()) as service:
         service.create_stream("city_bikes", {})
-        demo = DemoInStore(service)
+        demo = DemoInProcess(service)
         assert not demo.state.exists
         for click in (demo.start, demo.remove):
             with pytest.raises(NameInUse, match=r"city_bikes .* not the demonstration's"):
@@ -106,9 +106,9 @@ def test_many_clicks_at_a_time_do_not_wait_for_each_other(tmp_path: Path, monkey
         assert goes_on.wait(60)
         return CITY.generate(seed)
 
-    monkeypatch.setattr(in_store, "CITY", dataclasses.replace(CITY, generate=generate))
+    monkeypatch.setattr(in_process, "CITY", dataclasses.replace(CITY, generate=generate))
     with opened(tmp_path, SystemClock()) as service:
-        demo = DemoInStore(service)
+        demo = DemoInProcess(service)
         first = threading.Thread(target=demo.start)
         first.start()
         assert begun.wait(60)

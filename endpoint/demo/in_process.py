@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from endpoint.client import Refused
 from endpoint.demo.benchmark import DIALECTS, query_name, stream_name
 from endpoint.demo.city import CITY
-from endpoint.demo.playing import Player, PlayProgress, clear, pace_of, prepare
+from endpoint.demo.player import Player, PlayProgress, clear, pace_of, prepare
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, NameInUse, Overload, RilletError
@@ -44,7 +44,7 @@ class DemoState:
     why_ended: str = ""
 
 
-class DemoInStore:
+class DemoInProcess:
     def __init__(self, service: Service, now: Callable[[], float] = time.monotonic) -> None:
         self._service, self._now = service, now
         self._lock = threading.Lock()

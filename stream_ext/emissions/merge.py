@@ -215,7 +215,7 @@ class Merge(HandOver):
         """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
         there is little to gain. `is_free`: as in `ShardPlan.balanced`."""
         on_spark = (each for each in self._queries().values() if each.is_evaluated and each.home is None)
-        loads = self.core_times.recent({each.placement or each.number for each in on_spark})
+        loads = self.cpu_times.recent({each.placement or each.number for each in on_spark})
         return self._plan.balanced(loads, is_free)
 
     def queries_of(self, shard: int) -> list[int]:

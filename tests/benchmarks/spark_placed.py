@@ -16,7 +16,7 @@ import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard, Takes, takes_all
-from stream_ext.emissions.core_times import CoreTimes
+from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.step_loads import Spent, StepLoads
 from stream_ext.service.opened import Limits
@@ -51,7 +51,7 @@ def _publish(url: str, texts: Sequence[str], bodies: Sequence[bytes]) -> None:
 
 def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     queries = Catalog.read(store, int(store.head())).queries
-    times = CoreTimes(lambda: queries)
+    times = CpuTimes(lambda: queries)
     for _ in range(2):  # the first one loads compiled loops, too
         spent = _stepped(store, queries.values(), takes_all)
     times.add(spent.query_ms)

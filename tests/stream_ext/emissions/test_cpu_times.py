@@ -24,7 +24,7 @@ def test_queries_that_are_evaluated_together_share_the_time() -> None:
 
 def test_what_is_long_over_counts_less_and_what_was_never_measured_a_little() -> None:
     queries = {1: of_placement(1, 7), 2: of_placement(2, 7), 3: of_placement(3, 0), 4: of_placement(4, 0)}
-    times = CoreTimes(lambda: queries)
+    times = CpuTimes(lambda: queries)
     assert times.recent({7, 3}) == {7: 1.0, 3: 1.0}, "nothing is known"
     times.add({1: 4.0, 2: 12.0, 4: 4.0})
     assert times.recent({7, 3, 4}) == {7: 17.0 - 1 / 3, 3: 2 / 3, 4: 4 + 2 / 3}  # 20 ms, and 2 ms for three templates

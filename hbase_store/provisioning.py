@@ -1,4 +1,4 @@
-"""Provisioning: the tables of a store on HBase, made, examined and dropped.
+"""Provisioning: the tables of a store on HBase, made, examined and dropped; and who uses the store.
 
 Rillet makes its tables itself when it opens a new store. Through Thrift they begin as one region each, without
 compression. An administrator who wants them split from the start, or who does not let Rillet make tables, runs the
@@ -6,14 +6,18 @@ script in `hbase shell`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, is_absent, table_name
 from hbase_store.backends.keyvalue import TABLES
-from hbase_store.backends.thrift_connections import Connections
+from hbase_store.backends.lease import CellHolder, holder_of, is_dead
+from hbase_store.backends.thrift_connections import ConnectionDied, Connections
 from hbase_store.backends.thrift_verbs import BUCKETS, create_table, delete_table, family_of, regions_of
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
+from hbase_store.layout.run_list import NO_RUNS, RunList, list_key, unpack_list
+from hbase_store.log.head import Head, HeadCell
 from hbase_store.opening import HBasePlace, WallClock, place_of
 
 #: Keys of one table resemble each other: each is stored as its difference from the one before.
@@ -28,6 +32,19 @@ class TableFinding:
     found: str
     is_there: bool = True
     advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceStatus:
+    """A store on HBase, seen from outside. `regions`: of each table, how many each region server has."""
+
+    servers: list[tuple[str, bool]]  # of Thrift, and whether each answers
+    holder: CellHolder | None  # who had the lease last
+    lease_left_ms: int  # 0: nobody writes
+    head: Head
+    emitted: Head
+    runs: RunList
+    regions: dict[str, dict[str, int]]
 
 
 def script(url: str, compression: str = "NONE") -> str:
@@ -91,6 +108,53 @@ def _finding(connections: Connections, name: str, may_be_split: bool) -> TableFi
     if may_be_split and regions == 1:
         return TableFinding(name, found, advice="HBase splits it as it grows; the script makes tables that are split")
     return TableFinding(name, found)
+
+
+def status(url: str) -> NamespaceStatus:
+    """Who writes, how far the store has come, and where its regions are. It reads only."""
+    place = _of(url)
+    answers = [(f"{host}:{port}", _answers(place, (host, port))) for host, port in place.servers]
+    kv = place.opened(read_only=True)
+    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    try:
+        holder, head = holder_of(kv), HeadCell(kv, b"head").refresh()
+        runs = NO_RUNS
+        if head.run_list:
+            runs = unpack_list(kv.get_many("runs", [list_key(head.run_list)])[0], head.run_list)
+        return NamespaceStatus(
+            servers=answers,
+            holder=holder,
+            lease_left_ms=_left_ms(holder),
+            head=head,
+            emitted=HeadCell(kv, b"emitted").refresh(),
+            runs=runs,
+            regions={table: _regions(connections, table_name(place.namespace, table)) for table in TABLES},
+        )
+    finally:
+        connections.close()
+        kv.close()
+
+
+def _left_ms(holder: CellHolder | None) -> int:
+    if holder is None or is_dead(holder):
+        return 0
+    return max(0, holder.until_ms - WallClock().now_ms())
+
+
+def _regions(connections: Connections, name: str) -> dict[str, int]:
+    regions = _call(connections, regions_of, name.encode())
+    return dict(Counter(f"{region.serverName.decode()}:{region.port}" for region in regions))
+
+
+def _answers(place: HBasePlace, server: tuple[str, int]) -> bool:
+    connections = Connections([server], TIMEOUT_MS, place.access)
+    try:
+        _call(connections, regions_of, table_name(place.namespace, "meta").encode())
+    except (StoreUnavailable, ConnectionDied):
+        return False
+    finally:
+        connections.close()
+    return True
 
 
 def drop(url: str) -> list[str]:

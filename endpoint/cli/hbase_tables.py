@@ -1,13 +1,18 @@
-"""`rillet hbase create|check|drop`: the tables of a store on HBase."""
+"""`rillet hbase create|check|status|drop`: the tables of a store on HBase, and who uses it."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_store
 
-_ACTIONS = ("create", "check", "drop")
+if TYPE_CHECKING:
+    from hbase_store.provisioning import NamespaceStatus
+
+_ACTIONS = ("create", "check", "status", "drop")
 
 
 def add(commands: Commands) -> None:
@@ -15,8 +20,9 @@ def add(commands: Commands) -> None:
         commands,
         "hbase",
         run,
-        "make, check or drop the tables of a store on HBase",
+        "make, check or drop the tables of a store on HBase, or show who uses it",
         "  rillet hbase check --store hbase://127.0.0.1:9090/rillet\n"
+        "  rillet hbase status --store hbase://127.0.0.1:9090/rillet\n"
         "  rillet hbase create --script --store hbase://127.0.0.1:9090/rillet | hbase shell -n\n"
         "  rillet hbase drop --yes --store hbase://127.0.0.1:9090/rillet",
     )
@@ -46,7 +52,38 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"this deletes all data of {arguments.store}: add --yes if you mean it")
         print("\n".join(f"dropped {name}" for name in provisioning.drop(arguments.store)))
         return 0
+    if arguments.action == "status":
+        print("\n".join(_lines(provisioning.status(arguments.store))))
+        return 0
     found = provisioning.check(arguments.store)
     rows = [[each.table, each.found, each.advice] for each in found]
     print("\n".join(terminal.table(["table", "found", "advice"], rows)))
     return 0 if all(each.is_there for each in found) else 1
+
+
+def _lines(status: NamespaceStatus) -> Iterator[str]:
+    for server, answers in status.servers:
+        yield f"Thrift server {server}: {'it answers' if answers else terminal.paint('it does not answer', '31')}"
+    yield f"writer: {_writer(status)}"
+    yield (
+        f"snapshot {status.head.last} (writer epoch {status.head.epoch}); "
+        f"commit {status.emitted.last} of emissions (writer epoch {status.emitted.epoch})"
+    )
+    runs = status.runs.cover(status.head.last)
+    rows, nbytes = sum(run.rows for run in runs), sum(run.nbytes for run in runs)
+    left = status.head.last - (runs[-1].last if runs else 0)
+    counted = f"{len(runs)} run{'s' * (len(runs) != 1)}"
+    yield f"folded: {counted}, {rows:,} rows, {nbytes:,} bytes; {left} snapshots are not folded"
+    table = [
+        [name, str(sum(on.values())), ", ".join(f"{server}: {count}" for server, count in sorted(on.items()))]
+        for name, on in status.regions.items()
+    ]
+    yield from terminal.table(["table", "regions", "on region servers"], table)
+
+
+def _writer(status: NamespaceStatus) -> str:
+    holder = status.holder
+    if holder is None or not status.lease_left_ms:
+        return "none"
+    where = holder.address or "it is no server"
+    return f"process {holder.pid} on {holder.host} ({where}); its lease holds for {status.lease_left_ms / 1000:.0f} s"

@@ -201,6 +201,8 @@ def status(arguments: argparse.Namespace) -> None:
         print(_of_shard(shard))
     if server["role"] == "reader":
         print(f"role: reader; {_writer_of(server['holder'])}")
+    if server["readers"]:
+        print(f"role: writer; {server['readers']} servers of the same store follow it")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     for source in sources:

@@ -76,6 +76,7 @@ class AppState:
     one_query: LastKnownOf[Name, dict[str, Any]] = field(init=False)
     stopping: bool = False
     live: int = 0  # open live queries
+    followers: int = 0  # readers of the same store that follow this server
     _listeners: set[asyncio.Event] = field(default_factory=set)
 
     def __post_init__(self) -> None:

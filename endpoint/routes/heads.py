@@ -30,6 +30,7 @@ async def tell(exchange: Exchange) -> None:
     gone = asyncio.create_task(exchange.gone())
     sent: tuple[int, int] | None = None
     sent_s = loop.time()
+    state.followers += 1
     try:
         while not (gone.done() or state.stopping) and service.role == "writer":
             now = int(service.head()), service.commits
@@ -38,5 +39,6 @@ async def tell(exchange: Exchange) -> None:
                 await exchange.piece(b"%d %d\n" % now)
             await asyncio.sleep(_LOOK_S)
     finally:
+        state.followers -= 1
         gone.cancel()
     await exchange.end()

@@ -53,6 +53,7 @@ class _Families(Collector):
         yield from _of_http(state)
         yield from _of_connections(state)
         yield from _of_service(state.service.status_at_once())
+        yield _gauge("rillet_readers", "Servers of the same store that follow this one.", state.followers)
         yield from _of_waits(state)
         yield _gauge(
             "rillet_figures_age_seconds",

@@ -47,7 +47,8 @@ async def stats(exchange: Exchange) -> None:
     except StoreUnavailable:
         status, age_s = {}, None
     at_once = state.service.status_at_once()
-    body = {**status, **at_once, "age_ms": _ms(age_s), "query_workers": state.query_workers.status()}
+    own = {"age_ms": _ms(age_s), "readers": state.followers, "query_workers": state.query_workers.status()}
+    body = {**status, **at_once, **own}
     await exchange.answer_json(200, body)
 
 

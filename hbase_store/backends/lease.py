@@ -225,6 +225,12 @@ def is_dead(holder: CellHolder) -> bool:
     return holder.machine == this_machine() and born(holder.pid) != holder.born
 
 
+def holder_of(backend: KeyValue) -> CellHolder | None:
+    """What the cell says: who has the lease, or had it last; None: nobody ever had it."""
+    (cell,) = backend.get_many("meta", [LEASE_KEY])
+    return None if cell is None else msgspec.json.decode(cell, type=CellHolder)
+
+
 class CellLease:
     """A cell of `meta`, which a thread renews three times per `lease_ms`.
 
@@ -351,8 +357,7 @@ class CellLease:
         )
 
     def _read(self) -> CellHolder | None:
-        (cell,) = self._backend.get_many("meta", [LEASE_KEY])
-        return None if cell is None else msgspec.json.decode(cell, type=CellHolder)
+        return holder_of(self._backend)
 
     def _replace(self, expected: CellHolder | None, new: CellHolder) -> bool:
         old = None if expected is None else msgspec.json.encode(expected)

@@ -4,8 +4,7 @@ Every change of the store is a request in one queue (`write_queue`), and is ackn
 the writer takes from it at once is published at once (group commit): pushes as one snapshot, updates as one each.
 
 A failure before the commit fails only the requests of that batch, and changes nothing; of pushes, only those that
-caused it. Requests that no client would repeat (emissions for derived streams, heartbeats of the clock) are retried for
-as long as a commit is.
+caused it. Requests that no client would repeat (of derived streams, of the clock) are retried as long as a commit is.
 
 A failure of the commit stops the writer. Requests that wait in the queue fail: nothing of them was done. For the
 requests of the commit the outcome is not known, unless the failure decides it. A stopped injector writes no more; it
@@ -243,6 +242,7 @@ class Injector:
             for waiting, _, _ in filled:  # so that only those fail that caused the failure
                 self._publish_updates([waiting])
             return
+        self._queue.updates_published(len(group))
         for waiting, intent, batch in filled:
             sn += not batch.is_empty
             waiting.future.set_result(intent.result(sn))

@@ -9,7 +9,11 @@ the same way all registrations, or all short updates, or one other request.
       - some time has passed since the last one was published (so that a busy stream makes few, big snapshots), or
       - its first element has waited for as long as its stream allows, or
       - another request is behind it, so that no push can join it any more.
-    A push to an idle server is therefore published at once."""
+    A push to an idle server is therefore published at once.
+
+    A group of updates closes as soon as it is as large as the group before it and those that waited when that was
+    published: its clients have been answered, and send their next updates now. It waits for them at most a third as
+    long as that group took. So clients who wait for each other share a publish, and one alone never waits."""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ _BATCH_BYTES_MAX = 8 << 20
 #: At most this many registrations are one snapshot, as a runner starts all of them at once; and at most this many
 #: updates are published at once.
 _COUNT_MAX = {Together.REGISTRATIONS: 128, Together.UPDATES: 32}
+#: Updates that wait for the next updates of other clients do so no longer than this.
+_GATHERING_MS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,9 @@ class WriteQueue:
         self._waits_until: int | None = None  # when the batch closes that the writer waits for
         #: When the last batch of pushes was published; the writer sets it.
         self.batch_published_ms: int | None = None
+        self._taken_ms = 0  # when the writer took its last group
+        # How many updates the next group awaits, and until when.
+        self._awaited_updates = self._gathers_until_ms = 0
 
     # ---- callers' threads ------------------------------------------------------------------------------------
 
@@ -137,11 +146,18 @@ class WriteQueue:
             raise RilletError("the store is being closed and accepts no more writes")
         self._queue.append(waiting)
         self._queued_bytes += waiting.size
-        # A push that joins the batch that the writer waits for wakes it only if the batch must close earlier.
-        joins = waiting.together is Together.PUSHES and len(self._queue) > 1
-        if not joins or (self._waits_until is not None and waiting.publish_by_ms < self._waits_until):
+        if self._wakes_writer(waiting):
             self._changed.notify_all()
         return waiting.future
+
+    def _wakes_writer(self, added: QueuedRequest) -> bool:
+        """What joins the group that the writer waits for wakes it only if the group closes now, or earlier."""
+        kind = self._queue[0].together
+        if len(self._queue) == 1 or added.together is not kind:
+            return True
+        if kind is Together.PUSHES:
+            return self._waits_until is not None and added.publish_by_ms < self._waits_until
+        return kind is not Together.UPDATES or len(self._queue) >= self._awaited_updates
 
     def __len__(self) -> int:
         """Takes no lock: it was true a moment ago."""
@@ -191,11 +207,19 @@ class WriteQueue:
                 else:
                     self._clock.wait(self._changed, None)
 
+    def updates_published(self, count: int) -> None:
+        """The group of so many updates that was taken last is published, and its clients will be answered now."""
+        with self._changed:
+            now_ms = self._clock.now_ms()
+            self._awaited_updates = min(count + len(self._queue), _COUNT_MAX[Together.UPDATES])
+            self._gathers_until_ms = now_ms + min((now_ms - self._taken_ms) // 3, _GATHERING_MS_MAX)
+
     def put_back(self, requests: Sequence[QueuedRequest]) -> None:
         """These were taken, and nothing was done for them yet: they are the front of the queue again."""
         with self._changed:
             self._queue.extendleft(reversed(requests))
             self._queued_bytes += sum(waiting.size for waiting in requests)
+            self._awaited_updates = 0  # these have waited already
 
     def refuse_all(self, refusal: RilletError) -> list[QueuedRequest]:
         """All requests from now on get this error; returns those that are queued, which the caller fails."""
@@ -223,9 +247,12 @@ class WriteQueue:
 
     def _close_at(self, front: list[QueuedRequest]) -> int | None:
         """When this batch closes; None: at once."""
-        if self._closed or front[0].together is not Together.PUSHES or len(front) < len(self._queue):
+        kind = front[0].together
+        if self._closed or len(front) < len(self._queue):
             return None
-        if self.batch_published_ms is None:
+        if kind is Together.UPDATES and len(front) < self._awaited_updates:
+            return self._gathers_until_ms
+        if kind is not Together.PUSHES or self.batch_published_ms is None:
             return None
         spaced = self.batch_published_ms + self._pace.spacing_ms
         return min(spaced, min(waiting.publish_by_ms for waiting in front))
@@ -234,4 +261,5 @@ class WriteQueue:
         for waiting in front:
             self._queue.popleft()
             self._queued_bytes -= waiting.size
+        self._taken_ms = self._clock.now_ms()
         return front

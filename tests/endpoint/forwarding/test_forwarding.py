@@ -47,6 +47,9 @@ def test_each_server_says_its_role_and_the_reader_says_who_writes(servers: tuple
     assert [server.http.get("/$/ready").status_code for server in servers] == [200, 200]
     assert "rillet_writer 1.0" in writer.http.get("/$/metrics").text
     assert "rillet_writer 0.0" in reader.http.get("/$/metrics").text
+    until(lambda: stats(writer)["readers"] == 1, "the writer does not notice its reader")
+    assert stats(reader)["readers"] == 0
+    assert "rillet_readers 1.0" in writer.http.get("/$/metrics").text
 
 
 def test_what_is_written_through_the_reader_is_there_at_once_at_both(servers: tuple[Live, Live]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 
+import numpy as np
 import pytest
 
 import hbase_store
 from hbase_store import provisioning
 from hbase_store.backends.keyvalue import TABLES
+from hbase_store.backends.lease import LEASE_MS
 from hbase_store.errors import AnotherWriter, BadStoreUrl, StoreUnavailable
+from tests.benchmarks.server import free_port
 from tests.parts.hbase.server import HBase
 
 
@@ -49,3 +53,33 @@ def test_tables_are_made_checked_and_dropped_on_a_real_hbase(hbase_server: HBase
     store.close()
     assert len(provisioning.drop(url)) == len(TABLES)
     assert not any(each.is_there for each in provisioning.check(url))
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_the_status_shows_who_writes_how_far_it_came_and_where_regions_are(hbase_server: HBase) -> None:
+    port = hbase_server.thrift_port
+    namespace = f"seen_{uuid.uuid4().hex[:8]}"
+    url = f"hbase://127.0.0.1:{port}/{namespace}"
+    with pytest.raises(StoreUnavailable, match="there is no store at"):
+        provisioning.status(url)
+    store = hbase_store.open(url, folding=False)
+    store.take_lease("http://the-server/")
+    for number in range(3):
+        batch = store.begin()
+        ids = batch.encode([b"<http://ex/%d>" % number])
+        batch.insert(ids, ids, ids, np.zeros(1, np.uint64))
+        store.commit(batch)
+    store.fold()
+    refused = free_port()
+    found = provisioning.status(f"hbase://127.0.0.1:{port},127.0.0.1:{refused}/{namespace}")
+    assert found.servers == [(f"127.0.0.1:{port}", True), (f"127.0.0.1:{refused}", False)]
+    assert found.holder is not None
+    assert (found.holder.address, found.holder.pid) == ("http://the-server/", os.getpid())
+    assert 0 < found.lease_left_ms <= LEASE_MS
+    assert (found.head.last, found.runs.covered) == (3, 3)
+    assert set(found.regions) == set(TABLES)
+    assert all(sum(on.values()) == 1 for on in found.regions.values())
+    store.close()
+    assert provisioning.status(url).lease_left_ms == 0
+    provisioning.drop(url)

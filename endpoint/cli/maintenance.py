@@ -8,9 +8,12 @@ from importlib import import_module
 from typing import Any
 
 from endpoint.cli import terminal
-from endpoint.cli.flags import Commands, UsageError, add_command, add_setting, add_store, whole
+from endpoint.cli.flags import Commands, UsageError, add_command, add_server, add_setting, add_store, whole
+from endpoint.cli.server_commands import client_of
 
 _SHELLS = ("bash", "zsh", "tcsh")
+#: What a script of `rillet completion` asks for: a list of the server, and the field with the name.
+_NAMED = {"streams": "stream", "queries": "query"}
 
 
 def add(commands: Commands) -> None:
@@ -32,11 +35,14 @@ def add(commands: Commands) -> None:
         commands,
         "completion",
         completion,
-        "print the completion script for a shell",
+        "print the completion script for a shell, or the names that it offers",
         "  rillet completion bash > ~/.local/share/bash-completion/completions/rillet\n"
         '  rillet completion zsh > "${fpath[1]}/_rillet"',
     )
-    completion_.add_argument("shell", choices=_SHELLS)
+    completion_.add_argument(
+        "what", choices=[*_SHELLS, *_NAMED], help="a shell, or what the names of the server are of"
+    )
+    add_server(completion_)
 
 
 def warm(arguments: argparse.Namespace) -> None:
@@ -98,6 +104,12 @@ def _benchmarks() -> dict[str, Any]:
 
 def completion(arguments: argparse.Namespace) -> None:
     from endpoint.cli.command_line import build_parser
-    from endpoint.cli.completion import script
+    from endpoint.cli.completion import plain, script
 
-    sys.stdout.write(script(build_parser(), arguments.shell) + "\n")
+    if arguments.what in _SHELLS:
+        sys.stdout.write(script(build_parser(), arguments.what) + "\n")
+        return
+    with client_of(arguments) as client:
+        listed = client.streams() if arguments.what == "streams" else client.queries()
+    for name in plain(each[_NAMED[arguments.what]] for each in listed):
+        print(name)

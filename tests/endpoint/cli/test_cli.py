@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -714,6 +715,22 @@ def test_a_shell_completes(typed: list[str], offered: set[str], completions: Pat
     )
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
     assert set(done.stdout.split()) == offered
+
+
+def test_a_shell_completes_the_names_of_the_server(near: Live, completions: Path, tmp_path: Path) -> None:
+    near.http.put("/streams/" + quote("http://ex/$(touch$IFS'here')", safe="")).raise_for_status()
+    program = tmp_path / "rillet"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m endpoint.cli.command_line "$@"\n')
+    program.chmod(0o700)
+    for typed, offered in (("watch", {"near"}), ("push", {"taxis"})):
+        words = f"rillet {typed} --server {near.url} ''"
+        asked = (
+            f"source {completions}; cd {tmp_path}; PATH={tmp_path}:$PATH; COMP_WORDS=({words}); COMP_CWORD=4; "
+            '_shtab_rillet; printf "%s\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+        assert set(done.stdout.split()) == offered
+    assert not (tmp_path / "here").exists(), "an IRI was run"
 
 
 @pytest.fixture(scope="module")

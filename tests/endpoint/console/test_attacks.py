@@ -170,7 +170,11 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
             body = f"<{EVIL_IRIS[1]}> <http://ex/in> <{EVIL_IRIS[3]}> ."
             parameters = {"timestamp": str(time), "wait": "evaluated"}
             server.http.post(path, params=parameters, content=body, headers={"content-type": "text/turtle"})
-        for path in ("/", "/server", "/log", "/graphs", "/streams", "/streams/" + quote(stream, safe=""), "/queries",
+        hostile = "/streams/" + quote(stream, safe="")
+        late = " ".join(f"{iri} <http://ex/in> {text} ." for iri, text in zip(iris, texts, strict=False))
+        server.http.post(hostile, params={"timestamp": "10"}, content=late, headers={"content-type": "text/turtle"})
+        assert server.service.stream_status(stream)["late"]
+        for path in ("/", "/server", "/sources", "/log", "/graphs", "/streams", hostile, "/queries",
                      "/queries/near",
                      "/nowhere/" + quote(EVIL_TEXTS[0]), "/explain?query=" + quote(EVIL_TEXTS[2]),
                      *("/resource?iri=" + quote(iri) for iri in EVIL_IRIS), "/resource?iri=" + quote(EVIL_TEXTS[0]),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument
+from stream_ext.evaluation_budget import Control
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.sparql_client import Solution
 from tests.parts.waiting import until
@@ -173,6 +175,36 @@ def test_a_path_that_only_the_source_has_edges_of_is_one_request_and_else_it_is_
         service.refresh_source("main", "evaluated")
         push(service, "taxis", 5_500, triple("e", "z8", "in"))
         assert rows(service) == [("a", "z2"), ("b", "z5"), ("b", "z6"), ("d", "z2")]
+
+
+class TimedSource(PretendedSource):
+    """Remembers what time each question had."""
+
+    def __init__(self, *lines: str, **settings: object) -> None:
+        super().__init__(*lines, **settings)  # type: ignore[arg-type]
+        self.times: list[Control] = []
+
+    def select(self, text: str, control: Control) -> Iterator[list[Solution]]:
+        self.times.append(control)
+        return super().select(text, control)
+
+
+@pytest.mark.parametrize("graph", ["", "GRAPH ?g "])
+def test_all_rounds_of_a_path_have_the_time_of_one_request(tmp_path: Path, graph: str) -> None:
+    name = f" <{EX}g>" if graph else ""
+    source = TimedSource(*(f"<{EX}z{i}> <{EX}partOf> <{EX}z{i + 1}>{name} ." for i in range(1, 5)), **ASKED)
+    with opened(tmp_path, sources=[source]) as service:
+        here = f"<{EX}z5> <{EX}partOf> <{EX}z6>"
+        service.update(f"INSERT DATA {{ GRAPH{name} {{ {here} }} }}" if graph else f"INSERT DATA {{ {here} }}")
+        service.register(near(pattern=f"{graph}{{ ?z :partOf+ ?c }}"))
+        push(service, "taxis", 1_500, triple("a", "z1", "in"))
+        source.times.clear()
+        push(service, "taxis", 2_500, triple("b", "z9", "in"))
+        assert len(rows(service)) == 5
+        first, *others = source.times
+        assert len(others) >= 3 and all(each is first for each in others)
+        push(service, "taxis", 3_500, triple("c", "z9", "in"))
+        assert source.times[-1] is not first, "the next evaluation has a time of its own"
 
 
 @pytest.mark.parametrize(("graph", "expected"), [("", ["a"]), ("GRAPH :g ", ["a"]), ("GRAPH :none ", [])])

@@ -21,7 +21,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.paths.path_edges import SortedEdges
 from stream_ext.network.operators.paths.walking import Edges, Places
 from stream_ext.network.operators.remote.remote_question import ServiceCall
-from stream_ext.network.operators.remote.source_join import WHOLE_ROWS, SourceJoin
+from stream_ext.network.operators.remote.source_join import WHOLE_ROWS, SourceJoin, time_of_source
 from stream_ext.rows.zset import ZSet, of_columns
 
 #: More than any store has: all edges are not asked for because they might be few.
@@ -36,6 +36,8 @@ class FetchedEdges:
 
     def __init__(self, call: ServiceCall, moment: Moment, graph: str | None) -> None:
         self._call, self._moment, self._graph = call, moment, graph
+        #: For all rounds together: each of them may be slow.
+        self._time_left = None if moment.last else time_of_source(moment)
         self._quads: tuple[Ids, ...] = (NO_IDS,) * 4
         self._of_graph: dict[int, SortedEdges] = {}
         self._known: dict[tuple[int | None, bool], Ids] = {}  # of these nodes all edges of a predicate (None: of all)
@@ -113,7 +115,7 @@ class FetchedEdges:
             left["p"] = np.full(count, predicate, np.uint64)
         vocabulary = self._moment.vocabulary
         columns = tuple(vocabulary.inward(column) for column in left.values())
-        join = SourceJoin(tuple(left), call)
+        join = SourceJoin(tuple(left), call, self._time_left)
         found = join.step(self._moment, of_columns(columns) if columns else ZSet((), 1))
         names = "spo" if self._graph is None else (*"spo", self._graph)
         rows = [vocabulary.outward(found.column(join.variables.index(name))) for name in names]

@@ -62,8 +62,10 @@ class SourceJoin(ServiceOperator):
     """In one-shot queries nothing is remembered. For registered queries answers are, as those of SERVICE are: all
     queries of a shard share them, until the source is asked again for all that is in use (`--attach-refresh`)."""
 
-    def __init__(self, left: tuple[str, ...], call: ServiceCall) -> None:
+    def __init__(self, left: tuple[str, ...], call: ServiceCall, time_left: Control | None = None) -> None:
+        """`time_left`: the time that the source has in a registered query; None: so much for each step."""
         super().__init__(left, call)
+        self._time_left = time_left
         assert call.group is not None, "what is asked of a source is a group"
         self.group: SourceGroup = call.group
 
@@ -117,9 +119,9 @@ class SourceJoin(ServiceOperator):
         backoff, url, this = backoff_of(moment), source.settings.url, (source.settings.url, self.question)
         if (why := backoff.why_not(url, this)) is None:
             begun_ms = backoff.clock_ms()
-            asked = Control(moment.allowed_urls.service_timeout_s, what="request to a source", settings=_TIMEOUT)
+            time_left = self._time_left or time_of_source(moment)
             try:
-                found = _Answer(self, self._call, moment, source, asked).of(keys)
+                found = _Answer(self, self._call, moment, source, time_left).of(keys)
             except (CannotFetch, DeadlineExceeded) as error:
                 why = str(error)
                 backoff.failed(url if isinstance(error, NoAnswer) else this, why)
@@ -128,6 +130,11 @@ class SourceJoin(ServiceOperator):
                 self._shared_answers(moment).answered(begun_ms, backoff.clock_ms())
                 return dict(zip(keys, found, strict=True))
         raise Unanswered(why, None, False, (url, this))
+
+
+def time_of_source(moment: Moment) -> Control:
+    """The time that a source has, from now on, to answer what an operator of a registered query asks."""
+    return Control(moment.allowed_urls.service_timeout_s, what="request to a source", settings=_TIMEOUT)
 
 
 class _Answer:

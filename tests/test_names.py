@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hbase_store", "stream_ext", "plugin", "endpoint")
-#: What a reader can take in: lines of a module, modules of a folder.
-LINES_MAX, FILES_MAX = 400, 30
+#: What a reader can take in: lines of a module, modules of a folder, files on the way of one element or question.
+LINES_MAX, FILES_MAX, WALK_MAX = 400, 30, 12
 
 
 def classes(package: str) -> Iterator[tuple[str, str]]:
@@ -43,11 +43,20 @@ def _docstring(file: Path) -> str:
     return (ast.get_docstring(ast.parse(file.read_text())) or "") if file.exists() else ""
 
 
-def test_the_architecture_names_what_is_there() -> None:
-    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
-    named = re.findall(r"`((?:hbase_store|stream_ext|plugin|endpoint)/[\w/.]*)`", text)
+@pytest.mark.parametrize("page", ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_the_guides_name_what_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:hbase_store|stream_ext|plugin|endpoint|tests)/[\w/.]*)`", text)
     assert len(named) > 30
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("walk", ["From a push to an emission", "From a query to its answer"])
+def test_a_walk_through_the_code_has_few_files(walk: str) -> None:
+    section = (ROOT / "docs" / "ARCHITECTURE.md").read_text().partition(f"## {walk}\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\| (\d+)\. .* \| `[\w/]+\.py` \|$", section, re.MULTILINE)
+    assert [int(step) for step in steps] == list(range(1, len(steps) + 1))
+    assert 8 <= len(steps) <= WALK_MAX
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -30,6 +30,7 @@ from hbase_store.opening import Durability, WallClock, connect
 from hbase_store.reading import StoreReader
 from hbase_store.terms.transient import OpenGeneration
 from hbase_store.writing.batch import Batch, Change, Numbers
+from hbase_store.writing.divided_loading import DividedLoading
 from hbase_store.writing.loading import Loading
 from hbase_store.writing.preview import Preview
 from hbase_store.writing.upkeep import Host, Turn, Upkeep
@@ -250,7 +251,12 @@ class Store(StoreReader):
     # ---- loading, folding, collecting
 
     def load(
-        self, loading: Loading, *, graph: bytes | None = None, name: bytes = b"", turn: Turn = lambda publish: publish()
+        self,
+        loading: Loading | DividedLoading,
+        *,
+        graph: bytes | None = None,
+        name: bytes = b"",
+        turn: Turn = lambda publish: publish(),
     ) -> Sn:
         """Publishes what was loaded as one snapshot; `graph` is for statements that name none.
 

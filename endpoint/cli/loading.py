@@ -17,6 +17,7 @@ from endpoint.cli.flags import (
     add_command,
     add_setting,
     add_store,
+    at_least_one,
     base_iri,
     iri,
     no_such_file,
@@ -54,6 +55,7 @@ MEDIA_TYPES = {
 }
 _SUFFIXES = {"xml": "rdf", "owl": "rdf", "json": "jsonld"}
 _RATED_MIN = 1_000  # for fewer triples no rate is shown
+_TASKS_MAX = 4
 _PACKED = (".gz", ".bz2", ".zst", ".xz")
 
 
@@ -77,6 +79,8 @@ def add(commands: Commands) -> None:
         help="skip invalid lines (of .nt and .nq); report their number and the first ten",
     )
     add_setting(parser, "--token", "the token of the server that has the store open", metavar="TOKEN")
+    what = "processes that read and sort long sources; default: one for each core, at most 4; 1: none but this one"
+    parser.add_argument("--tasks", type=at_least_one, metavar="N", help=what)
     _add_from(parser)
     what = "the base of relative IRIs"
     add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
@@ -151,7 +155,9 @@ def load(arguments: argparse.Namespace) -> None:
     from endpoint.files.load import Wanted, load_all
 
     wanted = Wanted(arguments.graph, arguments.base, arguments.go_on)
-    for done in load_all(arguments.store, sources, wanted, sys.stderr, arguments.token or None, arguments.server):
+    tasks = arguments.tasks or min(os.cpu_count() or 1, _TASKS_MAX)
+    token, server = arguments.token or None, arguments.server
+    for done in load_all(arguments.store, sources, wanted, sys.stderr, token, server, tasks):
         _print(done, arguments)
 
 

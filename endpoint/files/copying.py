@@ -23,7 +23,7 @@ from itertools import chain, islice
 from typing import TextIO
 
 from endpoint.files.load import Done, LoadTarget, target_of
-from endpoint.files.reading import Progress, Source
+from endpoint.files.reading import Pieces, Progress, Source
 from stream_ext.errors import BadArgument, BadData, RilletError
 from stream_ext.remote.fetching import CannotFetch, NoAnswer
 from stream_ext.remote.sparql_http import TooMuch
@@ -299,7 +299,7 @@ class _Copying:
             with closing(self._source.lines(triples, counted)) as pieces:
                 # The target may not wait for long for what comes, and the first takes a source longest.
                 first = [*islice(pieces, 1)]
-                self._target.load(watched(chain(first, pieces)), isinstance(triples, SourceQuads), what, False)
+                self._target.load(Pieces(watched(chain(first, pieces))), isinstance(triples, SourceQuads), what, False)
         except BadData as error:
             words = f"sent an answer that is not RDF ({error}); nothing of {name} is copied"
             raise CannotFetch(f"<{self._source.url}> {words}") from None

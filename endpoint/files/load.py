@@ -7,18 +7,20 @@ moved."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 from urllib.parse import urlsplit
 
 import hbase_store
-from endpoint.files.reading import Source, digest_of, named, pieces_of, place_of
+from endpoint.files.reading import Pieces, Source, digest_of, named, pieces_of, place_of
 from endpoint.files.writer import with_writer
-from hbase_store import Loading, Store
+from hbase_store import Store
 from stream_ext.errors import BadData, RilletError
-from stream_ext.writer.load_records import BadLine, Loaded, UnusualLineReader, graph_term, loaded
+from stream_ext.writer.load_processes import LoadProcesses
+from stream_ext.writer.load_reading import LoadReading
+from stream_ext.writer.load_records import BadLine, Loaded, graph_term, loaded
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -53,7 +55,7 @@ class LoadTarget(Protocol):
 
     def loaded(self) -> list[Loaded]: ...
 
-    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+    def load(self, pieces: Pieces, quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
         """Writes one snapshot; sets its number and those of statements and bad lines in `what`."""
         ...
 
@@ -71,10 +73,11 @@ def load_all(
     progress: TextIO,
     token: str | None = None,
     server: str | None = None,
+    tasks: int = 1,
 ) -> Iterator[Done]:
     """Loads all sources and yields each result as soon as it is written. `server`: load through this server, and do
     not open the store."""
-    with target_of(url, token, progress, server) as target:
+    with target_of(url, token, progress, server, tasks) as target:
         before = target.loaded()
         for source in sources:
             started = time.monotonic()
@@ -105,7 +108,9 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 
 @contextmanager
-def target_of(url: str, token: str | None, progress: TextIO, server: str | None) -> Iterator[LoadTarget]:
+def target_of(
+    url: str, token: str | None, progress: TextIO, server: str | None, tasks: int = 1
+) -> Iterator[LoadTarget]:
     """The store, or the server that writes to it."""
 
     def here() -> LoadTarget:
@@ -115,7 +120,7 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
         except BaseException:
             store.close()
             raise
-        return Local(store)
+        return Local(store, tasks)
 
     def of(address: str) -> LoadTarget:
         from endpoint.client import Client  # imports httpx, which a load without a server does not need
@@ -131,31 +136,41 @@ def target_of(url: str, token: str | None, progress: TextIO, server: str | None)
 
 
 class Local:
-    """Loads into the store itself."""
+    """Loads into the store itself; `tasks`: so many processes read and sort long sources (1: this one does)."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tasks: int) -> None:
         self._store, self.statements = store, 0
+        self._tasks = LoadProcesses(tasks) if tasks > 1 else None
 
     def is_at(self, url: str) -> bool:
         return False  # who serves a store holds it
 
     def close(self) -> None:
+        if self._tasks is not None:
+            self._tasks.close()
         self._store.close()
 
     def loaded(self) -> list[Loaded]:
         return loaded(self._store)
 
-    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
-        lines = UnusualLineReader(quads, go_on)
-        loading = Loading(lines, quads)
-        for piece in pieces:
-            loading.read(piece)
-            self.statements = loading.statements
-        loading.end()
-        what.statements, what.bad = loading.statements, lines.bad
-        name = what.packed() if what.path else b""
-        what.sn = int(self._store.load(loading, graph=graph_term(what.graph), name=name))
-        return lines.reported
+    def load(self, pieces: Pieces, quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+        with LoadReading(quads, go_on, self._tasks) as reading:
+
+            def show() -> None:
+                self.statements = reading.statements
+                pieces.show(reading.position)
+
+            if pieces.path is not None:
+                reading.read_file(pieces.path, show)
+            else:
+                for piece in pieces:
+                    reading.read(piece)
+                    self.statements = reading.statements
+            loading = reading.end()
+            what.statements, what.bad = loading.statements, reading.bad
+            name = what.packed() if what.path else b""
+            what.sn = int(self._store.load(loading, graph=graph_term(what.graph), name=name))
+            return reading.reported
 
 
 class ServerTarget:
@@ -181,7 +196,7 @@ class ServerTarget:
         names = ("path", "size", "modified", "graph", "statements", "digest", "bad", "snapshot", "part")
         return [Loaded(*(each[name] for name in names)) for each in found]
 
-    def load(self, pieces: Iterable[bytes], quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
+    def load(self, pieces: Pieces, quads: bool, what: Loaded, go_on: bool) -> Sequence[BadLine]:
         import httpx
 
         from endpoint.client import Refused

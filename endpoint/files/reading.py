@@ -58,21 +58,39 @@ def digest_of(source: Source) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The lines of a source, unpacked, some megabytes at a time. `path`: of the file, if it is just these lines; who
+    reads the file instead of the pieces calls `show` with the position."""
+
+    pieces: Iterator[bytes]
+    path: str | None = None
+    show: Callable[[int], object] = bool
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.pieces
+
+
 @contextmanager
-def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], int]) -> Iterator[Iterator[bytes]]:
-    """The lines of a source, unpacked, some megabytes at a time; `count` returns the number of statements so far."""
+def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], int]) -> Iterator[Pieces]:
+    """The lines of a source; `count` returns the number of statements so far."""
     with _opened(source) as (raw, size):
         counted = _Counted(raw)
         shown = Progress(source.name, size, progress)
+        buffered: io.BufferedReader = io.BufferedReader(counted, _PIECE_BYTES)
+
+        def show(position: int) -> None:
+            shown.show(position, count())
 
         def pieces() -> Iterator[bytes]:
-            stream = _unpacked(io.BufferedReader(counted, _PIECE_BYTES))
+            stream = _unpacked(buffered)
             for piece in _read(stream) if source.is_lines else lines_of(stream, source.media_type, base):
                 yield piece
-                shown.show(counted.position, count())
+                show(counted.position)
 
         try:
-            yield pieces()
+            is_plain = source.is_lines and source.name != "-" and _unpacked(buffered) is buffered
+            yield Pieces(pieces(), source.name if is_plain else None, show)
         except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # an error of the system, not of the contents

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from endpoint.http.body import Disconnected
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import Parameters
-from hbase_store import Loading
 from stream_ext.errors import BadArgument, UnsupportedMedia
 from stream_ext.writer.graph_store import checked_graph
-from stream_ext.writer.load_records import Loaded, UnusualLineReader
+from stream_ext.writer.load_records import Loaded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,15 +43,18 @@ async def load(exchange: Exchange) -> None:
         )
     if what.graph is not None:
         checked_graph(what.graph)
-    lines, run = UnusualLineReader(quads, go_on), exchange.state.workers.writers.run
-    loading = Loading(lines, quads)
-    async for piece in _pieces(exchange):
-        await run(loading.read, piece)
-    await run(loading.end)
-    what.statements, what.bad = loading.statements, lines.bad
-    recorded = what if what.path else None
-    what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
-    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in lines.reported]
+    run = exchange.state.workers.writers.run
+    reading = exchange.state.service.load_reading(quads, go_on)
+    try:
+        async for piece in _pieces(exchange):
+            await run(reading.read, piece)
+        loading = await run(reading.end)
+        what.statements, what.bad = loading.statements, reading.bad
+        recorded = what if what.path else None
+        what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
+    finally:
+        await run(reading.close)
+    first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in reading.reported]
     await exchange.answer_json(200, {**_as_json(what), "first_bad": first_bad}, snapshot=what.sn)
 
 

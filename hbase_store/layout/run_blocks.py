@@ -7,7 +7,7 @@ block the first row and the number of rows; so every read of blocks is an exact 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ class RunWriter:
         self.rows = 0
         self.nbytes = 0
         self._time = time
-        self._columns: dict[ColumnKey, ColumnIndex] = {}
+        self.columns: dict[ColumnKey, ColumnIndex] = {}
 
     def add(self, key: ColumnKey, view: View) -> Iterator[Put]:
         """The blocks of one column, as they are made."""
@@ -159,7 +159,7 @@ class RunWriter:
         rows = np.diff(starts, append=len(view)).astype(np.uint64)
         deletions = 0 if view.inserted is None else int(len(view) - np.count_nonzero(view.inserted))
         keys = 1 + int(np.count_nonzero(view.columns[0][1:] != view.columns[0][:-1]))
-        self._columns[key] = ColumnIndex(first, rows, deletions, keys)
+        self.columns[key] = ColumnIndex(first, rows, deletions, keys)
         self.rows += len(view)
         for i, start in enumerate(starts.tolist()):
             part = slice(start, start + size)
@@ -168,11 +168,24 @@ class RunWriter:
             self.nbytes += len(value)
             yield Put("run", block_key(self.number, key, [int(c[i]) for c in first]), value, self._time)
 
+    def adopt(self, columns: Mapping[ColumnKey, ColumnIndex], nbytes: int) -> None:
+        """Blocks that were packed elsewhere, of so many bytes; they come behind what is there of their columns."""
+        for key, index in columns.items():
+            self.columns[key] = _together(self.columns[key], index) if key in self.columns else index
+            self.rows += index.total
+        self.nbytes += nbytes
+
     def index_puts(self) -> list[Put]:
         return [
             Put("runindex", index_key(self.number, piece), seal(_INDEX_MAGIC, body), self._time)
-            for piece, body in enumerate(cut(pack_index(self._columns)))
+            for piece, body in enumerate(cut(pack_index(self.columns)))
         ]
+
+
+def _together(one: ColumnIndex, next_: ColumnIndex) -> ColumnIndex:
+    first = tuple(np.concatenate(parts) for parts in zip(one.first, next_.first, strict=True))
+    rows = np.concatenate((one.rows, next_.rows))
+    return ColumnIndex(first, rows, one.deletions + next_.deletions, one.keys + next_.keys)
 
 
 def pack_index(columns: dict[ColumnKey, ColumnIndex]) -> bytes:
@@ -202,12 +215,12 @@ def unpack_index(pieces: Sequence[tuple[Key, Value | None]]) -> dict[ColumnKey, 
             raise SnapshotGone(f"the index {key.hex()} of table runindex is gone: its snapshot is no longer retained")
     data = memoryview(b"".join(bytes(unseal(_INDEX_MAGIC, value, "runindex", key)) for key, value in pieces))
     try:
-        return _unpack_index(data)
+        return unpack_columns(data)
     except ValueError as error:
         raise corrupt("runindex", pieces[0][0], str(error)) from error
 
 
-def _unpack_index(data: memoryview) -> dict[ColumnKey, ColumnIndex]:
+def unpack_columns(data: memoryview) -> dict[ColumnKey, ColumnIndex]:
     at, parts = 0, []
     for _ in range(10):
         column, at = unpack_column(data, at)

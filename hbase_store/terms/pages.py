@@ -186,10 +186,22 @@ class Pages:
             if place or len(of_page) > 1 or len(offsets) <= PAGE_TERMS:
                 (old,) = self._read([number], fresh=True)
                 yield from _page_puts(number, _together(old, of_page), time)
-            elif int(np.diff(offsets).max()) > LONG_BYTES:
-                yield from _page_puts(number, _together(None, of_page), time)
             else:
-                yield Put("i2t", page_key(number), pack_page(offsets, data), time)
+                yield from _whole_page_puts(number, offsets, data, time)
+
+
+def full_page_puts(chunk: TermsChunk, time: int) -> Iterator[Put]:
+    """The rows of terms that fill pages, of which nothing was written before."""
+    for number, place, offsets, data in _cut(chunk):
+        assert place == 0 and len(offsets) == PAGE_TERMS + 1
+        yield from _whole_page_puts(number, offsets, data, time)
+
+
+def _whole_page_puts(number: int, offsets: Offsets, data: bytes, time: int) -> Iterator[Put]:
+    if int(np.diff(offsets).max()) > LONG_BYTES:
+        yield from _page_puts(number, _together(None, [(0, offsets, data)]), time)
+    else:
+        yield Put("i2t", page_key(number), pack_page(offsets, data), time)
 
 
 def _cut(chunk: TermsChunk) -> Iterator[tuple[int, int, Offsets, bytes]]:

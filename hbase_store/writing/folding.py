@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from hbase_store.layout.run_blocks import (
     NAMED_EDGES,
     PLAIN,
     PREDICATES,
+    ColumnIndex,
     ColumnKey,
     RunWriter,
     is_derived,
@@ -73,31 +75,44 @@ class Abandoned(StoreUnavailable):
         super().__init__("the store is being closed; open it again")
 
 
+@dataclass(frozen=True, slots=True)
+class PackedColumns:
+    """Columns of a run, or parts of them: their blocks, as they are written, and their index."""
+
+    puts: Iterator[Put]
+    columns: dict[ColumnKey, ColumnIndex]
+    nbytes: int  # of the blocks
+
+
 class FoldWriter:
     """Writes one run; columns come in any order."""
 
     def __init__(self, kv: KeyValue, last: int, give_way: Callable[[], None]) -> None:
         self._kv, self._give_way = kv, give_way
-        self._time = last
+        self.time = last
         self._writer = RunWriter(kv.allocate("run", 1), last)
-        self._vertices: dict[tuple[int, int], list[tuple[Ids, int]]] = {}
+
+    @property
+    def number(self) -> int:
+        return self._writer.number
 
     def write_pages(self, pages: Pages, chunks: Iterable[TermsChunk]) -> None:
         """Writes the pages of texts; no reader looks for them before the run counts."""
-        self._kv.put_many(self._paced(pages.puts(chunks, self._time)))
+        self._kv.put_many(self._paced(pages.puts(chunks, self.time)))
+
+    def write_packed_pages(self, puts: Iterator[Put]) -> None:
+        """As `write_pages`, of pages that were packed elsewhere."""
+        self._kv.put_many(self._paced(puts))
 
     def announce_pages(self, pages: PageRange) -> None:
         """They are of terms that nobody knows before the run counts; a fold's are those of slabs."""
         number = self._writer.number
-        self._kv.put_many([Put("runindex", pages_key(number), pack_range(pages), self._time)])
+        self._kv.put_many([Put("runindex", pages_key(number), pack_range(pages), self.time)])
 
     def write(self, columns: Iterable[tuple[ColumnKey, View]], first: int) -> RunEntry:
         """Writes the run of these columns; the columns of pseudo-predicate 0 are derived from them."""
         self._kv.put_many(self._paced(self._puts(columns)))
-        index = self._writer.index_puts()
-        self._kv.put_many(index)
-        writer = self._writer
-        return RunEntry(writer.number, first, self._time, len(index), writer.rows, writer.nbytes)
+        return self._entry(first)
 
     def _paced(self, puts: Iterator[Put]) -> Iterator[Put]:
         written = 0
@@ -109,23 +124,41 @@ class FoldWriter:
                 written = 0
 
     def _puts(self, columns: Iterable[tuple[ColumnKey, View]]) -> Iterator[Put]:
-        for key, view in self._with_predicates(columns):
+        for key, view in with_predicates(columns):
             yield from self._writer.add(key, view)
 
-    def _with_predicates(self, columns: Iterable[tuple[ColumnKey, View]]) -> Iterator[tuple[ColumnKey, View]]:
-        for key, view in columns:
-            yield key, view
-            if is_edges(key):
-                keys = without_deletions(view).columns[0]
-                keys = keys[np.concatenate((keys[:1] == keys[:1], keys[1:] != keys[:-1]))]  # they ascend
-                self._vertices.setdefault((key.kind, key.order), []).append((keys, key.predicate))
-        for (kind, order), parts in self._vertices.items():
-            vertices = np.concatenate([keys for keys, _ in parts])
-            predicates = np.repeat(
-                np.array([predicate for _, predicate in parts], np.uint64), [len(keys) for keys, _ in parts]
-            )
-            rows = sort_distinct((vertices, predicates))
-            yield ColumnKey(kind, PREDICATES, order), view_of(rows, None)
+    def write_packed(self, parts: Iterable[PackedColumns], first: int) -> RunEntry:
+        """Writes the run of columns that were packed elsewhere; the parts of one column come in its order."""
+        self._kv.put_many(self._paced(self._packed_puts(parts)))
+        return self._entry(first)
+
+    def _packed_puts(self, parts: Iterable[PackedColumns]) -> Iterator[Put]:
+        for part in parts:
+            yield from part.puts
+            self._writer.adopt(part.columns, part.nbytes)
+
+    def _entry(self, first: int) -> RunEntry:
+        index = self._writer.index_puts()
+        self._kv.put_many(index)
+        writer = self._writer
+        return RunEntry(writer.number, first, self.time, len(index), writer.rows, writer.nbytes)
+
+
+def with_predicates(columns: Iterable[tuple[ColumnKey, View]]) -> Iterator[tuple[ColumnKey, View]]:
+    """The columns, and then those of pseudo-predicate 0, which are derived from them."""
+    vertices: dict[tuple[int, int], list[tuple[Ids, int]]] = {}
+    for key, view in columns:
+        yield key, view
+        if is_edges(key):
+            keys = without_deletions(view).columns[0]
+            keys = keys[np.concatenate((keys[:1] == keys[:1], keys[1:] != keys[:-1]))]  # they ascend
+            vertices.setdefault((key.kind, key.order), []).append((keys, key.predicate))
+    for (kind, order), parts in vertices.items():
+        predicates = np.repeat(
+            np.array([predicate for _, predicate in parts], np.uint64), [len(keys) for keys, _ in parts]
+        )
+        rows = sort_distinct((np.concatenate([keys for keys, _ in parts]), predicates))
+        yield ColumnKey(kind, PREDICATES, order), view_of(rows, None)
 
 
 def hash_rows(chunks: Sequence[TermsChunk]) -> Iterator[tuple[ColumnKey, View]]:

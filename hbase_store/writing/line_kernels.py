@@ -151,7 +151,11 @@ def _same(one, start, end, other, begin):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def number_of(data, start, end, table, hashes, offsets, arena, counts):  # type: ignore[no-untyped-def]
     """The number of a term; a new one gets the next, and its bytes go to the arena."""
-    value = hash_bytes(data, start, end)
+    return _number_of(data, start, end, hash_bytes(data, start, end), table, hashes, offsets, arena, counts)
+
+
+@njit(cache=True, nogil=True)
+def _number_of(data, start, end, value, table, hashes, offsets, arena, counts):  # type: ignore[no-untyped-def]
     mask = len(table) - 1
     slot = np.int64(value & np.uint64(mask))
     size = end - start
@@ -172,6 +176,13 @@ def number_of(data, start, end, table, hashes, offsets, arena, counts):  # type:
     table[slot] = number
     counts[0] = number + 1
     return number
+
+
+@njit(cache=True, nogil=True)
+def number_all(texts, starts, values, table, hashes, offsets, arena, counts, numbers):  # type: ignore[no-untyped-def]
+    """Fills in the numbers of distinct terms, whose hashes are `values`."""
+    for i in range(len(values)):
+        numbers[i] = _number_of(texts, starts[i], starts[i + 1], values[i], table, hashes, offsets, arena, counts)
 
 
 @njit(cache=True, nogil=True)

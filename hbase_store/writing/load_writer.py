@@ -15,16 +15,17 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids, sort_distinct
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.layout.run_blocks import HASH_COLUMN, ColumnKey
+from hbase_store.layout.run_blocks import HASH_COLUMN
 from hbase_store.layout.run_list import RunEntry
 from hbase_store.layout.slab import TermsChunk
 from hbase_store.layout.terms import BLANK, INTEGER, NO_TERM, TAG_SHIFT, check_numbers
 from hbase_store.layout.transient_rows import Texts
-from hbase_store.sorted.view import View, view_of
+from hbase_store.sorted.view import view_of
 from hbase_store.terms.dictionary import Dictionary
 from hbase_store.terms.pages import PageRange, page_of
 from hbase_store.terms.transient import TransientTerms
 from hbase_store.writing.batch import NUMBERS
+from hbase_store.writing.divided_loading import DividedLoading, NewTerms
 from hbase_store.writing.folding import FoldWriter
 from hbase_store.writing.loading import Numbers32, Terms, edge_columns
 
@@ -37,8 +38,8 @@ class LoadWriter:
             if self._ids[place] == NO_TERM:
                 self._ids[place] = id
         self._new = np.flatnonzero(self._ids == NO_TERM)
-        self._chunk = terms.chunk(self._take_ids(), self._new)
-        self._ids[self._new] = np.arange(self._chunk.first, self._chunk.first + len(self._new), dtype=np.uint64)
+        self._first = self._take_ids()
+        self._ids[self._new] = np.arange(self._first, self._first + len(self._new), dtype=np.uint64)
         self._by_hash: tuple[Ids, npt.NDArray[np.int64]] | None = None
         # Transient terms, which become permanent by what is written here.
         self._promoted: set[int] = set()
@@ -66,23 +67,28 @@ class LoadWriter:
         check_numbers(counter, first + count - 1)
         return first
 
-    def write(self, columns: Sequence[Numbers32], sn: int) -> RunEntry:
+    def write(self, rows: Sequence[Numbers32] | DividedLoading, sn: int) -> RunEntry:
         """`sn` is the snapshot that it will be, if nobody publishes before."""
         writer = FoldWriter(self._kv, sn, self._give_way)
         if len(self._new):
-            last = self._chunk.first + len(self._new) - 1
-            writer.announce_pages(PageRange(page_of(self._chunk.first), page_of(last)))
-        writer.write_pages(self._pages, [self._chunk, *self._promoted_chunks()] if len(self._new) else [])
-        return writer.write(chain(self._hash_rows(), edge_columns(columns, self._ids)), sn)
+            last = self._first + len(self._new) - 1
+            writer.announce_pages(PageRange(page_of(self._first), page_of(last)))
+        if isinstance(rows, DividedLoading):
+            new = NewTerms(self._new, self._first, self._hash_rows())
+            return rows.write(writer, self._pages, self._ids, new, self._promoted_chunks(), sn)
+        chunks = [self._terms.chunk(self._first, self._new), *self._promoted_chunks()] if len(self._new) else []
+        writer.write_pages(self._pages, chunks)
+        hashes = sort_distinct(self._hash_rows())
+        columns = [(HASH_COLUMN, view_of(hashes, None))] if len(hashes[0]) else []
+        return writer.write(chain(columns, edge_columns(rows, self._ids)), sn)
 
-    def _hash_rows(self) -> Iterator[tuple[ColumnKey, View]]:
-        """The rows of the hash column for new terms; terms that had a permanent id before have their row already."""
+    def _hash_rows(self) -> tuple[Ids, Ids]:
+        """The hashes and ids of new terms; terms that had a permanent id before have their row already."""
         ids = self._ids[self._new]
-        ours = ids == np.arange(self._chunk.first, self._chunk.first + len(ids), dtype=np.uint64)
+        ours = ids == np.arange(self._first, self._first + len(ids), dtype=np.uint64)
         if self._promoted:
             ours |= np.isin(self._new, list(self._promoted))
-        if ours.any():
-            yield HASH_COLUMN, view_of(sort_distinct((self._terms.hashes[self._new][ours], ids[ours])), None)
+        return self._terms.hashes[self._new][ours], ids[ours]
 
     def _promoted_chunks(self) -> Iterator[TermsChunk]:
         for number in sorted(self._promoted, key=lambda number: int(self._ids[number])):

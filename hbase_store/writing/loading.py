@@ -7,6 +7,7 @@ reader, which says what it means in canonical terms, or what is wrong with it. O
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,8 @@ from hbase_store.arrays import Columns, Ids, Item, Offsets, sort_distinct
 from hbase_store.errors import BadRow, Unwritable
 from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, ColumnKey
 from hbase_store.layout.slab import TERM_BYTES_MAX, TermsChunk, check_lengths
-from hbase_store.layout.terms import check_encodable
-from hbase_store.sorted.view import View, in_order, orders, view_of
+from hbase_store.layout.terms import NO_TERM, check_encodable
+from hbase_store.sorted.view import BY_GRAPH, FORWARD, INVERSE, View, in_order, orders, view_of
 
 #: (a line, its number) to its statements: canonical s, p, o and graph (b"" for none).
 Careful = Callable[[bytes, int], Iterable[tuple[bytes, bytes, bytes, bytes]]]
@@ -67,6 +68,21 @@ class Terms:
         found: int = number_of(data, 0, len(text), self.table, self.hashes, self.offsets, self.arena, self.counts)
         return found
 
+    def numbers(self, texts: npt.NDArray[np.uint8], offsets: Offsets, hashes: Ids) -> Numbers32:
+        """The numbers of distinct terms that were numbered elsewhere; new ones get the next ones."""
+        from hbase_store.writing.line_kernels import number_all
+
+        self.make_room(len(hashes), len(texts))
+        found = np.empty(len(hashes), np.int32)
+        number_all(texts, offsets, hashes, self.table, self.hashes, self.offsets, self.arena, self.counts, found)
+        return found
+
+    def check_lengths(self) -> None:
+        count = len(self)
+        lengths = np.diff(self.offsets[: count + 1])
+        if count and int(lengths.max()) > TERM_BYTES_MAX:
+            check_lengths([self.text(int(lengths.argmax()))])
+
     def text(self, number: int) -> bytes:
         return self.arena[self.offsets[number] : self.offsets[number + 1]].tobytes()
 
@@ -82,10 +98,11 @@ class Terms:
 
 
 class Loading:
-    """For one thread. `quads`: the lines may name a graph."""
+    """For one thread. `quads`: the lines may name a graph; `lines_before`: so many are before the first one."""
 
-    def __init__(self, careful: Careful, quads: bool = False) -> None:
+    def __init__(self, careful: Careful, quads: bool = False, lines_before: int = 0) -> None:
         self.terms = Terms()
+        self.terms.counts[2] = lines_before
         self._careful, self._quads = careful, quads
         self._rest = b""
         self._out = np.empty((4, _ROWS), np.int32)
@@ -193,18 +210,12 @@ class Loading:
 
     def columns(self, graph: bytes | None) -> list[Numbers32]:
         """s, p, o, graph; what names no graph is in `graph`."""
-        self._check_terms()
+        self.terms.check_lengths()
         parts = [*self._full, self._out[:, : int(self.terms.counts[1])]]
         s, p, o, g = (np.concatenate([part[i] for part in parts]) for i in range(4))
         if graph is not None:
             g[g < 0] = self.terms.number(graph)
         return [s, p, o, g]
-
-    def _check_terms(self) -> None:
-        count = len(self.terms)
-        lengths = np.diff(self.terms.offsets[: count + 1])
-        if count and int(lengths.max()) > TERM_BYTES_MAX:
-            check_lengths([self.terms.text(int(lengths.argmax()))])
 
 
 def edge_columns(columns: Sequence[Numbers32], ids: Ids) -> Iterator[tuple[ColumnKey, View]]:
@@ -213,27 +224,43 @@ def edge_columns(columns: Sequence[Numbers32], ids: Ids) -> Iterator[tuple[Colum
     if len(p) == 0:
         return
     predicates = np.flatnonzero(np.bincount(p, minlength=len(ids)))
-    rank = np.zeros(len(ids), np.uint16 if len(predicates) < 1 << 16 else np.uint32)
-    rank[predicates] = np.arange(len(predicates))
-    ranks = rank[p]
-    order = np.argsort(ranks, kind="stable")  # of 16 bits: a radix sort
-    ends = np.cumsum(np.bincount(ranks, minlength=len(predicates)))
-    named_any = bool((g >= 0).any())
-    for predicate, start, end in zip(predicates.tolist(), [0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-        rows = order[start:end]
-        of_predicate = int(ids[predicate])
-        named = g[rows] >= 0 if named_any else np.zeros(len(rows), np.bool_)
-        plain, in_graphs = rows[~named], rows[named]
+    ranks = ranks_of(predicates, np.arange(len(predicates)), len(ids))[p]
+    rows: Columns = (ids[s], ids[o])
+    if (g >= 0).any():
+        rows = (*rows, np.append(ids, np.uint64(NO_TERM))[g])  # of -1, which is none, it takes the last
+    yield from sorted_columns(ids[predicates], ranks, rows, (FORWARD, INVERSE, BY_GRAPH))
+
+
+def ranks_of(predicates: npt.NDArray[np.int64], ranks: npt.NDArray[np.int64], terms: int) -> npt.NDArray[Any]:
+    """For each of so many terms, its rank among the predicates."""
+    found = np.zeros(terms, np.uint16 if ranks.max(initial=0) < 1 << 16 else np.uint32)
+    found[predicates] = ranks
+    return found
+
+
+def sorted_columns(
+    predicates: Ids, ranks: npt.NDArray[Any], rows: Columns, wanted: Sequence[int]
+) -> Iterator[tuple[ColumnKey, View]]:
+    """The columns of a run in the `wanted` orders. `ranks`: of each row, which of the predicates it has; `rows` are
+    subjects, objects and, if any is named, graphs (NO_TERM: the default graph)."""
+    place = np.argsort(ranks, kind="stable")  # of 16 bits: a radix sort
+    ends = np.cumsum(np.bincount(ranks, minlength=len(predicates))).tolist()
+    for predicate, start, end in zip(predicates.tolist(), [0, *ends[:-1]], ends, strict=True):
+        of_predicate = place[start:end]
+        plain, in_graphs = of_predicate, of_predicate[:0]
+        if len(rows) > 2:
+            named = rows[2][of_predicate] != NO_TERM
+            plain, in_graphs = of_predicate[~named], of_predicate[named]
         if len(plain):
-            yield from _in_orders(PLAIN, of_predicate, (ids[s[plain]], ids[o[plain]]))
+            yield from _in_orders(PLAIN, predicate, tuple(column[plain] for column in rows[:2]), wanted)
         if len(in_graphs):
-            yield from _in_orders(NAMED_EDGES, of_predicate, (ids[s[in_graphs]], ids[o[in_graphs]], ids[g[in_graphs]]))
+            yield from _in_orders(NAMED_EDGES, predicate, tuple(column[in_graphs] for column in rows), wanted)
 
 
-def _in_orders(kind: int, predicate: int, rows: Columns) -> Iterator[tuple[ColumnKey, View]]:
-    rows = sort_distinct(rows)
+def _in_orders(kind: int, predicate: int, rows: Columns, wanted: Sequence[int]) -> Iterator[tuple[ColumnKey, View]]:
     for order in orders(kind == NAMED_EDGES):
-        yield ColumnKey(kind, predicate, order), view_of(sort_distinct(in_order(rows, order)), None)
+        if order in wanted:
+            yield ColumnKey(kind, predicate, order), view_of(sort_distinct(in_order(rows, order)), None)
 
 
 def _is_utf8(lines: bytes) -> bool:
@@ -264,5 +291,6 @@ def warm() -> None:
     terms.number(b"<a:b>")
     terms.make_room(len(terms.table), 0)
     terms.chunk(1, np.arange(len(terms)))
+    Terms().numbers(terms.arena, terms.offsets[:2], terms.hashes[:1])
     own_ids(terms.arena, terms.offsets, np.uint64(1), np.uint64(1), np.zeros(len(terms), np.uint64))
     line_end(np.frombuffer(b"a", np.uint8), 0)

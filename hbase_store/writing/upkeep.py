@@ -19,6 +19,7 @@ from hbase_store.layout.run_list import RunEntry, RunList, list_put
 from hbase_store.log.head import HeadCell
 from hbase_store.terms.dictionary import Dictionary
 from hbase_store.writing.collection import Collector, retained
+from hbase_store.writing.divided_loading import DividedLoading
 from hbase_store.writing.folding import (
     FOLD_BYTES,
     FOLD_SLABS,
@@ -32,7 +33,7 @@ from hbase_store.writing.folding import (
     runs_to_merge,
 )
 from hbase_store.writing.load_writer import LoadWriter
-from hbase_store.writing.loading import Loading
+from hbase_store.writing.loading import Loading, Numbers32
 
 #: Runs the step of a load that publishes: at once, or where all else is published.
 Turn = Callable[[Callable[[], Sn | None]], Sn | None]
@@ -160,16 +161,26 @@ class Upkeep:
 
     # ---- loading
 
-    def load(self, loading: Loading, graph: bytes | None, publish: Callable[[RunEntry, RunList], Sn], turn: Turn) -> Sn:
+    def load(
+        self,
+        loading: Loading | DividedLoading,
+        graph: bytes | None,
+        publish: Callable[[RunEntry, RunList], Sn],
+        turn: Turn,
+    ) -> Sn:
         """Publishes a load. `publish` writes the snapshot; it is given the run list without the run of the load."""
-        columns = loading.columns(graph)
+        if isinstance(loading, DividedLoading):
+            loading.use_graph(graph)
+            rows: DividedLoading | list[Numbers32] = loading
+        else:
+            rows = loading.columns(graph)
         self._host.hold_lease()
         with self._one:
             self._fold_slabs()
             load = LoadWriter(self._kv, self._dictionary, loading.terms, self._give_way)
             sn: Sn | None = None
             while sn is None:
-                entry = load.write(columns, self._host.head() + 1)
+                entry = load.write(rows, self._host.head() + 1)
                 sn = turn(partial(self._publish_load, load, entry, publish))
         if self.folder is not None and runs_to_merge(self._edges.list.cover(sn)):
             self.folder.wake()

@@ -28,10 +28,9 @@ from typing import Any
 
 import msgspec
 
-import stream_ext
 from hbase_store.errors import StoreUnavailable
 from stream_ext import warm
-from stream_ext.child_environment import environment
+from stream_ext.child_environment import program_environment
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Outcome
@@ -109,13 +108,11 @@ class Process:
         with self._lock:
             if self._closed:
                 return Outcome("failed", "the service is being closed")
-            root = str(Path(stream_ext.__path__[0]).parent)
-            paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
             process = self._process = subprocess.Popen(
                 [sys.executable, "-m", "stream_ext.runners.trial"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=environment(os.environ) | {"PYTHONPATH": paths},
+                env=program_environment(os.environ),
                 start_new_session=True,
             )
         with process:

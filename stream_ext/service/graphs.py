@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, cast
 
 from hbase_store import Loading, Sn
+from hbase_store.writing.divided_loading import DividedLoading
 from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.terms import Constant
@@ -19,6 +20,7 @@ from stream_ext.writer import graph_store
 from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome
+from stream_ext.writer.load_reading import LoadReading
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.updates.other_store import OtherStoreHolds, SourceAside
 
@@ -85,7 +87,11 @@ class Graphs:
         """The records of files that were loaded into the store."""
         return loaded(self._opened.store)
 
-    def load(self, loading: Loading, graph: str | None, what: Loaded | None) -> int:
+    def load_reading(self, quads: bool, go_on: bool) -> LoadReading:
+        """What reads the lines of a load: long ones in processes beside this one."""
+        return LoadReading(quads, go_on, self._opened.loaders)
+
+    def load(self, loading: Loading | DividedLoading, graph: str | None, what: Loaded | None) -> int:
         """Publishes a load as one snapshot, in the order of all other changes; `what`: the record of the load."""
         name = b"" if what is None else what.packed()
         meant = loading.graphs() if self._opened.catalog.deriving else []

@@ -24,6 +24,7 @@ from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import checked_graph
 from stream_ext.writer.injector import Injector
+from stream_ext.writer.load_processes import LoadProcesses
 from stream_ext.writer.push_readers import PushReaders
 
 #: Until when a write waits: until it is published, or until all queries are evaluated up to it.
@@ -42,7 +43,7 @@ class Limits:
     read_s: float = 300.0  # the longest time to read a body, or the text of a registration
     catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
     lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
-    push_readers: int = 0  # processes that read long pushes
+    push_readers: int = 0  # processes that read long pushes; and so many that read and sort loads
 
 
 class OpenedStore:
@@ -64,6 +65,7 @@ class OpenedStore:
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self.budget, self.sources = budget, sources
         self.push_readers = PushReaders(limits.push_readers)
+        self.loaders = LoadProcesses(limits.push_readers, is_beside=True) if limits.push_readers else None
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         #: At a reader, reads what others have published; whether there was anything.

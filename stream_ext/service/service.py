@@ -118,7 +118,8 @@ class Service:
         self.read_graph, self.read_dataset = graphs.read_graph, graphs.read_dataset
         self.replace_graph, self.merge_graph = graphs.replace_graph, graphs.merge_graph
         self.add_quads, self.drop_graph = graphs.add_quads, graphs.drop_graph
-        self.load, self.loads, self.change = graphs.load, graphs.loads, graphs.change
+        self.load, self.load_reading, self.loads = graphs.load, graphs.load_reading, graphs.loads
+        self.change = graphs.change
 
         registrations = Registrations(opened, attached)
         self.register, self.register_all = registrations.register, registrations.register_all
@@ -261,6 +262,8 @@ class Service:
             self._role.close()
             self._attached.close()
             self._opened.push_readers.close()
+            if self._opened.loaders is not None:
+                self._opened.loaders.close()
             self._engine.merge.give_up()  # a store that does not answer now is not waited for
             self._injector.close()
             self._engine.close()

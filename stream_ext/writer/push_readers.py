@@ -16,11 +16,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
-import stream_ext
 from stream_ext.catalog.catalog import StreamDefinition
-from stream_ext.child_environment import environment
+from stream_ext.child_environment import program_environment
 from stream_ext.frames import LENGTH, Closed
 from stream_ext.rdf.documents import N_QUADS, N_TRIPLES, NDJSON
 from stream_ext.rdf.reading import ReadingBudget
@@ -48,7 +46,7 @@ class _Reader:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment(os.environ) | {"PYTHONPATH": _path()},
+                env=program_environment(os.environ),
             )
         self._ours.settimeout(_LOOK_S)
 
@@ -83,12 +81,6 @@ class _Reader:
         self._ours.close()
         self._process.kill()
         self._process.wait()
-
-
-def _path() -> str:
-    """The same modules as here, whether they are installed or lie in a checkout."""
-    root = str(Path(stream_ext.__path__[0]).parent)
-    return os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
 
 
 class PushReaders:

@@ -17,6 +17,7 @@ from endpoint.serve import Server, ServeSettings, listen
 from stream_ext.clock import SystemClock
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import Source
+from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
 from tests.parts.waiting import PATIENCE_S
 
@@ -79,6 +80,7 @@ def live(
             base=BASE,
             clock=SystemClock(),
             engine="inline",
+            limits=Limits(push_readers=settings.push_readers or 0),
             allowed_urls=allowed_urls,
             sources=sources,
             updates=settings.updates,

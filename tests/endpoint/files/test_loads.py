@@ -10,9 +10,12 @@ import lzma
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import msgspec
 import pyoxigraph
 import pytest
 import rdflib
@@ -21,12 +24,14 @@ import zstandard
 
 import hbase_store
 from endpoint.cli.command_line import main
-from endpoint.client import Client
+from endpoint.client import Client, Refused
 from endpoint.files.load import ServerTarget, Wanted, load_all
 from endpoint.files.reading import Source, digest_of, pieces_of, place_of
 from hbase_store.errors import AnotherWriter
 from hbase_store.layout.terms import iri
 from stream_ext.errors import BadData
+from stream_ext.writer import load_reading
+from stream_ext.writer.load_processes import LoadProcesses
 from stream_ext.writer.load_records import Loaded
 from tests.endpoint.live import Live, live
 from tests.parts.waiting import PATIENCE_S
@@ -232,6 +237,44 @@ def test_queries_run_on_next_to_a_load_and_see_it(served: Live) -> None:
     answered = [row.json for row in served.service.emissions("near")]
     assert ['"taxi"' in text.decode() and "t1" in text.decode() for text in answered] == [False, False, False, True]
     assert served.service.head() > answers[0]
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Loads have parts of 10,000 bytes; the names of the tasks that were run."""
+    done: list[str] = []
+    submit = LoadProcesses.submit
+
+    def recorded(self: LoadProcesses, task: msgspec.Struct) -> Future[Any]:
+        done.append(type(task).__name__)
+        return submit(self, task)
+
+    monkeypatch.setattr(load_reading, "PART_BYTES", 10_000)
+    monkeypatch.setattr(LoadProcesses, "submit", recorded)
+    return done
+
+
+def test_long_files_are_read_by_processes(small_parts: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a.nt").write_bytes(lines(2000))
+    (tmp_path / "b.nt.gz").write_bytes(gzip.compress(lines(2000, "m")))
+    url = f"lmdb:{tmp_path / 'store'}"
+    assert rillet("load", tmp_path / "a.nt", tmp_path / "b.nt.gz", "--tasks", 2, "--store", url) == 0
+    found = graph_of(url)
+    assert (len(found), len({*found.objects()})) == (4000, 2)
+    assert small_parts.count("ReadPart") > 4
+
+
+def test_a_server_reads_long_loads_in_processes(small_parts: list[str], tmp_path: Path) -> None:
+    with live(tmp_path / "served", push_readers=2) as served:
+        served.service.store.take_lease(served.url)
+        with Client(served.url, timeout_s=PATIENCE_S) as client:
+            assert client.load([lines(1500), lines(1500, "m")], quads=False)["statements"] == 3000
+            with pytest.raises(Refused, match="line 1501, column 1") as caught:
+                client.load([lines(1500), b"oops"], quads=False)
+            assert caught.value.line == 1501
+        answer = served.service.query("SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?o) AS ?m) { ?s ?p ?o }")
+        assert [[text.split(b'"')[1] for text in row] for row in served.service.decode(answer)] == [[b"3000", b"1"]]
+    assert {"ReadPart", "SortRows"} < {*small_parts}
 
 
 def test_a_bad_line_sent_to_a_server_is_reported_with_its_place_and_adds_nothing(served: Live) -> None:

@@ -1,0 +1,163 @@
+"""The tasks of a divided load that know nothing of files of RDF: they sort and pack what becomes rows of tables.
+
+    SortRows     all rows whose first key is in a range, in one order   ->  blocks of the run, and their index
+    SortHashes   the hashes of new terms that are in a range            ->  the same
+    PackPages    the texts of new terms, by whole pages                 ->  the pages
+
+A task is a value that any process can run which sees the folder: beside the server or on Spark. It writes files, and
+answers with what the writer has to know of them. Run twice, it writes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+
+from hbase_store.arrays import Columns, Ids, Mask, concatenate, sort_distinct
+from hbase_store.layout.run_blocks import HASH_COLUMN, ColumnKey, RunWriter, pack_index, unpack_columns
+from hbase_store.layout.slab import TermsChunk
+from hbase_store.sorted.view import BY_GRAPH, FORWARD, INVERSE, View, view_of
+from hbase_store.terms.pages import full_page_puts
+from hbase_store.writing.folding import PackedColumns, with_predicates
+from hbase_store.writing.load_files import LoadFolder, part_name
+from hbase_store.writing.loading import Numbers32, ranks_of, sorted_columns
+
+#: Where the first key of an order is among s, p, o and g.
+KEY_COLUMNS = {FORWARD: 0, INVERSE: 2, BY_GRAPH: 3}
+#: The names of what the writer leaves for its tasks: all terms, the new ones among them, and how they are found.
+ALL_TERMS, NEW_TERMS, NEW_HASHES, NEW_IDS = "all-", "new", "new-hashes", "new-ids"
+
+
+class LoadTasks(Protocol):
+    """Who runs tasks: `submit` may be called at any time, `most` run at once."""
+
+    @property
+    def most(self) -> int: ...
+
+    def submit(self, task: Any) -> Future[Any]: ...
+
+    def rest(self) -> None:
+        """A load has ended: what was held for it may go."""
+        ...
+
+
+class KeyRange(msgspec.Struct, frozen=True, array_like=True):
+    """low <= key <= high."""
+
+    low: int
+    high: int
+
+    def holds(self, keys: Ids) -> Mask:
+        return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+
+
+class PackedRun(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Rows of table run: the file, the index of their columns, and their bytes."""
+
+    name: str
+    index: bytes
+    nbytes: int
+
+
+class PackedPages(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    name: str
+
+
+class SortRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`graphs`: whether any row is in a named graph; `graph`: the id of the graph of what names none."""
+
+    folder: str
+    name: str
+    parts: int
+    order: int
+    keys: KeyRange
+    graphs: bool
+    graph: int
+    run: int
+    time: int
+
+    def run_task(self) -> PackedRun:
+        folder = LoadFolder(self.folder)
+        picked = [self._picked(folder, part) for part in range(self.parts)]
+        predicates = np.unique(np.concatenate([of_part for of_part, _, _ in picked]))
+        ranks = [predicates.searchsorted(of_part)[ranks] for of_part, ranks, _ in picked]
+        narrow = np.concatenate(ranks).astype(np.uint16 if len(predicates) < 1 << 16 else np.uint32)
+        rows = tuple(map(concatenate, zip(*(columns for _, _, columns in picked), strict=True)))
+        del picked, ranks
+        return _packed(self, with_predicates(sorted_columns(predicates, narrow, rows, (self.order,))))
+
+    def _picked(self, folder: LoadFolder, part: int) -> tuple[Ids, Any, Columns]:
+        """The predicates of the part, which of them each picked row has, and the rows."""
+        rows, ids = folder.rows(part), folder.array(part_name(part, "ids"))
+        places = np.flatnonzero(self.keys.holds(self._keys(rows, ids)))
+        s, p, o = (rows[i][places] for i in range(3))
+        columns: Columns = (ids[s], ids[o])
+        if self.graphs:
+            columns = (*columns, self._graphs(rows, ids)[places])
+        numbers = folder.array(part_name(part, "predicates"))
+        return ids[numbers], ranks_of(numbers, np.arange(len(numbers)), len(ids))[p], columns
+
+    def _keys(self, rows: Numbers32, ids: Ids) -> Ids:
+        return self._graphs(rows, ids) if self.order == BY_GRAPH else ids[rows[KEY_COLUMNS[self.order]]]
+
+    def _graphs(self, rows: Numbers32, ids: Ids) -> Ids:
+        if len(rows) == 3:
+            return np.full(rows.shape[1], self.graph, np.uint64)
+        found: Ids = np.append(ids, np.uint64(self.graph))[rows[3]]  # of -1, which is none, it takes the last
+        return found
+
+
+class SortHashes(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    folder: str
+    name: str
+    keys: KeyRange
+    run: int
+    time: int
+
+    def run_task(self) -> PackedRun:
+        folder = LoadFolder(self.folder)
+        hashes, ids = folder.array(NEW_HASHES), folder.array(NEW_IDS)
+        places = np.flatnonzero(self.keys.holds(hashes))
+        rows = sort_distinct((hashes[places], ids[places]))
+        return _packed(self, [(HASH_COLUMN, view_of(rows, None))])
+
+
+class PackPages(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The terms start..stop of the new ones; `first`: the id of the first of these."""
+
+    folder: str
+    name: str
+    start: int
+    stop: int
+    first: int
+    time: int
+
+    def run_task(self) -> PackedPages:
+        from hbase_store.layout.text_kernels import gather_texts
+
+        folder = LoadFolder(self.folder)
+        texts, offsets, _ = folder.terms(ALL_TERMS)
+        numbers = folder.array(NEW_TERMS)[self.start : self.stop]
+        starts = np.zeros(len(numbers) + 1, np.int64)
+        np.cumsum(offsets[numbers + 1] - offsets[numbers], out=starts[1:])
+        data = np.empty(int(starts[-1]), np.uint8)
+        gather_texts(texts, offsets, numbers, data)
+        folder.write_puts(self.name, full_page_puts(TermsChunk(self.first, starts, data.tobytes()), self.time))
+        return PackedPages(self.name)
+
+
+StoreTask = SortRows | SortHashes | PackPages
+
+
+def packed_columns(packed: PackedRun, folder: LoadFolder, time: int) -> PackedColumns:
+    return PackedColumns(folder.puts(packed.name, "run", time), unpack_columns(memoryview(packed.index)), packed.nbytes)
+
+
+def _packed(task: SortRows | SortHashes, columns: Iterable[tuple[ColumnKey, View]]) -> PackedRun:
+    writer = RunWriter(task.run, task.time)
+    puts = (put for key, view in columns for put in writer.add(key, view))
+    LoadFolder(task.folder).write_puts(task.name, iter(puts))
+    return PackedRun(task.name, pack_index(writer.columns), writer.nbytes)

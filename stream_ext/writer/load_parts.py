@@ -1,0 +1,89 @@
+"""The parts of a load: each is read by a task, and all tasks are known here by their names.
+
+A part is a range of a file that begins and ends with whole lines. If there is anything wrong with it, the task only
+says so: the process that loads reads the part again, and knows how many lines are before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hbase_store import Loading
+from hbase_store.errors import StoreError
+from hbase_store.writing.load_files import LoadFolder
+from hbase_store.writing.load_tasks import PackedPages, PackedRun, PackPages, SortHashes, SortRows
+from stream_ext.errors import RilletError
+from stream_ext.writer.load_records import BadLine, UnusualLineReader
+
+_PIECE_BYTES = 8 << 20
+
+
+class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    folder: str
+    part: int
+    path: str
+    start: int
+    stop: int
+    quads: bool
+    go_on: bool
+
+    def read_into(self, loading: Loading) -> None:
+        with Path(self.path).open("rb", buffering=0) as file:
+            file.seek(self.start)
+            left = self.stop - self.start
+            while left and (piece := file.read(min(left, _PIECE_BYTES))):
+                left -= len(piece)
+                loading.read(piece)
+        if left:
+            raise OSError(f"{self.path} became shorter while it was read")
+        loading.end()
+
+    def run_task(self) -> PartRead:
+        lines = UnusualLineReader(self.quads, self.go_on)
+        loading = Loading(lines, self.quads)
+        try:
+            self.read_into(loading)
+            LoadFolder(self.folder).write_part(self.part, loading)
+        except (RilletError, StoreError):
+            return PartRead(False)
+        return PartRead(True, int(loading.terms.counts[2]), lines.bad, lines.reported)
+
+
+class PartRead(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """`is_good`: it was read; of its `lines` so many were left out."""
+
+    is_good: bool
+    lines: int = 0
+    bad: int = 0
+    reported: list[BadLine] = []
+
+
+class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Not for what is in the file: no room, no memory."""
+
+    reason: str
+
+
+_tasks: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ReadPart | SortRows | SortHashes | PackPages)
+_results: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(PartRead | PackedRun | PackedPages | TaskFailed)
+
+
+def run_encoded(task: bytes | bytearray) -> bytes:
+    """What a process does with a task that it was sent."""
+    try:
+        return msgspec.msgpack.encode(_tasks.decode(task).run_task())
+    except (OSError, MemoryError) as error:
+        return msgspec.msgpack.encode(TaskFailed(f"{type(error).__name__}: {error}"))
+
+
+def result_of(answer: bytes | bytearray) -> Any:
+    """The result of a task; raises if it failed."""
+    result = _results.decode(answer)
+    if isinstance(result, TaskFailed):
+        raise RilletError(
+            f"a task of the load failed ({result.reason}), and nothing was loaded; it needs room in the folder that "
+            "TMPDIR names, about as much as the file"
+        )
+    return result

@@ -1,0 +1,121 @@
+"""Loaders: processes beside the one that loads, which run the tasks of its loads at the same time.
+
+A task whose process ends, whatever the reason, is run once more by another one: it writes the same files again."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from stream_ext.child_environment import program_environment
+from stream_ext.errors import RilletError
+from stream_ext.frames import framed, receive
+from stream_ext.writer.load_parts import result_of
+
+_TRIES = 2
+_LOWEST_PRIORITY = 19
+
+
+class _Loader:
+    """One process, used by one thread at a time."""
+
+    def __init__(self, niceness: int) -> None:
+        self._ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "stream_ext.writer.load_process", str(theirs.fileno()), str(niceness)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env=program_environment(os.environ),
+            )
+
+    def run(self, task: bytes) -> bytearray:
+        """ConnectionError if the process ends."""
+        self._ours.sendall(framed(task))
+        return receive(self._ours)
+
+    def end(self) -> int:
+        self._ours.close()
+        self.process.kill()
+        return self.process.wait()
+
+
+class LoadProcesses:
+    """At most so many processes, each started when it is needed. `is_beside`: they are beside a server, whose queries
+    and pushes go first; and they end with each load, as their memory stays as large as their tasks were."""
+
+    def __init__(self, most: int, is_beside: bool = False) -> None:
+        self.most, self._is_beside = most, is_beside
+        self._threads = ThreadPoolExecutor(most, "load task")
+        self._lock = threading.Lock()
+        self._idle: list[_Loader] = []
+        self._busy: set[_Loader] = set()
+        self._closed = False
+
+    def submit(self, task: msgspec.Struct) -> Future[Any]:
+        return self._threads.submit(self._run, msgspec.msgpack.encode(task))
+
+    def process_ids(self) -> list[int]:
+        with self._lock:
+            return [loader.process.pid for loader in (*self._idle, *self._busy)]
+
+    def rest(self) -> None:
+        """A load has ended."""
+        if self._is_beside:
+            self._end_idle()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for loader in idle:
+            loader.end()
+
+    def close(self) -> None:
+        """Ends the processes and drops what is not done."""
+        with self._lock:
+            self._closed = True
+            loaders = [*self._idle, *self._busy]
+        for loader in loaders:
+            loader.process.kill()
+        self._threads.shutdown(cancel_futures=True)
+        self._end_idle()
+
+    def _run(self, task: bytes) -> Any:
+        status = 0
+        for attempt in range(_TRIES):
+            loader = self._take(is_new=attempt > 0)
+            try:
+                answer = loader.run(task)
+            except OSError:
+                status = self._drop(loader)
+                continue
+            with self._lock:
+                self._busy.discard(loader)
+                self._idle.append(loader)
+            return result_of(answer)
+        raise RilletError(
+            f"a process of the load has ended (status {status}), and nothing was loaded; if the machine has too little "
+            "memory, load with fewer tasks (--tasks 1)"
+        )
+
+    def _take(self, is_new: bool) -> _Loader:
+        with self._lock:
+            if self._closed:
+                raise RilletError("the load was ended")
+            loader = (
+                _Loader(_LOWEST_PRIORITY if self._is_beside else 0) if is_new or not self._idle else self._idle.pop()
+            )
+            self._busy.add(loader)
+            return loader
+
+    def _drop(self, loader: _Loader) -> int:
+        with self._lock:
+            self._busy.discard(loader)
+        return loader.end()

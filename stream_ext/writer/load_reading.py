@@ -1,0 +1,185 @@
+"""A load is read: little of it here, much of it in parts, by tasks.
+
+    reading = LoadReading(quads, go_on, tasks)
+    reading.read(piece) ...   or   reading.read_file(path)
+    store.load(reading.end())
+
+Parts are read at the same time, and taken in in the order of the file: so the first wrong line is the one that is
+reported, and lines have the numbers that they have in the file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+from hbase_store import Loading
+from hbase_store.writing.divided_loading import DividedLoading
+from hbase_store.writing.load_files import LoadFolder
+from hbase_store.writing.load_tasks import LoadTasks
+from hbase_store.writing.loading import LINE_BYTES_MAX
+from stream_ext.errors import RilletError
+from stream_ext.writer.load_parts import PartRead, ReadPart
+from stream_ext.writer.load_records import REPORTED_MAX, BadLine, UnusualLineReader
+
+#: A part has so many bytes; what is shorter is read here.
+PART_BYTES = 32 << 20
+_LINE_PIECE_BYTES = 1 << 16
+
+
+class LoadReading:
+    """For one thread; to be closed after the load. Without `tasks` all of it is read here."""
+
+    def __init__(self, quads: bool, go_on: bool, tasks: LoadTasks | None = None) -> None:
+        self._quads, self._go_on, self._tasks, self._part_bytes = quads, go_on, tasks, PART_BYTES
+        self._lines = UnusualLineReader(quads, go_on)
+        self._here = Loading(self._lines, quads)
+        self._divided: DividedLoading | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._underway: deque[tuple[ReadPart, bool, Future[Any]]] = deque()
+        self._parts = self._lines_before = 0
+        #: The end of the last part that was read, in the file.
+        self.position = 0
+
+    def __enter__(self) -> LoadReading:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends what is underway, and removes what the tasks have written."""
+        futures = [future for _, _, future in self._underway]
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        if self._folder is not None:
+            self._folder.cleanup()
+            assert self._tasks is not None
+            self._tasks.rest()
+
+    @property
+    def statements(self) -> int:
+        return self._here.statements if self._divided is None else self._divided.statements
+
+    @property
+    def bad(self) -> int:
+        return self._lines.bad
+
+    @property
+    def reported(self) -> list[BadLine]:
+        return self._lines.reported
+
+    # ---- taking in
+
+    def read(self, piece: bytes) -> None:
+        """Some bytes of lines; they may end in the middle of one."""
+        if self._tasks is None:
+            self._here.read(piece)
+            return
+        self._rest.append(piece)
+        self._rest_bytes += len(piece)
+        if self._rest_bytes >= self._part_bytes:
+            lines, newline, rest = b"".join(self._rest).rpartition(b"\n")
+            if len(rest) > LINE_BYTES_MAX:
+                self._here.read(rest)  # which says what is wrong
+            self._rest, self._rest_bytes = [rest], len(rest)
+            if newline:
+                self._divide(lines + newline)
+
+    def read_file(self, path: str, shown: Callable[[], None] = lambda: None) -> None:
+        """A whole file of lines; `shown` is called after each part."""
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            if self._tasks is None or size <= self._part_bytes:
+                file.seek(0)
+                while piece := file.read(PART_BYTES // 4):
+                    self._here.read(piece)
+                    self.position = file.tell()
+                    shown()
+                return
+            start = 0
+            while start < size:
+                stop = _line_end(file, start + self._part_bytes, size)
+                self._submit(path, start, stop)
+                start = stop
+                shown()
+        while self._underway:
+            self._take_in_next()
+            shown()
+
+    def end(self) -> Loading | DividedLoading:
+        """There is no more of it."""
+        rest, self._rest = b"".join(self._rest), []
+        if self._divided is None:
+            if rest:
+                self._here.read(rest)
+            self._here.end()
+            return self._here
+        if rest:
+            self._divide(rest)
+        while self._underway:
+            self._take_in_next()
+        return self._divided
+
+    # ---- parts
+
+    def _divide(self, lines: bytes) -> None:
+        """Leaves a part in a file of its own for the task that reads it."""
+        path = Path(self._place(), f"lines-{self._parts}")
+        path.write_bytes(lines)
+        self._submit(str(path), 0, len(lines), is_own=True)
+
+    def _place(self) -> str:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="rillet-load-", ignore_cleanup_errors=True)
+        return self._folder.name
+
+    def _submit(self, path: str, start: int, stop: int, is_own: bool = False) -> None:
+        """Gives the next part to a task; waits for earlier ones, if there are some for all."""
+        assert self._tasks is not None
+        if self._divided is None:
+            self._divided = DividedLoading(LoadFolder(self._place()), self._tasks)
+        while len(self._underway) > self._tasks.most:
+            self._take_in_next()
+        task = ReadPart(self._place(), self._parts, path, start, stop, self._quads, self._go_on)
+        self._underway.append((task, is_own, self._tasks.submit(task)))
+        self._parts += 1
+
+    def _take_in_next(self) -> None:
+        task, is_own, future = self._underway.popleft()
+        found: PartRead = future.result()
+        if not found.is_good:
+            self._raise_what_is_wrong(task)
+        assert self._divided is not None
+        self._divided.add_part()
+        for bad in found.reported[: REPORTED_MAX - len(self._lines.reported)]:
+            self._lines.reported.append(replace(bad, line=self._lines_before + bad.line))
+        self._lines.bad += found.bad
+        self._lines_before += found.lines
+        self.position = task.stop
+        if is_own:
+            Path(task.path).unlink()
+
+    def _raise_what_is_wrong(self, task: ReadPart) -> None:
+        careful = UnusualLineReader(self._quads, self._go_on)
+        task.read_into(Loading(careful, self._quads, self._lines_before))
+        raise RilletError(f"the bytes {task.start} to {task.stop} of {task.path} were changed while they were loaded")
+
+
+def _line_end(file: IO[bytes], at: int, size: int) -> int:
+    """Behind the first end of a line at or after `at`."""
+    while at < size:
+        file.seek(at)
+        piece = file.read(_LINE_PIECE_BYTES)
+        newline = piece.find(b"\n")
+        if newline >= 0:
+            return at + newline + 1
+        at += len(piece)
+    return size

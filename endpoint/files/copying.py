@@ -235,7 +235,7 @@ class _Copying:
                 yield Done(_named(_shown(before, rest)), before, 0.0)
                 left -= before.statements
             else:
-                some = self._some(rest, left)
+                some = self._next_part(rest, left)
                 # `left` says only how large a part may be: where the source has changed since, it is another number.
                 if not (count := self._source.count(some)):
                     rest = None if some.until is None else replace(rest, after=some.until)
@@ -252,8 +252,9 @@ class _Copying:
                 yield done
             rest = None if until is None else replace(rest, after=until)
 
-    def _some(self, rest: SourceTriples, left: int) -> SourceTriples:
-        """As many triples as are a part, and what else their last subject has; or all that are left."""
+    def _next_part(self, rest: SourceTriples, left: int) -> SourceTriples:
+        """The triples of the next part: the size of a part, and the other triples of the last subject; or all of the
+        rest."""
         while self._part and left > self._part:
             try:
                 until = self._source.subject_at(rest, self._part - 1)

@@ -139,7 +139,7 @@ def _part(columns: StreamColumns, elements: Mask, rows: Mask) -> StreamPart:
 
 
 def merge(parts: Sequence[StreamPart]) -> StreamColumns:
-    """The columns as they came; a ValueError if a row of them is missing."""
+    """The columns of a push from all its parts, in the order of the push; a ValueError if a row is missing."""
     elements_total, rows_total = parts[0].elements_total, parts[0].rows_total
     elements = np.concatenate([part.elements for part in parts]).astype(np.int64)
     rows = np.concatenate([part.rows for part in parts]).astype(np.int64)

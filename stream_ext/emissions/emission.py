@@ -294,7 +294,7 @@ def to_json(body: EmissionBody, answer: bytes | None = None) -> bytes:
 
 
 def answer_json(body: EmissionBody) -> bytes:
-    """The members of the object from `head` on."""
+    """The result of an emission as members of its JSON object: `head` and `results` (`boolean`, `graph`)."""
     if body.boolean is not None:
         return b'"head":{},"boolean":' + _json(body.boolean)
     _check_length(body)

@@ -16,7 +16,7 @@ from stream_ext.rdf.doctypes import check_doctype, declares
 from stream_ext.rdf.nesting import Shallow, check_nesting
 from stream_ext.rdf.ntriples import read_lines
 from stream_ext.rdf.parsed import Numbering, Parsed, Row
-from stream_ext.rdf.parsers import PARSERS, Wrong
+from stream_ext.rdf.parsers import PARSERS, ParserError
 from stream_ext.rdf.reading import ReadingBudget, too_long_a_line
 from stream_ext.rdf.versions import is_of_messages
 
@@ -186,7 +186,7 @@ def _parsed_in_process(format_name: str, base: str, pieces: Iterator[bytes], rea
             size += len(begun)
             if size > LINE_BYTES_MAX:
                 raise too_long_a_line()
-    except Wrong as wrong:
+    except ParserError as wrong:
         raise BadData(_reason(wrong.message), wrong.line, wrong.column) from None
     if size:
         yield b"".join(rest)

@@ -32,8 +32,8 @@ _RECEIVED_BYTES = 1 << 18
 _REUSED_BYTES = 4 << 20
 
 
-class Wrong(BadData):
-    """The error of the parser, in its own words."""
+class ParserError(BadData):
+    """What a parser in a process of its own rejects: the parser's message, with its place in the document."""
 
 
 class _Parser:
@@ -108,7 +108,7 @@ class _Parser:
                     # Not fresh: of what was sent to it some may not have been read.
                     if kind == MEMORY:
                         raise _too_large(size, body)
-                    raise Wrong(*json.loads(body))
+                    raise ParserError(*json.loads(body))
 
     def _sent(self, outgoing: memoryview) -> memoryview:
         try:

@@ -49,9 +49,9 @@ class SparqlHttp:
     def __init__(
         self, url: str, authorization: str | None, silence_s: float, secret_from: str, name: str | None = None
     ) -> None:
-        """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`; `secret_from` says, in messages,
-        where it is given, and `name` who answers there. Answers are waited for as long as `silence_s` without a
-        byte."""
+        """`authorization`: `user:password`, `Digest user:password` or `Bearer TOKEN`. In messages, `secret_from` names
+        the setting of the authorization, and `name` the source. A request fails when the endpoint sends no byte for
+        `silence_s`."""
         import httpx  # takes a tenth of a second to import
 
         self.url, self._secret_from = url, secret_from

@@ -362,7 +362,7 @@ class Schedule:
         return (starts <= self.last) & (self.last <= untils)
 
     def _gone(self, stream: int, times: Times) -> Mask:
-        """Which could be in a window, and can be in none any more."""
+        """Which elements with these times have been in a window, or could have been, and will be in none any more."""
         ever, still = np.zeros(len(times), np.bool_), np.zeros(len(times), np.bool_)
         now = times if self.last is None else np.maximum(times, self.last)
         for counted in self._counted:

@@ -215,7 +215,7 @@ class WriteQueue:
             self._gathers_until_ms = now_ms + min((now_ms - self._taken_ms) // 3, _GATHERING_MS_MAX)
 
     def put_back(self, requests: Sequence[QueuedRequest]) -> None:
-        """These were taken, and nothing was done for them yet: they are the front of the queue again."""
+        """Returns requests that were taken, and for which nothing was done yet, to the front of the queue."""
         with self._changed:
             self._queue.extendleft(reversed(requests))
             self._queued_bytes += sum(waiting.size for waiting in requests)

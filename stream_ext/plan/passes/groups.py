@@ -77,7 +77,7 @@ def reads_only(node: Logic, graph: GraphScope) -> bool:
 
 
 def differs_by_graph(node: Logic) -> bool:
-    """Whether it must be evaluated separately for each graph."""
+    """Whether a part in GRAPH ?g must be evaluated separately for each graph."""
     if isinstance(node, Without | Select | PerGraph):
         return True
     return any(differs_by_graph(child) for child in children(node))

@@ -284,7 +284,8 @@ class Attached:
         return all_of(self.triples(triple, scope) for triple in pattern.patterns)
 
     def _of_default(self, pattern: Bgp) -> Pattern:
-        """Some engines find a term from where it is in no step only if the graph has it, so it is written beside."""
+        """A pattern of the default graph. Some engines find the start of a path of no steps only if the graph has this
+        term, so such paths are joined to the others with their start."""
         if not (pattern.patterns or pattern.paths):
             return pattern
         if self.traits.default == "empty":

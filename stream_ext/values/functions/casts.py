@@ -93,7 +93,7 @@ def to_float_value(value: _Argument) -> np.float32 | None:
 
 
 def to_derived_integer(name: str, value: _Argument) -> bytes | None:
-    """A term: among values all integers are of one type."""
+    """The result of a cast such as xsd:byte. It is a term and no value: values have one type for all integers."""
     whole = to_integer(value)
     low, high = INTEGER_BOUNDS[name]
     if whole is None or (low is not None and whole < low) or (high is not None and whole > high):

@@ -179,7 +179,7 @@ class Translation:
         return rf"\p{{Block={found[1]}}}" if found[1] else rf"\p{{{found[2]}}}"
 
     def _back_reference(self, digit: str) -> str:
-        """As many digits as make the number of a group that there was."""
+        """A back reference, as `\\12`: it has as many digits as form the number of a group of the pattern."""
         number = int(digit)
         while self._at < len(self._pattern) and self._pattern[self._at] in "0123456789":
             longer = number * 10 + int(self._pattern[self._at])

@@ -105,7 +105,7 @@ def _replaced(replaced: Callable[[Any], str], by: Replacement, text: str, contro
 
 
 class _Timed:
-    """By `regex`: it stops when its time is over, and others go on meanwhile."""
+    """A pattern for the library `regex`, which can stop a search in time, and lets other threads run meanwhile."""
 
     def __init__(self, translation: Translation, ignore: int) -> None:
         import regex  # late: 30 ms that only such patterns cost

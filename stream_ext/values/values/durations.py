@@ -18,7 +18,7 @@ _MONTHS, _DAYS = slice(1, 3), slice(3, 7)
 
 
 def duration_of(datatype: str, lexical: str) -> Duration | None:
-    """The value of an xsd:duration, or of one of the two types made from it; None where the text is none."""
+    """The value of an xsd:duration, or of one of the two types derived from it; None if the text is no duration."""
     match = _DURATION.fullmatch(lexical) if len(lexical) <= _TEXT_MAX else None
     if match is None:
         return None

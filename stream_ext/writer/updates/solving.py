@@ -101,7 +101,7 @@ def solved_ahead(request: PatternRequest, store: Store, sn: int, asking: Asking)
 
 
 def solved_over_both(request: PatternRequest, store: Store, asking: Asking, derived: DerivedGraphs) -> Solved:
-    """The solutions over our own store, as it is, and the source."""
+    """The solutions over both stores: our own store at its snapshot, and the source."""
     vocabulary = Vocabulary(*store.lasting_terms())
     graphs, snapshot = derived.of_pattern(request.pattern, request.of), store.at(derived.sn)
     select = _select(request, asking, snapshot, vocabulary, graphs)

@@ -100,7 +100,8 @@ class LifeLog:
         self._log = ExpiryLog()
 
     def events(self, lives: Lives, slots: Slots, columns: tuple[Ids, ...], evaluations: NumberedEvaluations) -> Events:
-        """`columns`: what is to be known of the rows."""
+        """When rows of this step, and of steps before, begin and cease to count. `columns`: the columns of the rows,
+        which each event has."""
         rows, untils = Logged(slots, None, columns), lives.rows.until_array()
         gone = lives.ends != NEVER_GONE
         ended = rows.take(gone)

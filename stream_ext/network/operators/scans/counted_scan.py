@@ -27,7 +27,8 @@ _Rows = tuple[Columns, Times, Times]
 
 
 class CountedScan:
-    """The rows as a bag. `extra`: the names of columns that are given with each triple behind its bindings."""
+    """The triples of a count window that match a pattern, as a bag. `extra`: names of columns that each row has behind
+    the bindings of the pattern."""
 
     def __init__(
         self, window: ScheduledWindow, pattern: IdPattern, counted: CountedWindow, extra: Sequence[str] = ()

@@ -37,9 +37,9 @@ from stream_ext.remote.backoff import Backoff, ServiceAnswers
 from stream_ext.remote.source import MAIN
 from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.arrivals import Arrival, history
-from stream_ext.windows.occupancy import reach
+from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.part import NO_IDS, Ids
+from stream_ext.windows.retained import retained_arrivals
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 from stream_ext.windows.timing import Timing, arrives_by_element
 
@@ -243,17 +243,14 @@ class Evaluator:
     ) -> list[Arrival]:
         """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
         acknowledgement. `before`: the push before which the windows are needed first."""
-        found = list(saved)
+        found, size = list[Arrival](), 0
         self._control.begin(0)
-        size = sum(arrival.nbytes for arrival in saved)
-        up_to = {arrival.stream: arrival.sn for arrival in saved}
-        for stream, needed in reach(windows, reference, before, up_to).items():
-            for arrival in history(self._store, stream, sn, needed):
-                found.append(replace(arrival, was_saved=True) if arrival.sn <= up_to.get(stream, -1) else arrival)
-                size += arrival.nbytes
-                self._control.alive(size)
-                self._control.check()
-        return sorted(found, key=lambda arrival: (arrival.sn, arrival.push))
+        for arrival in retained_arrivals(self._store, windows, reference, sn, before, saved):
+            found.append(arrival)
+            size += arrival.nbytes
+            self._control.alive(size)
+            self._control.check()
+        return found
 
     # -- the queries that share it -------------------------------------------------------------------------------
 

@@ -135,14 +135,15 @@ def content_of(log: SavedRows, saved: SavedWindows, point: SavedPoint) -> SavedC
     return SavedContent.joined(parts)
 
 
-def saved_arrivals(log: SavedRows, query: int, began: int, before: int) -> list[Arrival]:
-    """The saved content for a query that runs since snapshot `began`, and was last evaluated in `before`."""
+def saved_arrivals(log: SavedRows, query: int, began: int, before: int, time: int | None = None) -> list[Arrival]:
+    """The saved content for a query that runs since snapshot `began`, and was last evaluated in `before`; only what its
+    evaluation at `time` has reached, if one is given."""
     found: list[Arrival] = []
     if (saved := saved_windows(log, query)) is None:
         return found
     for stream in dict.fromkeys(point.stream for point in saved.points):
-        points = saved.of(stream, began, before)
-        if not points and saved.of(stream, began):
+        points = [point for point in saved.of(stream, began, before) if time is None or point.time <= time]
+        if not points and time is None and saved.of(stream, began):
             raise SnapshotGone(
                 f"the content of query {saved.query} up to snapshot {before} was replaced by that of a later one"
             )

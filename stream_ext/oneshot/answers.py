@@ -25,7 +25,8 @@ from stream_ext.network.operators.remote.service import check_services, placed
 from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.decoded import Decoded as Decoded
 from stream_ext.oneshot.derived_graph import DerivedGraph
-from stream_ext.oneshot.evaluate import Answer, Asking, Instant, evaluate
+from stream_ext.oneshot.evaluate import Answer, Asking, evaluate
+from stream_ext.oneshot.instant import Instant
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.passes.stream_variables import over_streams
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
@@ -149,7 +150,7 @@ def answer_at_last_evaluation(
     then = max(last.sn, store.oldest()) if runs or not reads_store(query) else last.sn
     if not query.windows:
         then = max(then, state.sn)  # the answer is the same since, but `ranked` is about the rows of then
-    instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs)
+    instant = Instant(last.time, last.sn, last.push, last.arrived_at, runs, None, definition.number, state.began)
     windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,

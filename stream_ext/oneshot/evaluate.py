@@ -29,6 +29,7 @@ from stream_ext.oneshot.bind_joins import bind_join_plan, holds_at_any
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.derived_graph import DerivedGraph
 from stream_ext.oneshot.describe import describe
+from stream_ext.oneshot.instant import Instant, fill
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.passing import collected, passed_on, whole_question
 from stream_ext.oneshot.question import Question
@@ -46,11 +47,8 @@ from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.known_values import KnownValues as KnownValues
 from stream_ext.values.vocabulary import Vocabulary
-from stream_ext.windows.arrivals import Arrival, history
-from stream_ext.windows.occupancy import reach
 from stream_ext.windows.part import Ids
 from stream_ext.windows.scheduled_window import ScheduledWindow
-from stream_ext.windows.timing import arrives_by_element
 
 #: Smaller answers are not charged before they are built.
 _MANY = 8192
@@ -72,38 +70,6 @@ class Answer:
     @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in (*self.columns, *(self.graph or ())))
-
-
-@dataclass(frozen=True, slots=True)
-class NewAfter:
-    """An evaluation at `time` (None: the registration), after the push `push` of snapshot `sn`; of this push, after the
-    elements of `arrived_at`. What came after it is new, and what came since `began` but waited for a later close."""
-
-    sn: int
-    push: int
-    arrived_at: int | None = None
-    time: int | None = None
-    began: int = 0
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.sn, self.push
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """The time at which windows are evaluated: `time`, with all arrivals up to the push `push` of snapshot `sn` (of
-    this push, up to the elements of `arrived_at`); None: with all arrivals of the snapshot that is read. All of them
-    must be retained, unless `as_retained`: then the retained ones are known to be all that count.
-
-    `new_after`: what is new since then is left out."""
-
-    time: int
-    sn: int | None = None
-    push: int | None = None
-    arrived_at: int | None = None
-    as_retained: bool = False
-    new_after: NewAfter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +126,7 @@ def evaluate(
         network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
-        _fill(network, store, sn, windows, at)
+        fill(network, store, sn, windows, at)
         moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return _answer(query, rows, moment, asking.salt, graphs)
@@ -197,7 +163,7 @@ def _of_both(
     network = Network.of_query(select, inputs, orders=Orders(ranked))
     _arrive(graphs, graph_windows, network, moment)
     if at is not None:
-        _fill(network, store, int(moment.snapshot.sn), windows, at)
+        fill(network, store, int(moment.snapshot.sn), windows, at)
     rows_found = network.once(moment, 1 if query.form is Form.ASK else None)
     answer = _answer(query, rows_found, moment, asking.salt, graphs, select.names)
     if query.form is Form.DESCRIBE:
@@ -367,34 +333,3 @@ def _described(query: Query, rows: ZSet, moment: Moment, graphs: Sequence[Derive
     graph = id_graph(scope, lambda text: int(vocabulary.outward(vocabulary.encode([text]))[0]))
     extra = [each.columns(vocabulary) for each in given]
     return describe(vocabulary.outward(resources), moment.snapshot, graph, moment.control, extra)
-
-
-def _fill(network: Network, store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> None:
-    new, after, has_begun = list[Arrival](), at.new_after, False
-    for arrival, by_element in _arrivals(store, sn, windows, at):
-        place = arrival.sn, arrival.push
-        if after is not None and not has_begun and (has_begun := arrival.sn > after.began):
-            network.settle()  # none of what came before the query began is new
-        if after is None or place < after.place:
-            network.arrive(arrival)
-        elif place > after.place:
-            new.append(arrival)
-        else:
-            network.arrive(arrival.between(None, after.arrived_at, by_element))
-            if after.arrived_at is not None:
-                new.append(arrival.between(after.arrived_at, None, by_element))
-    network.settle(after.time if has_begun and after is not None else None)
-    for arrival in new:
-        network.arrive(arrival)
-
-
-def _arrivals(store: Store, sn: int, windows: Sequence[ScheduledWindow], at: Instant) -> Iterator[tuple[Arrival, bool]]:
-    """What had arrived then; and whether it arrived element by element."""
-    before = None if at.sn is None or at.push is None else (at.sn, at.push)
-    for stream, needed in reach(windows, at.time, before).items():
-        by_element = arrives_by_element(windows, stream)
-        for arrival in history(store, stream, sn if at.sn is None else at.sn, needed, whole=not at.as_retained):
-            if before is None or (arrival.sn, arrival.push) < before:
-                yield arrival, by_element
-            elif (arrival.sn, arrival.push) == before:
-                yield arrival.between(None, at.arrived_at, by_element), by_element

@@ -24,7 +24,8 @@ from stream_ext.language.algebra.algebra import R2S, Query
 from stream_ext.network.network import salt_of
 from stream_ext.network.operators.core.moment import seed_of
 from stream_ext.network.operators.remote.service import placed
-from stream_ext.oneshot.evaluate import Answer, Asking, Instant, NewAfter, evaluate
+from stream_ext.oneshot.evaluate import Answer, Asking, evaluate
+from stream_ext.oneshot.instant import Instant, NewAfter
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
@@ -107,7 +108,8 @@ class Rerun:
             sources=self.sources,
             asked=self.definition.asked,
         )
-        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after)
+        began = self.definition.state.began
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after, number, began)
         # Then only one that reads nothing of the store can be older than the oldest snapshot.
         sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
         try:

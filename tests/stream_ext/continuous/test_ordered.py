@@ -18,7 +18,8 @@ from stream_ext.catalog.registered import query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.oneshot.evaluate import Instant, evaluate
+from stream_ext.oneshot.evaluate import evaluate
+from stream_ext.oneshot.instant import Instant
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities

@@ -12,7 +12,8 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.catalog.registered import query_of
 from stream_ext.continuous.shard import Shard
-from stream_ext.oneshot.evaluate import Instant, evaluate
+from stream_ext.oneshot.evaluate import evaluate
+from stream_ext.oneshot.instant import Instant
 from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
 from stream_ext.windows.scheduled_window import ScheduledWindow

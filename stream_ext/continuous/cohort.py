@@ -62,7 +62,7 @@ class Cohort:
         self.entered = state.evaluated is not None
         self.members: dict[int, Member] = {joining.number: Member(joining, row)}
         self.went_on_silently = False
-        self._own_schedule: Schedule | None = None  # while it sleeps
+        self._own_schedule: Schedule | None = None  # while it has the schedule of a timing class
         #: In the middle of a snapshot: the position that was emitted last.
         self.behind: QueryState | None = None
         self._store_sn = state.sn  # the snapshot of its state, if it is over the store
@@ -131,15 +131,15 @@ class Cohort:
         places[here] = known[rows[here]]
         return places
 
-    # -- asleep --------------------------------------------------------------------------------------------------
+    # -- in a timing class ---------------------------------------------------------------------------------------
 
-    def sleep(self, schedule: Schedule) -> None:
-        """From now on it has the schedule of a timing class."""
+    def join_class(self, schedule: Schedule) -> None:
+        """From now on it has the schedule of a timing class, which gives it another one with each evaluation."""
         self._own_schedule, self.schedule = self.schedule, schedule
 
-    def wake(self) -> None:
+    def leave_class(self) -> None:
         """From now on it has a schedule of its own again."""
-        assert self._own_schedule is not None, "it sleeps"
+        assert self._own_schedule is not None, "it is in a class"
         self._own_schedule.catch_up_with(self.schedule)
         self.schedule, self._own_schedule = self._own_schedule, None
 
@@ -154,7 +154,9 @@ class Cohort:
             sn = self._store_sn
         state = self.schedule.state(self.evaluated, self.run.ranked(), sn, gap)
         if (own := self._own_schedule) is not None:
-            return msgspec.structs.replace(state, registered=own.registered, begins=own.begins, began=own.began)
+            return msgspec.structs.replace(
+                state, registered=own.registered, t0=own.t0, begins=own.begins, began=own.began
+            )  # fmt: skip
         return state
 
     def state_of(self, number: int, sn: int) -> QueryState:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hbase_store import Store
 from stream_ext.continuous.cohort import Cohort
+from stream_ext.continuous.course import Course
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.pushes import PushesOfSnapshot
@@ -77,6 +78,20 @@ class Evaluations:
         for arrival in pushes:
             if arrival.stream in streams:
                 yield from self._take(sn, arrival, within)
+
+    def of_course(self, course: Course) -> Iterator[int]:
+        """Those that its timing class has found."""
+        run, (cohort,) = self._run, self._run.cohorts
+        for arrival, closes in course.steps:
+            self.at = Within(arrival.push, 0)
+            run.evaluator.triggered(False).arrive(arrival)
+            for close in closes:
+                triggered, time = run.evaluator.triggered(False), close.due.time
+                result = run.evaluator.evaluate(triggered, course.sn, time, cohort.steps.count)
+                self.time, cohort.schedule = time, close.schedule  # only now, as in `_evaluate_due`
+                cohort.add(close.due, arrival.push, close.over_nothing, result)
+                yield 1
+        run.in_class.end_course(course)
 
     def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[int]:
         had_origin = self._run.timing.has_origin

@@ -21,7 +21,9 @@ from itertools import count
 import msgspec
 
 from hbase_store import Store, StreamPosition
+from stream_ext.continuous.class_membership import ClassMembership
 from stream_ext.continuous.cohort import Cohort, CohortState
+from stream_ext.continuous.course import Bounds
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator
@@ -33,15 +35,11 @@ from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times
-from stream_ext.windows.occupancy import Occupancy
 from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.pushes import PushesOfSnapshot
 from stream_ext.windows.query_state import QueryState, Within
 from stream_ext.windows.schedule import Schedule
 from stream_ext.windows.timing import Timing, arrives_by_element
-
-#: Of the windows at an evaluation: its time, and whether it is one at an arrival.
-Bounds = dict[tuple[int, bool], list[WindowBounds]]
 
 
 class Run:
@@ -55,15 +53,14 @@ class Run:
         self.cohorts: list[Cohort] = []
         self._cohort_of: dict[int, Cohort] = {}
         self._positions: tuple[int, Mapping[int, StreamPosition]] | None = None  # of the streams, at a snapshot
-        self._evaluations = Evaluations(self, store, None, None)
+        self.evaluations = Evaluations(self, store, None, None)
         self._sn = 0  # the snapshot that it is stepped in, or was last
         self._going: Iterator[int] | None = None  # the evaluations that are left of that snapshot
         self._emitted: list[Part] = []  # the parts of this turn
         self._before: list[tuple[Cohort, CohortState]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
         self._bounds: Bounds = {}
-        #: It does not sleep before this snapshot; and how long it stayed awake after its last short sleep.
-        self.awake_until, self.patience = 0, 0
+        self.in_class = ClassMembership(self)
 
     def _new_evaluator(self) -> Evaluator:
         return Evaluator(
@@ -97,11 +94,11 @@ class Run:
     def accepts(self, timing: Timing, state: QueryState) -> bool:
         """Whether a query of the same template will be evaluated at the same times as these, and not before them."""
         evaluated = self.cohorts[0].evaluated
-        if timing.arrivals and (self._evaluations.has_elements or self.cohorts[0].schedule.last is not None):
+        if timing.arrivals and (self.evaluations.has_elements or self.cohorts[0].schedule.last is not None):
             return False  # its own first arrival may be evaluated at another time
         if self.plan.query.emits_new and not timing.arrivals:
             return False  # what came before its own registration is not new for it
-        time = self._evaluations.time if self.plan.is_shared or evaluated is None else evaluated.time
+        time = self.evaluations.time if self.plan.is_shared or evaluated is None else evaluated.time
         return self.timing == timing and state.is_unevaluated_at(time)
 
     def join(self, joining: Joining, sn: int) -> None:
@@ -159,7 +156,7 @@ class Run:
         self._positions = None
         state = joining[0].state
         time = None if state.evaluated is None else state.evaluated.time
-        self._evaluations = Evaluations(self, self._store, state.ranked, time)
+        self.evaluations = Evaluations(self, self._store, state.ranked, time)
         has_ended = self.plan.is_over_past and state.sn > 0 and state.within is None
         if not has_ended:
             self._build_if_known(self.evaluator, sn, state.ranked)
@@ -222,8 +219,8 @@ class Run:
         """In the snapshot of the registration: windows of the past are replayed, and a query without windows has its
         first answer."""
         if self.plan.is_over_past:
-            return self._begin(sn, self._evaluations.past(sn), turn)
-        return self._begin(sn, self._evaluations.of_store(sn, True), turn) if self.plan.is_over_store else []
+            return self._begin(sn, self.evaluations.past(sn), turn)
+        return self._begin(sn, self.evaluations.of_store(sn, True), turn) if self.plan.is_over_store else []
 
     def step(self, sn: int, pushes: PushesOfSnapshot, turn: Turn) -> Sequence[Part]:
         """All evaluations that the pushes of this snapshot make due, in order, as far as the turn goes."""
@@ -233,8 +230,11 @@ class Run:
             if not len(self._store.net_changes(sn, held=True)):
                 self.evaluator.skip(sn)
                 return []
-            return self._begin(sn, self._evaluations.of_store(sn, False), turn)
-        return self._begin(sn, self._evaluations.of_pushes(sn, pushes), turn)
+            return self._begin(sn, self.evaluations.of_store(sn, False), turn)
+        if (course := self.in_class.course) is not None:
+            assert course.sn == sn, "its class has begun this snapshot"
+            return self._begin(sn, self.evaluations.of_course(course), turn)
+        return self._begin(sn, self.evaluations.of_pushes(sn, pushes), turn)
 
     @property
     def is_underway(self) -> bool:
@@ -274,17 +274,19 @@ class Run:
     def _gone_on(self, turn: Turn) -> Sequence[Part]:
         assert self._going is not None, "it is underway"
         sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
+        if (course := self.in_class.course) is not None:
+            self._bounds = course.bounds.setdefault(self.plan.labels, self._bounds)
         if self.plan.is_shared:
             underway = None if within is None else (sn, within)
             self._before = [(cohort, cohort.whole_state(sn - 1, underway)) for cohort in self.cohorts]
         if self._position is not None:
             self._position.begin_turn(self.cohorts[0])
-        self._evaluations.most = turn.left
+        self.evaluations.most = turn.left
         for evaluated in self._going:
             turn.spend(sum(map(len, self.evaluator.last_result[0])), evaluated)
-            self._evaluations.most = turn.left
+            self.evaluations.most = turn.left
             if self._position is not None:
-                self._position.follow(self.cohorts[0], sn, self._evaluations.at)
+                self._position.follow(self.cohorts[0], sn, self.evaluations.at)
             # Where time alone changes nothing, the pending evaluations are few, or one run.
             if turn.is_over and (self._position is not None or all(each.steps.is_complete for each in self.cohorts)):
                 return self._cut(sn)
@@ -295,7 +297,7 @@ class Run:
         parts = self._emitted
         emitted = None if self._position is None else self._position.emitted
         for cohort in self.cohorts:
-            parts += cohort.cut(sn, self._evaluations.at, emitted)
+            parts += cohort.cut(sn, self.evaluations.at, emitted)
         is_complete = all(cohort.steps.is_complete for cohort in self.cohorts)
         if is_complete and self.evaluator.created > self._created_max:
             self._begin_anew(sn if self.plan.is_over_past else sn - 1)
@@ -329,14 +331,6 @@ class Run:
         """It sleeps through the evaluations of this snapshot. `bounds`: those of all runs with its windows' labels."""
         self._sn, self._bounds = sn, bounds
         self.cohorts[0].begin(sn)
-
-    def wake(self, occupancy: Sequence[Occupancy]) -> None:
-        """`occupancy`: that of windows with the content of its own."""
-        (cohort,) = self.cohorts
-        cohort.wake()
-        assert cohort.evaluated is not None, "it was evaluated before it slept"
-        self._evaluations.time = cohort.evaluated.time
-        self.evaluator.triggered(False).wake(occupancy, cohort.evaluated.time, cohort.evaluated.sn)
 
     # -- positions and states ------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import Key, PlannedQuery, RunPlan
-from stream_ext.continuous.sleeping_runs import SleepingRuns
+from stream_ext.continuous.runs_by_timing import RunsByTiming
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.part import Part
 from stream_ext.windows.pushes import PushesOfSnapshot
@@ -26,7 +26,7 @@ class Runs:
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
         self.awake: dict[Run, None] = {}  # those of them that are stepped
-        self._sleeping = SleepingRuns(store)
+        self._by_timing = RunsByTiming(store)
         self._streams: frozenset[int] | None = None  # as long as these runs are all
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
         self._not_shared: set[int] = set()  # queries whose network could not be built together with others
@@ -43,21 +43,23 @@ class Runs:
         """Those that are in the middle of a snapshot."""
         return [run for run in self.awake if run.is_underway]
 
-    # ---- runs that sleep
+    # ---- runs in timing classes
 
     def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:
         """Wakes the runs that this snapshot may concern; returns the parts of those that sleep on."""
-        self.awake |= dict.fromkeys(self._sleeping.woken_by(sn, pushes))
-        return self._sleeping.step(sn, pushes)
+        woken, parts = self._by_timing.begin(sn, pushes)
+        self.awake |= dict.fromkeys(woken)
+        return parts
 
-    def fall_asleep(self, sn: int) -> None:
-        """Those to which nothing will happen up to their next evaluations, unless something comes."""
-        for run in self._sleeping.fall_asleep(self.awake, sn):
+    def settle(self, sn: int) -> None:
+        """After this snapshot: runs with the same evaluations join one class. Those of them sleep to which nothing will
+        happen up to their next evaluations, unless something comes."""
+        for run in self._by_timing.settle(self.awake, sn):
             del self.awake[run]
 
-    def _wake(self, run: Run) -> None:
-        if run in self._sleeping:
-            self._sleeping.wake(run)
+    def _leave_class(self, run: Run) -> None:
+        if run in self._by_timing:
+            self._by_timing.leave(run)
             self.awake[run] = None
 
     # ---- queries that start
@@ -75,7 +77,7 @@ class Runs:
 
     def _finds_others(self, planned: PlannedQuery, key: Key, sn: int) -> bool:
         for run in self._by_key.get(key, ()):
-            self._wake(run)
+            self._leave_class(run)
             if run.accepts(planned.timing, planned.state):
                 if run.plan.is_shared:
                     run.join(planned.joining, sn)
@@ -146,7 +148,7 @@ class Runs:
         run = self.of.pop(number, None)
         self._not_shared.discard(number)
         if run is not None:
-            self._wake(run)
+            self._leave_class(run)
             run.leave(number)
             if run.is_empty:
                 self._forget(run)
@@ -161,7 +163,7 @@ class Runs:
         """The run is not stepped any more, and no query joins it."""
         if run not in self.all:
             return
-        self._wake(run)
+        self._leave_class(run)
         del self.all[run], self.awake[run]
         self._streams = None
         if run.key is not None:

@@ -137,7 +137,7 @@ class Shard:
         self.those_behind.part_from_those_underway(in_step=True)
         self.sn = sn
         self.runs.gather(sn)
-        self.runs.fall_asleep(sn)
+        self.runs.settle(sn)
         parts += self._follow_catalog(sn)
         self.those_behind.part_from_those_underway(in_step=False)
         return parts + self.take_unsent()

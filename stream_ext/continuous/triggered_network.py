@@ -49,7 +49,8 @@ class TriggeredNetwork:
         self.network = make({window.name: window for window in windows})
         self.store_sn: int | None = None  # of the last evaluation
         self.was_empty = False  # the windows, at the last evaluation
-        self._presence = [Occupancy(window) for window in windows]
+        self._windows = windows
+        self._presence = [Occupancy(window) for window in windows]  # none while a timing class knows it
 
     def arrive(self, arrival: Arrival) -> None:
         self.network.arrive(arrival)
@@ -61,11 +62,18 @@ class TriggeredNetwork:
         """That of its windows, for others with windows of the same content."""
         return [presence.copy(presence.window) for presence in self._presence]
 
-    def wake(self, occupancy: Sequence[Occupancy], time: int, sn: int) -> None:
-        """Nothing has come or gone in its windows, nor in the store, up to the evaluation at `time`, in snapshot `sn`.
-        `occupancy`: that of windows with the same content."""
-        self._presence = [there.copy(own.window) for own, there in zip(self._presence, occupancy, strict=True)]
-        self.store_sn, self.was_empty = sn, not self.has_content(time)
+    def join_class(self) -> None:
+        """A timing class knows the occupancy of its windows from now on."""
+        self._presence = []
+
+    def wake(self, sn: int) -> None:
+        """Nothing has come or gone in its windows, nor in the store, up to the evaluation in snapshot `sn`."""
+        self.store_sn = sn
+
+    def leave_class(self, occupancy: Sequence[Occupancy], time: int) -> None:
+        """`occupancy`: that of windows with the same content; `time`: that of the last evaluation."""
+        self._presence = [there.copy(own) for own, there in zip(self._windows, occupancy, strict=True)]
+        self.was_empty = not self.has_content(time)
 
     def next_change(self, time: int) -> int | None:
         """Before this time no row comes or goes, after the evaluation at `time`; None: that is not known."""

@@ -39,7 +39,7 @@ class AloneShard(ApartShard):
 
     def _forget_all(self) -> None:
         super()._forget_all()
-        self.runs.fall_asleep = lambda sn: None  # type: ignore[method-assign]  # nobody sleeps
+        self.runs.settle = lambda sn: None  # type: ignore[method-assign]  # nobody is in a timing class
 
 
 def takes_inline(query: QueryDefinition) -> bool:

@@ -14,10 +14,10 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous import sleeping_runs
+from stream_ext.continuous import runs_by_timing
 from stream_ext.continuous.run import Run
+from stream_ext.continuous.runs_by_timing import may_join, sleeps_until
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.sleeping_runs import sleeps_until
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_sharing import CUT, OF_TEMPLATES, Play
@@ -195,16 +195,19 @@ def test_queries_that_sleep_say_what_they_say_awake_thousands_of_times(
 def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many closes queries slept through."""
     chance = random.Random(seed)
-    often = chance.choice((0.0, 0.0, 0.3, 0.7))
+    often, apart = chance.choice((0.0, 0.0, 0.3, 0.7, 1.0)), chance.choice((0.0, 0.0, 0.5))
 
     def now_and_then(run: Run, sn: int) -> int | None:
         return None if chance.random() < often else sleeps_until(run, sn)
 
+    def some(run: Run) -> bool:
+        return chance.random() >= apart and may_join(run)
+
     store: Store = hbase_store.open(f"lmdb:{folder}")
     try:
         with monkeypatch.context() as patched:
-            patched.setattr(sleeping_runs, "sleeps_until", now_and_then)
-            patched.setattr(sleeping_runs, "_PATIENCE_MAX", chance.choice((0, 0, 3)))
+            patched.setattr(runs_by_timing, "sleeps_until", now_and_then)
+            patched.setattr(runs_by_timing, "may_join", some)
             SleepyShard.slept = 0
             SleepyPlay(seed, store, PATTERNS, made=chance.choice((SleepyShard, SleepyApartShard))).run()
     finally:

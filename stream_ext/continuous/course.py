@@ -1,0 +1,72 @@
+"""A course: what a snapshot brings to all runs of a timing class, found once: its pushes, and the closes that are due
+after each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stream_ext.windows.arrivals import Arrival
+from stream_ext.windows.occupancy import Occupancy
+from stream_ext.windows.part import WindowBounds
+from stream_ext.windows.schedule import Due, Schedule
+
+#: Of the windows at an evaluation: its time, and whether it is one at an arrival.
+Bounds = dict[tuple[int, bool], list[WindowBounds]]
+
+#: With more closes in a snapshot, each run is stepped by itself: its turn may end between them, and runs of closes over
+#: empty windows are one step there.
+_CLOSES_MAX = 16
+
+
+class Close(NamedTuple):
+    """A close that is due, the schedule after it (which does not change any more), and whether all windows are empty
+    at it."""
+
+    due: Due
+    schedule: Schedule
+    over_nothing: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """`schedule` and `occupancy` are those after the snapshot."""
+
+    sn: int
+    steps: Sequence[tuple[Arrival, Sequence[Close]]]
+    schedule: Schedule
+    occupancy: Sequence[Occupancy]
+    #: Shared by the runs whose windows have the same labels.
+    bounds: dict[tuple[str, ...], Bounds] = field(default_factory=dict)
+
+    def closes(self) -> list[tuple[int, Close]]:
+        """Each with the push after which it is due."""
+        return [(arrival.push, close) for arrival, closes in self.steps for close in closes]
+
+
+def course_of(
+    sn: int, arrivals: Sequence[Arrival], schedule: Schedule, occupancy: Sequence[Occupancy]
+) -> Course | None:
+    """`arrivals`: those of the streams of this schedule; None: more closes are due than one course has."""
+    if not arrivals:
+        return Course(sn, (), schedule, occupancy)
+    schedule, occupancy = schedule.copy(), [each.copy(each.window) for each in occupancy]
+    steps, count = list[tuple[Arrival, list[Close]]](), 0
+    for arrival in arrivals:
+        schedule.take(arrival)
+        for each in occupancy:
+            if each.window.stream == arrival.stream:
+                each.arrive(arrival.element_times)
+        closes = list[Close]()
+        for due in schedule.due(arrival):
+            count += 1
+            if count > _CLOSES_MAX:
+                return None
+            for each in occupancy:
+                each.move_to(due.time)
+            schedule.done(due.time)
+            is_occupied = any(each.is_occupied(due.time) for each in occupancy)
+            closes.append(Close(due, schedule.copy(), not is_occupied))
+        steps.append((arrival, closes))
+    return Course(sn, steps, schedule, occupancy)

@@ -1,0 +1,100 @@
+"""Runs by timing: which runs of a shard are in which timing class, who joins one, who falls asleep, and who wakes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hbase_store import Store
+from stream_ext.continuous.run import Run
+from stream_ext.continuous.timing_class import TimingClass, place_of, timing_without_names, wakers_of
+from stream_ext.windows.part import Part
+from stream_ext.windows.pushes import PushesOfSnapshot
+from stream_ext.windows.timing import Timing
+
+#: Rows times columns of the longest answer that is emitted again without a step.
+_CELLS_MAX = 1 << 16
+
+
+class RunsByTiming:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._classes: list[tuple[Timing, TimingClass]] = []
+        self._of: dict[Run, TimingClass] = {}
+
+    def __contains__(self, run: Run) -> bool:
+        return run in self._of
+
+    def leave(self, run: Run) -> None:
+        """Whatever is to be done with the run."""
+        self._of.pop(run).leave(run)
+
+    def settle(self, awake: Iterable[Run], sn: int) -> list[Run]:
+        """After this snapshot: runs join the classes of others; returns those of the runs that sleep from now on."""
+        self._join([run for run in awake if run not in self._of and may_join(run)])
+        found = []
+        for run in awake:
+            timing_class = self._of.get(run)
+            wakes_at = None if timing_class is None else sleeps_until(run, sn)
+            if timing_class is not None and wakes_at is not None:
+                timing_class.sleep(run, wakes_at)
+                found.append(run)
+        return found
+
+    def _join(self, runs: Iterable[Run]) -> None:
+        known: dict[tuple[Timing, tuple[object, ...]], TimingClass] = {}
+        for run in runs:
+            known = known or {(timing, each.place): each for timing, each in self._classes}
+            key = timing, _ = timing_without_names(run.timing), place_of(run.cohorts[0])
+            if key not in known:
+                known[key] = TimingClass(run)
+                self._classes.append((timing, known[key]))
+            self._of[run] = known[key]
+            known[key].join(run)
+
+    def begin(self, sn: int, pushes: PushesOfSnapshot) -> tuple[list[Run], list[Part]]:
+        """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on."""
+        woken, parts = list[Run](), list[Part]()
+        self._classes = [(timing, each) for timing, each in self._classes if not each.is_empty]
+        if not self._classes:
+            return woken, parts
+        arrivals = list(pushes)
+        wakers = {waker for arrival in arrivals for waker in wakers_of(arrival)}
+        reads = any(each.reads_store for _, each in self._classes)
+        changed = reads and len(self._store.net_changes(sn, held=True)) > 0
+        for _, each in self._classes:
+            course = each.course(sn, arrivals)
+            if course is None:
+                members = each.members()
+                for run in members:
+                    self.leave(run)
+                woken += members
+            else:
+                woken += each.wake(course, wakers, changed)
+                parts += each.begin(course)
+        return woken, parts
+
+
+def may_join(run: Run) -> bool:
+    """Whether it is evaluated when its class is, and nothing else than its windows and the store matters to it."""
+    if not run.plan.may_sleep or len(run.cohorts) != 1 or run.is_underway:
+        return False
+    cohort = run.cohorts[0]
+    if run.plan.is_shared and not (cohort.entered and run.evaluator.has_all_rows):
+        return False
+    if cohort.evaluated is None or cohort.schedule.upcoming() is None or not cohort.schedule.has_begun:
+        return False
+    return run.evaluator.triggered(False).next_change(cohort.evaluated.time) is not None
+
+
+def sleeps_until(run: Run, sn: int) -> int | None:
+    """The time before which nothing may change its result, after this snapshot; None: the next close may. The run is in
+    a class."""
+    cohort, (columns, *_) = run.cohorts[0], run.evaluator.unchanged_result
+    if run.is_underway or sum(map(len, columns)) > _CELLS_MAX:
+        return None  # emitting it takes the time, and may take more than a turn
+    evaluated, upcoming = cohort.evaluated, cohort.schedule.upcoming()
+    assert evaluated is not None and upcoming is not None, "it has been evaluated, and its class goes on"
+    if run.plan.reads_store and evaluated.sn != sn:
+        return None  # the store may have changed since
+    change = run.evaluator.triggered(False).next_change(evaluated.time)
+    return change if change is not None and change > upcoming else None

@@ -320,7 +320,7 @@ class Arrived:
 
 
 @contextmanager
-def subscriber(server: Server) -> Iterator[Arrived]:
+def subscriber(server: Server, query: str = "near") -> Iterator[Arrived]:
     """An SSE client of its own connection and thread."""
     import httpx
 
@@ -329,7 +329,7 @@ def subscriber(server: Server) -> Iterator[Arrived]:
     with httpx.Client(base_url=server.url, timeout=None) as client:
 
         def listen(on_line: Callable[[str], None]) -> None:
-            path = "/queries/near/results"
+            path = f"/queries/{query}/results"
             with client.stream("GET", path, headers={"accept": "text/event-stream"}) as answer:
                 answer.raise_for_status()
                 connected.set()

@@ -3,7 +3,8 @@
 start      from `rillet serve` until all shards are Spark's
 push       from a push's first byte to the emission that it made due: 500 elements a second, 10 queries
 idle       the CPU of each process while nothing comes; memory, pages that are shared divided among those who do
-silence    the longest such time after a SIGKILL of a worker, the JVM, the driver
+silence    the longest such time of each query after a SIGKILL of a worker, the JVM, the driver, in order: a query that
+           was being evaluated then is tried in a process of its own before it goes on, the others are not
 elements   how many a second come in over HTTP, and what each costs the server and the others"""
 
 from __future__ import annotations
@@ -133,9 +134,13 @@ class Served:
         self.client.post("/streams/s", content=body.encode(), headers=_NDJSON).raise_for_status()
         return began
 
-    def paced(self, arrived: Arrived, seconds: float, between: dict[int, int] | None = None) -> list[float]:
-        """Milliseconds from push to emission, 50 pushes of 10 elements a second. `between`: which process is killed
-        before which push."""
+    def paced(self, arrived: Arrived, seconds: float) -> list[float]:
+        """Milliseconds from push to emission, 50 pushes of 10 elements a second."""
+        return _waited(self.pushed(seconds), arrived)
+
+    def pushed(self, seconds: float, between: dict[int, int] | None = None) -> list[tuple[int, float]]:
+        """The close that each push makes due, and when it was pushed. `between`: which process is killed before which
+        push."""
         pushed: list[tuple[int, float]] = []
         start = time.perf_counter()
         for number in range(int(seconds * 50)):
@@ -143,8 +148,12 @@ class Served:
             if between and number in between:
                 os.kill(between[number], signal.SIGKILL)
             pushed.append((self._time + _STEP_MS, self.push(10)))
-        # The element that makes a close due is not in it: of the first push nothing is said.
-        return [(arrived.wait_for(at, 120) - began) * 1e3 for at, began in pushed[1:]]
+        return pushed
+
+
+def _waited(pushed: Sequence[tuple[int, float]], arrived: Arrived) -> list[float]:
+    """The element that makes a close due is not in it: of the first push nothing is said."""
+    return [(arrived.wait_for(at, 120) - began) * 1e3 for at, began in pushed[1:]]
 
 
 def measure(shards: int, seconds: float, elements: int) -> Figures:
@@ -162,10 +171,7 @@ def measure(shards: int, seconds: float, elements: int) -> Figures:
             found["idle_cpu"] = served.shares(before, seconds)
             found["pss_mb"] = served.pss_mb()
             if shards:
-                found["silence_ms"] = {
-                    what: silence(served, arrived, pid) for what, pid in
-                    (("worker", served.worker), ("jvm", served.jvm), ("driver", served.driver))
-                }  # fmt: skip
+                found["silence_ms"] = silences(served, arrived)
         for readers in (0, None):
             flags = () if readers is None else ("--push-readers", str(readers))
             with Served(Path(name, f"heavy{readers}"), shards, heavy(), flags).running() as served:
@@ -173,11 +179,17 @@ def measure(shards: int, seconds: float, elements: int) -> Figures:
     return found
 
 
-def silence(served: Served, arrived: Arrived, pid: Any) -> float:
-    """The longest time from a push to its emission around a kill; then waits until Spark is back."""
-    took = max(served.paced(arrived, 6, {50: pid()}))
-    served.until_on_spark()
-    return round(took, 1)
+def silences(served: Served, near: Arrived) -> dict[str, list[float]]:
+    """For each kind of process that is killed, the longest time from a push to its emission, of each query. Then waits
+    until Spark is back."""
+    found = {}
+    with contextlib.ExitStack() as stack:
+        subscribers = [near, *(stack.enter_context(subscriber(served.server, name)) for name in _NAMES[1:])]
+        for what, pid in (("worker", served.worker), ("jvm", served.jvm), ("driver", served.driver)):
+            pushed = served.pushed(6, {50: pid()})
+            found[what] = sorted(round(max(_waited(pushed, each)), 1) for each in subscribers)
+            served.until_on_spark()
+    return found
 
 
 def over_http(served: Served, elements: int) -> Figures:

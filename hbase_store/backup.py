@@ -24,10 +24,11 @@ from hbase_store.backends.keyvalue import TABLES, CompareAndSet, Key, KeyValue, 
 from hbase_store.backends.lease import Leasing
 from hbase_store.backends.meta_cells import LAYOUT_KEY, LAYOUT_VERSION, LEASE_KEY
 from hbase_store.backends.shared_cells import SHARED_PREFIX
+from hbase_store.clock import WallClock
 from hbase_store.edges.snapshot import NAMED
 from hbase_store.errors import Corrupt, LayoutError, SnapshotGone, StoreError, StoreUnavailable
 from hbase_store.layout.terms import NO_TERM
-from hbase_store.opening import WallClock, connect
+from hbase_store.opening import connect
 from hbase_store.store import Store
 from hbase_store.verification import check_rows
 

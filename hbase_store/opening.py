@@ -4,8 +4,6 @@ behind one or several Thrift servers."""
 from __future__ import annotations
 
 import os
-import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -22,18 +20,6 @@ if TYPE_CHECKING:
 Durability = Literal["process", "power"]
 
 THRIFT_PORT = 9090
-
-
-class WallClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        left_s = None if until_ms is None else until_ms / 1000 - time.time()
-        if left_s is None or left_s > 0:
-            condition.wait(left_s)
 
 
 def connect(url: str, read_only: bool, durability: Durability) -> Leasing:

@@ -15,10 +15,11 @@ from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import CellHolder, holder_of, is_dead
 from hbase_store.backends.thrift_connections import ConnectionDied, Connections
 from hbase_store.backends.thrift_verbs import BUCKETS, create_table, delete_table, family_of, regions_of
+from hbase_store.clock import WallClock
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
 from hbase_store.layout.run_list import NO_RUNS, RunList, list_key, unpack_list
 from hbase_store.log.head import Head, HeadCell
-from hbase_store.opening import HBasePlace, WallClock, place_of
+from hbase_store.opening import HBasePlace, place_of
 
 #: Keys of one table resemble each other: each is stored as its difference from the one before.
 _ENCODING = "FAST_DIFF"

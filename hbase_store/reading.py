@@ -16,7 +16,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.backends.lease import Clock
+from hbase_store.clock import Clock
 from hbase_store.edges.edges import Edges, changes_of
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.snapshot import Rows, Snapshot

@@ -16,9 +16,10 @@ import msgspec
 
 from hbase_store.backends.calls import purpose
 from hbase_store.backends.keyvalue import Put, Value
-from hbase_store.backends.lease import Clock, Leasing
+from hbase_store.backends.lease import Leasing
 from hbase_store.backends.meta_cells import check_put
 from hbase_store.backends.shared_cells import share_base, shared_base, shared_secret
+from hbase_store.clock import Clock, WallClock
 from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, chained
 from hbase_store.layout.run_list import RunEntry, RunList, list_put
@@ -26,7 +27,7 @@ from hbase_store.layout.slab import pack_slice
 from hbase_store.layout.transient_rows import TransientRow, texts_of
 from hbase_store.log.head import Head
 from hbase_store.log.row_reader import row_puts
-from hbase_store.opening import Durability, WallClock, connect
+from hbase_store.opening import Durability, connect
 from hbase_store.reading import StoreReader
 from hbase_store.terms.transient import OpenGeneration
 from hbase_store.writing.batch import Batch, Change, Numbers

@@ -16,6 +16,8 @@ import threading
 import time
 from typing import Protocol
 
+from hbase_store.clock import Clock as StoreClock
+from hbase_store.clock import WallClock
 from stream_ext.times import date_of_ms
 from stream_ext.waits import Waits
 
@@ -25,37 +27,15 @@ log = logging.getLogger("rillet.clock")
 BEHIND_MS_MAX = 1_000
 
 
-class Clock(Protocol):
-    def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
+class Clock(StoreClock, Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since some moment; never set."""
         ...
 
-    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        """Waits on `condition`, which the caller holds, until it is notified or the clock has come to
-        `until_ms` (None: only until notified). It may return early: callers ask again what they wait for."""
-        ...
 
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
+class SystemClock(WallClock):
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
-
-    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        if until_ms is None:
-            condition.wait()
-            return
-        left_s = until_ms / 1000 - time.time()
-        if left_s > 0:
-            condition.wait(min(left_s, threading.TIMEOUT_MAX))  # it raises above
 
 
 class SteadyClock:

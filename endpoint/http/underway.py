@@ -35,7 +35,7 @@ _SHOWN_CHARACTERS = 2_000
 
 
 @dataclass(eq=False)
-class Question:
+class RunningQuery:
     """A running query or update."""
 
     id: str
@@ -106,7 +106,7 @@ class Underway:
 
     def __init__(self, slow_s: float = 0.0, memory: QueryMemory | None = None) -> None:
         """Queries that take `slow_s` or longer are logged; 0: none. `memory`: the memory that all queries share."""
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, RunningQuery] = {}
         self._number = 0
         self.cancelled = 0
         self._slow_s, self._memory = slow_s, memory
@@ -129,17 +129,17 @@ class Underway:
             question.cancel()
 
     @asynccontextmanager
-    async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[Question]:
+    async def watched(self, exchange: Exchange, text: str, timeout_s: float) -> AsyncIterator[RunningQuery]:
         """Lists the query while it runs, and ends it if its client disconnects."""
         with self.listed("query", text, timeout_s, exchange.state.limits) as question, watching(exchange, question):
             yield question
 
     @contextmanager
-    def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[Question]:
+    def listed(self, kind: Kind, text: str, timeout_s: float, limits: HttpLimits) -> Iterator[RunningQuery]:
         """Lists the query or update while it runs."""
         self._number += 1
         control = limits.control(timeout_s, kind, self._memory)
-        question = Question(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
+        question = RunningQuery(f"{kind[0]}{self._number}", text, control, timeout_s, kind)
         self._questions[question.id] = question
         try:
             yield question
@@ -148,7 +148,7 @@ class Underway:
             question.close()
             self._log_if_slow(question)
 
-    def _log_if_slow(self, question: Question) -> None:
+    def _log_if_slow(self, question: RunningQuery) -> None:
         took_s = question.clock() - question.started
         if self._slow_s and took_s >= self._slow_s:
             fields = {"seconds": round(took_s, 3), "state": question.state, "text": question.text}
@@ -156,7 +156,7 @@ class Underway:
 
 
 @contextmanager
-def watching(exchange: Exchange, question: Question) -> Iterator[None]:
+def watching(exchange: Exchange, question: RunningQuery) -> Iterator[None]:
     """Ends the query if its client disconnects."""
     watcher = asyncio.create_task(_watch(exchange, question))
     try:
@@ -166,7 +166,7 @@ def watching(exchange: Exchange, question: Question) -> Iterator[None]:
         question.end()  # if the request ended early, its evaluation ends, too
 
 
-async def _watch(exchange: Exchange, question: Question) -> None:
+async def _watch(exchange: Exchange, question: RunningQuery) -> None:
     while (await exchange.receive())["type"] != "http.disconnect":
         pass
     question.gone = True

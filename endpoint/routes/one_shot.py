@@ -19,7 +19,7 @@ from endpoint.formats import graph_results, results
 from endpoint.formats.writing import gathered, pieces_of
 from endpoint.http.answer_cache import KEY_BYTES_MAX, Evaluation, Key, Reply
 from endpoint.http.exchange import Exchange
-from endpoint.http.underway import Question, watching
+from endpoint.http.underway import RunningQuery, watching
 from endpoint.negotiation import Offer
 from endpoint.query_workers import Ask
 from stream_ext import registered_functions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from endpoint.query_workers import Worker
     from stream_ext.oneshot.dataset import Dataset
     from stream_ext.oneshot.evaluate import Answer
-    from stream_ext.oneshot.question import Question as OneShotQuestion
+    from stream_ext.oneshot.question import Question
     from stream_ext.service.service import Service
 
 #: Returns the next pieces, joined, and whether they are the last.
@@ -41,7 +41,7 @@ More = Callable[[], Awaitable[tuple[bytes, bool]]]
 class QueryRequest:
     """A query with the parameters of its request. `key`: its key in the answer cache."""
 
-    question: OneShotQuestion
+    question: Question
     query: Query
     key: Key
     snapshot: int | None
@@ -97,7 +97,7 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
                 await _give(exchange, request, offer, start, question, evaluation)
 
 
-async def _of_equal(equal: Evaluation, head: int, question: Question) -> tuple[int, Reply] | None:
+async def _of_equal(equal: Evaluation, head: int, question: RunningQuery) -> tuple[int, Reply] | None:
     """The reply of an equal request that is being evaluated; None: it has none to share, or one of a snapshot before
     `head`, which was published while it began."""
     question.shared = equal.follow()
@@ -134,7 +134,7 @@ class Begun(NamedTuple):
         return start if start is not None and start.whole else None
 
 
-async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: Question) -> Begun:
+async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: RunningQuery) -> Begun:
     state, readers = exchange.state, exchange.state.workers.readers
     # A worker has neither registered functions, nor derived graphs, nor the connections to sources.
     derived = partial(state.service.reads_derived, request.query, request.dataset)
@@ -166,7 +166,7 @@ def _evaluated(
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.resume(gathered, pieces))
 
 
-async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: Question) -> AnswerStart:
+async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: RunningQuery) -> AnswerStart:
     """The answer of the server if the query is light, or if there is no worker; otherwise, or if it takes too long
     here, the answer of the worker."""
     here, worker, sn = begun
@@ -194,7 +194,7 @@ async def _give(
     request: QueryRequest,
     offer: Offer,
     start: AnswerStart,
-    question: Question,
+    question: RunningQuery,
     evaluation: Evaluation | None = None,
 ) -> None:
     reply = Reply(start.first, results.content_type(offer), _warned(request.question.warnings))
@@ -238,7 +238,7 @@ async def send_pieces(exchange: Exchange, media_type: bytes, snapshot: int, piec
         await _send(exchange, Reply(first, media_type), snapshot, lambda: readers.resume(gathered, pieces), None)
 
 
-async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: Question | None) -> None:
+async def _send(exchange: Exchange, reply: Reply, sn: int, more: More, question: RunningQuery | None) -> None:
     piece, last = reply.body, False
     await exchange.start(200, reply.media_type, [*reply.headers], sn)
     while not last:

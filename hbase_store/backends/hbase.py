@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from hbase_store.backends.calls import Calls
 from hbase_store.backends.in_parallel import InParallel
 from hbase_store.backends.keyvalue import CALL_BYTES_MAX, TABLES, CompareAndSet, Key, Put, Value
-from hbase_store.backends.lease import LEASE_MS, CellLease, Clock
+from hbase_store.backends.lease import LEASE_MS, CellLease
 from hbase_store.backends.meta_cells import (
     LAYOUT_KEY,
     LAYOUT_VERSION,
@@ -47,6 +47,7 @@ from hbase_store.backends.thrift_verbs import (
     scan_chunk,
     that_fit,
 )
+from hbase_store.clock import Clock
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
 
 Parameters = ParamSpec("Parameters")

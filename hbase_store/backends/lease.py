@@ -20,6 +20,7 @@ import msgspec
 
 from hbase_store.backends.keyvalue import CompareAndSet, KeyValue
 from hbase_store.backends.meta_cells import LEASE_KEY
+from hbase_store.clock import Clock
 from hbase_store.errors import AnotherWriter, StoreError, StoreUnavailable
 
 LEASE_MS = 30_000
@@ -27,14 +28,6 @@ LEASE_MS = 30_000
 _TRIES = 4
 
 log = logging.getLogger("rillet.lease")
-
-
-class Clock(Protocol):
-    def now_ms(self) -> int: ...
-
-    def wait(self, condition: threading.Condition, until_ms: int | None) -> None:
-        """Waits on `condition`, which the caller holds, until notified or until the clock says `until_ms`."""
-        ...
 
 
 class Lease(Protocol):

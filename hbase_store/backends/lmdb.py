@@ -18,7 +18,7 @@ import lmdb
 
 from hbase_store.backends.cut_off import Length, check_not_emptied
 from hbase_store.backends.keyvalue import CompareAndSet, Key, Put, Value
-from hbase_store.backends.lease import Clock, FileLease
+from hbase_store.backends.lease import FileLease
 from hbase_store.backends.lmdb_opening import (
     CELL_TIME,
     COMPARED_AND_SET,
@@ -28,6 +28,7 @@ from hbase_store.backends.lmdb_opening import (
     open_tables,
 )
 from hbase_store.backends.meta_cells import check_compare_and_set, check_put, counter_key
+from hbase_store.clock import Clock
 from hbase_store.errors import StoreError, StoreUnavailable
 
 #: Address space, not disk space: reserved once, so that the map never has to grow.

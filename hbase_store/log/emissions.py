@@ -14,7 +14,7 @@ import msgspec
 
 from hbase_store.backends.calls import purpose
 from hbase_store.backends.keyvalue import Key, KeyValue, Put, Value
-from hbase_store.backends.lease import Clock
+from hbase_store.clock import Clock
 from hbase_store.errors import Corrupt, StoreError, StoreUnavailable
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.sealed import corrupt, of_pieces, unseal

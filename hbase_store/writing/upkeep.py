@@ -11,7 +11,7 @@ from itertools import chain
 import msgspec
 
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.backends.lease import Clock
+from hbase_store.clock import Clock
 from hbase_store.edges.edges import Edges
 from hbase_store.errors import Fenced
 from hbase_store.layout.rows import Sn

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hbase_store.backends.keyvalue import CompareAndSet, Key, KeyValue, Put, Value
-from hbase_store.backends.lease import CellLease, Clock, Lease
+from hbase_store.backends.lease import CellLease, Lease
+from hbase_store.clock import Clock
 from hbase_store.errors import StoreUnavailable
 
 

@@ -15,9 +15,9 @@ from hbase_store import backup as backups
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lease import CellLease
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import StoreUnavailable
 from hbase_store.layout.terms import iri
-from hbase_store.opening import WallClock
 from tests.hbase_store.faulty import Leased
 from tests.hbase_store.pretended_hbase import PretendedHBase
 from tests.parts.waiting import until

@@ -12,8 +12,8 @@ import pytest
 from hbase_store import NAMED, Loading, PushMark, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.layout.terms import iri
-from hbase_store.opening import WallClock
 from stream_ext.rdf import careful_rows
 from stream_ext.windows.arrivals import Reach, history
 from tests.hbase_store.counting import Counting

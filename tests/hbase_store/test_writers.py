@@ -16,9 +16,9 @@ import hbase_store
 from hbase_store import Batch, Sn, Store
 from hbase_store.backends.lease import LEASE_MS
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import AnotherWriter, Fenced, StoreError, StoreUnavailable, Unwritable
 from hbase_store.layout.terms import iri, literal
-from hbase_store.opening import WallClock
 from stream_ext.clock import ManualClock
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Leased, Shared

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 from hbase_store.backends.keyvalue import CompareAndSet, Key, Put, Value
-from hbase_store.backends.lease import Clock, Lease
+from hbase_store.backends.lease import Lease
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import Clock
 from hbase_store.errors import StoreUnavailable
 
 Way = Literal["before", "after", "half"]

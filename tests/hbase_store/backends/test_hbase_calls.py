@@ -11,9 +11,9 @@ from hbase_store import Batch, Store
 from hbase_store.backends.hbase import TIMEOUT_MS, HBaseKeyValue
 from hbase_store.backends.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, Put
 from hbase_store.backends.lease import LEASE_MS
+from hbase_store.clock import WallClock
 from hbase_store.errors import BadRow, StoreUnavailable
 from hbase_store.layout.terms import iri, literal
-from hbase_store.opening import WallClock
 from tests.hbase_store.check_backend import check_backend
 from tests.hbase_store.pretended_hbase import PretendedHBase
 

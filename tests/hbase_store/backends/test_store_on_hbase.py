@@ -16,9 +16,9 @@ import hbase_store.log.emissions
 from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lease import LEASE_MS
+from hbase_store.clock import WallClock
 from hbase_store.errors import AnotherWriter, Fenced
 from hbase_store.layout.terms import iri, literal
-from hbase_store.opening import WallClock
 from hbase_store.terms.transient import GENERATION_MS
 from hbase_store.writing.collection import GRACE_MS
 from tests.hbase_store.terms.test_transient import SEVEN, A, B, P, push

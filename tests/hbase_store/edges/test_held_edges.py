@@ -11,9 +11,9 @@ import pytest
 
 import hbase_store
 from hbase_store import NAMED, Batch, Preview, Snapshot, Store
+from hbase_store.clock import WallClock
 from hbase_store.layout import terms
 from hbase_store.layout.terms import iri
-from hbase_store.opening import WallClock
 from tests.hbase_store.model import Model, Operation, Quad
 from tests.hbase_store.pretended_hbase import PretendedHBase
 

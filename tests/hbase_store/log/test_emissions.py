@@ -15,8 +15,8 @@ import hbase_store
 import hbase_store.log.emissions
 from hbase_store import EmissionLog, EmissionRow, Sn
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import Corrupt, Fenced, StoreUnavailable, Undecided
-from hbase_store.opening import WallClock
 from stream_ext.clock import ManualClock
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Shared

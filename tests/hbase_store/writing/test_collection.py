@@ -13,12 +13,12 @@ from hbase_store import PushMark, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.backends.keyvalue import Put
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import SnapshotGone, StoreUnavailable
 from hbase_store.layout import run_blocks
 from hbase_store.layout.rows import slab_key, slice_key, sn_key
 from hbase_store.layout.run_list import RunEntry, RunList
 from hbase_store.layout.terms import literal
-from hbase_store.opening import WallClock
 from hbase_store.writing.collection import GRACE_MS, retained
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Shared

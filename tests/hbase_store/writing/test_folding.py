@@ -23,9 +23,9 @@ from hbase_store import NAMED, Store
 from hbase_store.arrays import as_ids
 from hbase_store.backends.keyvalue import CompareAndSet, Put
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import Fenced, StoreError, StoreUnavailable
 from hbase_store.layout.terms import iri, literal
-from hbase_store.opening import WallClock
 from tests.hbase_store.faulty import Shared
 from tests.hbase_store.model import Model, Operation
 from tests.hbase_store.test_store import NODES, QUADS, G, H, O, P, Q, S, add, check, quads, write

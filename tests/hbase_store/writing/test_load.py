@@ -16,9 +16,9 @@ import hbase_store
 from hbase_store import NAMED, Loading, Store
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.clock import WallClock
 from hbase_store.errors import BadRow, StoreUnavailable
 from hbase_store.layout.terms import BLANK, iri, literal, tag_of
-from hbase_store.opening import WallClock
 from stream_ext.errors import BadData
 from stream_ext.rdf import careful_rows, parse_rdf
 from tests.hbase_store.counting import Counting

@@ -9,9 +9,11 @@ weight falls, or goes to one whose weight rises. A plan is computed alike by eve
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from stream_ext.catalog.catalog import QueryDefinition
 
@@ -56,30 +58,49 @@ class ShardPlan(msgspec.Struct, frozen=True, array_like=True):
 
     def loads(self, measured: Mapping[int, float]) -> list[float]:
         """The load of each shard, from that of each placement number."""
-        found = [0.0] * self.shards
-        for placement, load in measured.items():
-            found[self.shard_of(placement)] += load
-        return found
+        return _Loads(measured, self.shards).of(self.weights)
 
     def balanced(self, measured: Mapping[int, float], is_free: bool = False) -> ShardPlan:
         """The next plan, with weights that spread this load better; the same plan if there is little to gain.
         `is_free`: no shard has a state that it would have to build anew, so any gain will do."""
-        best, best_most = self, max(self.loads(measured))
-        enough, plan = best_most * (1.0 if is_free else _GAIN_MIN), self
+        found = _Loads(measured, self.shards)
+        weights, loads = self.weights, found.of(self.weights)
+        best, best_most = self, max(loads)
+        enough = best_most * (1.0 if is_free else _GAIN_MIN)
         for step in range(_ROUNDS):
-            loads = plan.loads(measured)
             mean = sum(loads) / len(loads)
             if not mean:
                 return self
             gain = 0.5 / (1 + step / 8)
-            weights = [
+            changed = [
                 weight * max(0.25, min(4.0, mean / max(load, mean / 16))) ** gain
-                for weight, load in zip(plan.weights, loads, strict=True)
+                for weight, load in zip(weights, loads, strict=True)
             ]
-            plan = ShardPlan(self.number + 1, tuple(weight * len(weights) / sum(weights) for weight in weights))
-            if (most := max(plan.loads(measured))) < best_most:
-                best, best_most = plan, most
+            weights = tuple(weight * len(changed) / sum(changed) for weight in changed)
+            loads = found.of(weights)
+            if (most := max(loads)) < best_most:
+                best, best_most = ShardPlan(self.number + 1, weights), most
         return best if best_most < enough else self
+
+
+class _Loads:
+    """As `ShardPlan.shard_of`, of many templates at once, for one plan after the other: the end of an epoch waits for
+    it. Where two scores differ in the last bit only, a load may be counted for the other shard."""
+
+    def __init__(self, measured: Mapping[int, float], shards: int) -> None:
+        self._shards = shards
+        self._loads = np.fromiter(measured.values(), np.float64, len(measured))
+        placements = np.fromiter(measured, np.uint64, len(measured))
+        of_shards = np.array([_mixed(shard + 1) for shard in range(shards)], np.uint64)
+        mixed = _mixed_all(placements[:, None] ^ of_shards)
+        u = ((mixed >> np.uint64(11)).astype(np.float64) + 0.5) / (1 << 53)
+        self._scores = -1.0 / np.log(u)  # by placement and shard, at weight 1
+
+    def of(self, weights: Sequence[float]) -> list[float]:
+        """The load of each shard, with these weights."""
+        shards = (self._scores * np.array(weights)).argmax(axis=1)
+        found: list[float] = np.bincount(shards, self._loads, self._shards).tolist()
+        return found
 
 
 def _mixed(value: int) -> int:
@@ -88,3 +109,11 @@ def _mixed(value: int) -> int:
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)
+
+
+def _mixed_all(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """`_mixed` of each; numbers of 64 bits wrap around."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

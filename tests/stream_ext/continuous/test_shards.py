@@ -311,6 +311,16 @@ def test_a_template_is_in_one_shard_and_few_move_when_weights_change() -> None:
     assert after.balanced(measured) is after, "there is little to gain now"
 
 
+@pytest.mark.parametrize("weights", [(1.0,), (1.0, 1.0), (3.0, 0.5), (1.0, 2.0, 0.25, 1.0)])
+def test_loads_are_counted_where_each_template_is_evaluated(weights: tuple[float, ...]) -> None:
+    chance, plan = random.Random(3), ShardPlan(1, weights)
+    measured = {chance.getrandbits(chance.choice((4, 30, 63, 64))): float(chance.randrange(1, 100)) for _ in range(500)}
+    expected = [0.0] * len(weights)
+    for placement, load in measured.items():
+        expected[plan.shard_of(placement)] += load
+    assert plan.loads(measured) == expected
+
+
 def test_templates_that_cost_the_same_are_divided_evenly_before_anything_is_built() -> None:
     for shards in (2, 4):
         for first in range(1, 2_000, 100):

@@ -142,8 +142,9 @@ class _Screen:
     def show(self, progress: PlayProgress) -> None:
         if self._live:
             lines = terminal.table(_COLUMNS, [self._cells(played) for played in progress.queries if not played.refused])
-            head = [f"{self._benchmark.source}   console: {self._url}/console/", _summary(progress), ""]
-            sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([*head, *lines]) + "\n")
+            head = [self._benchmark.source, f"console: {self._url}/console/", _summary(progress), ""]
+            below = _TOUR.format(url=self._url).splitlines() if self._benchmark.name == _CITY else []
+            sys.stdout.write("\x1b[H\x1b[2J" + "\n".join([*head, *lines, *below]) + "\n")
             sys.stdout.flush()
             return
         _print(_summary(progress))

@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from endpoint.cli import terminal
+from endpoint.cli.bars import Bars
 from endpoint.cli.flags import (
     Commands,
     Parser,
@@ -36,8 +36,6 @@ _WATCH = """\
   rillet watch near                  on a terminal: a table that shows the latest result
   rillet watch near | tee near.txt   one line for each row
   rillet watch near --json --since 0 all retained emissions as JSON, then new ones"""
-#: So many values are shown as bars.
-_BARS = 40
 _QUERY, STREAM = "the name or IRI of the query", "the name or IRI of the stream"
 AS_JSON = "print the response of the server as JSON"
 
@@ -302,15 +300,12 @@ def watch(arguments: argparse.Namespace) -> None:
         since = max(0, int(known["emissions"]) - 1) if arguments.since is None else arguments.since
         if live:
             print(f"{arguments.query}: no result yet{_why_nothing(client, known)}")
-        values: deque[float] = deque(maxlen=_BARS)
+        bars = Bars()
         for count, emission in enumerate(client.subscribe(arguments.query, since, on_change=_print_notice), start=1):
             if arguments.json:
                 print(json.dumps(emission, ensure_ascii=False), flush=True)
             elif live:
-                label, value = _drawn(emission)
-                values.append(value)
-                line = f"{label} {terminal.sparkline(values, _BARS)}"
-                _draw(emission, terminal.prefixes_of(known["text"]), line)
+                _draw(emission, terminal.prefixes_of(known["text"]), bars.line(emission))
             else:
                 _print_lines(emission)
             if count == arguments.limit:
@@ -333,16 +328,6 @@ def _why_nothing(client: Client, status: dict[str, Any]) -> str:
 
 def _print_notice(line: str) -> None:
     print(f"rillet: {line}", file=sys.stderr, flush=True)
-
-
-def _drawn(emission: dict[str, Any]) -> tuple[str, float]:
-    """What the line of bars shows of an emission: the mean of its first column of numbers, or how many rows it has."""
-    columns, rows = terminal.answer_rows(emission)
-    for place, name in enumerate(columns):
-        numbers = [number for row in rows if (number := terminal.number(row[place])) is not None]
-        if numbers and len(numbers) == len(rows):
-            return f"?{name}", sum(numbers) / len(numbers)
-    return "rows", float(len(rows))
 
 
 def _draw(emission: dict[str, Any], prefixes: dict[str, str], bars: str = "") -> None:

@@ -18,7 +18,7 @@ _MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # from 2001
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?…?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
-_LONG_DECIMAL = re.compile(r"[-+]?\d{1,12}\.\d{16,}")
+_LONG_DECIMAL = re.compile(r"([-+]?\d+\.\d{6})\d+")
 _LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 
@@ -52,8 +52,9 @@ def shown(term: Mapping[str, str] | None, prefixes: Mapping[str, str] | None = N
 
 
 def _brief(number: str) -> str:
-    """A number with at most so many digits: a mean may have 50."""
-    return number[:16] + "…" if _LONG_DECIMAL.fullmatch(number) else number
+    """A number with at most six digits after its point: a mean may have 50."""
+    found = _LONG_DECIMAL.fullmatch(number)
+    return found[1] + "…" if found else number
 
 
 def moment(time_ms: int | None) -> str:

@@ -181,7 +181,7 @@ class _Screen:
 
 _TOUR = """
 Open these pages in a browser:
-  {url}/console/queries/city_bikes        bikes go to the centre in the morning: a line for each district
+  {url}/console/queries/city_bikes        bikes move to the centre: a line for each district
   {url}/console/queries/city_dust         the air of each district; type 40 as the limit
   {url}/console/queries/city_latest_buses a table that changes every second
   {url}/console/queries                   all six queries; click on one to read its text

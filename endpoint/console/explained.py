@@ -10,6 +10,9 @@ from endpoint.console.display import short
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 
+#: An operator with more than this part of the time of all is marked.
+_HOT = 0.4
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -23,7 +26,7 @@ class Operator:
     estimated: float | None  # rows
     rows: int | None  # None: the query was not run
     ms: float | None
-    is_hot: bool  # among those that took the longest, or if that is not known, that have the most rows
+    is_hot: bool  # it took much of the time, or if that is not known, it has much of the rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +83,14 @@ def tree(text: str) -> list[Node]:
 
 def _operators(listed: Any, prefixes: Mapping[str, str]) -> list[Operator]:
     effort = "ms" if any("ms" in each for each in listed) else "estimated"
-    most = max((each.get(effort, 0) for each in listed), default=0)
+    most = _HOT * sum(each.get(effort, 0) for each in listed)
     return [
         Operator(
             _brief(each["operator"], prefixes),
             each.get("estimated"),
             each.get("rows"),
             each.get("ms"),
-            bool((took := each.get(effort)) and took > most / 2 and len(listed) > 1),
+            bool((took := each.get(effort)) and took > most and len(listed) > 1),
         )
         for each in listed
     ]

@@ -66,6 +66,7 @@ def _query(status: dict[str, Any]) -> dict[str, Any]:
     evaluated = status["evaluated"]
     return {
         **{name: status[name] for name in ("query", "state", "runner", "emissions", "rows", "evaluations", "lag_ms")},
+        "waits_for": status["waits_for"],
         "core_ms": status["core_ms"],
         "time_ms": None if evaluated is None else evaluated["time"],
     }

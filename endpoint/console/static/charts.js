@@ -67,7 +67,7 @@ export class Chart {
       tzDate: (seconds) => Plot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       legend: { live: series.length <= SERIES_MAX },
       series: [
-        { label: names ? "of" : time ? "time" : "at", value: (_, at) => (names ? names[at] ?? "" : time ? clock(at) : plain(at)) },
+        { label: names ? "for" : time ? "time" : "at", value: (_, at) => (names ? names[at] ?? "" : time ? clock(at) : plain(at)) },
         ...series.map(({ label }, place) => ({
           label,
           stroke: () => colour(place),

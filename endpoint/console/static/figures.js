@@ -4,10 +4,12 @@
 const EVERY_MS = 2000;
 const MISSED_MS = 4 * EVERY_MS; // the page was hidden, or the server did not answer
 const POINTS = 120;
+const WAITS_AFTER = 3; // readings: a query over two streams waits briefly for one of them all the time
 const SVG = "http://www.w3.org/2000/svg";
 
 export function figures(page) {
   const series = new Map(); // by the name of a row: its last rates
+  const stands = new Map(); // by the name of a query that waits: its time, and for how many readings it has had it
   let before = null;
   let shownAt = 0;
   let asking = false;
@@ -48,6 +50,7 @@ export function figures(page) {
         const row = page.querySelector(`[data-${name}="${CSS.escape(each[name])}"]`);
         remember(series, `${name} ${each[name]}`, rate);
         if (row) fill(row, each, rate, series.get(`${name} ${each[name]}`));
+        if (row && name === "query") waits(row, each, stands);
         if (row && then && passed_s > 0) cpu(row, (each.core_ms - then.core_ms) / passed_s);
       }
     }
@@ -112,6 +115,15 @@ function fill(row, each, rate, points) {
     badge.className = `badge ${each.state}`;
   }
   sparkline(row.querySelector("[data-spark]"), points);
+}
+
+// For what a query waits whose time has not moved on for some readings.
+function waits(row, each, stands) {
+  const before = stands.get(each.query);
+  const readings = each.waits_for.length && before?.time === each.time_ms ? before.readings + 1 : 0;
+  stands.set(each.query, { time: each.time_ms, readings });
+  const cell = row.querySelector('[data-figure="waits"]');
+  if (cell) cell.textContent = readings >= WAITS_AFTER ? `waits for ${each.waits_for.join(", ")}` : "";
 }
 
 // ms: the milliseconds of a core that its evaluations took in a second.

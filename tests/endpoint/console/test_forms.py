@@ -203,7 +203,7 @@ def test_the_stream_of_a_query_is_distinguished_from_those_that_take_pushes(fres
     assert rows["alarms"][1:3] == ["query alarms", "never"]
     assert rows["taxis"][1:3] == ["the first push decides", "never"]
     [waiting] = get(fresh, "/queries").cells()
-    assert waiting[6] == "never: waiting for taxis"
+    assert waiting[6] == "never waits for taxis"
     page = get(fresh, "/streams/alarms")
     assert [button.shown for button in page.all("button")] == []
     assert "It accepts no pushes" in page.all("main")[0].shown

@@ -90,6 +90,25 @@ def test_a_page_that_is_opened_shows_the_last_minutes_at_once(page: Page, busy: 
     expect(row.locator("td[title]")).to_have_attribute("title", "the last four minutes; at most 12 a second")
 
 
+def test_a_query_that_waits_for_a_stream_says_so(page: Page, busy: Live) -> None:
+    both = NEAR.replace("near", "both").replace(
+        "WHERE {", "FROM NAMED WINDOW ex:v ON STREAM silent [RANGE 1s STEP 1s] WHERE {"
+    )
+    busy.register(both.replace("?zone ex:partOf ?city", "WINDOW ex:v { ?zone ex:partOf ?city }")).raise_for_status()
+    busy.push(4_000).raise_for_status()
+    page.clock.install()
+    page.goto("/console/queries")
+    told = {name: page.locator(f"[data-query={name}] [data-figure=waits]") for name in ("near", "both")}
+
+    def has_read_again() -> bool:
+        with page.expect_response("**/figures*"):
+            page.clock.run_for(2_000)
+        return told["both"].inner_text() == "waits for silent"
+
+    until(has_read_again, "what it waits for", 20)
+    expect(told["near"]).to_have_text("")
+
+
 def test_the_server_reads_rates_while_nobody_looks(busy: Live) -> None:
     rates: RateHistory = busy.server.config.app.app_state.rates  # type: ignore[union-attr]  # it is our application
     until(lambda: rates.known()["streams"].get("taxis"), "a rate of the stream")

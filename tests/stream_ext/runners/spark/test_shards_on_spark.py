@@ -133,6 +133,39 @@ def test_seats_that_wander_and_workers_that_die_change_nothing(
 
 
 @pytest.mark.timeout(300)
+def test_two_servers_on_one_machine_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times, expected = range(1, 60), []
+    for seed in (1, 2):
+        with opened(tmp_path / f"inline{seed}") as service:
+            begin(service)
+            say(service, random.Random(seed), times, lambda time: None)
+            expected.append(said(service))
+    assert expected[0] != expected[1]
+
+    with_seats(monkeypatch)
+    settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=2)
+    with (
+        opened(tmp_path / "one", SystemClock(), engine="spark", spark=settings) as one,
+        opened(tmp_path / "other", SystemClock(), engine="spark", spark=settings) as other,
+    ):
+        begin(one)
+        begin(other)
+        chances = random.Random(1), random.Random(2)
+        for time in times:
+            if time in (20, 58):
+                for service in (one, other):
+                    until(lambda service=service: all_on_spark(service), "all shards are on Spark")
+            if time == 30:
+                kill(living(one)[0])
+            if time == 40:
+                assert not set(living(one)) & set(living(other))
+            for service, chance in zip((one, other), chances, strict=True):
+                say(service, chance, range(time, time + 1), lambda time: None)
+        for service, emissions in zip((one, other), expected, strict=True):
+            assert_same(said(service), emissions)
+
+
+@pytest.mark.timeout(300)
 def test_what_is_behind_says_the_same_in_two_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "at once") as service:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stream_ext.catalog.registered import Registered
-from stream_ext.emissions.emission import Emission
+from stream_ext.emissions.emission import Emission, EmissionBody
 from stream_ext.emissions.subscriptions import Subscription
 from stream_ext.errors import Gone, NotFound
 from stream_ext.language.algebra.algebra import R2S
@@ -13,6 +13,7 @@ from stream_ext.oneshot.answers import answer_at_last_evaluation, answer_of, no_
 from stream_ext.oneshot.evaluate import Answer
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.service.opened import OpenedStore
+from stream_ext.windows.query_state import LastEvaluation
 
 
 class Results:
@@ -29,7 +30,7 @@ class Results:
             return no_answer(definition, self._opened.head())
         if definition.r2s == R2S.RSTREAM.value:
             body = self._opened.engine.emissions.body(definition.number, merge.last(definition.number))
-            if body is not None:
+            if body is not None and _is_of(body, state.evaluated):
                 return answer_of(body, self._opened.store)
         return answer_at_last_evaluation(
             self._opened.store,
@@ -86,3 +87,8 @@ class Results:
             oldest = self._opened.engine.emissions.oldest(query.number)
             if since + 1 < oldest:
                 raise Gone(f"emission {since + 1} of {query.name!r} is no longer retained; the oldest is {oldest}")
+
+
+def _is_of(body: EmissionBody, evaluated: LastEvaluation) -> bool:
+    """In CQELS-QL an empty answer is not emitted."""
+    return body.at is not None and (body.at.sn, body.at.k) == (evaluated.sn, evaluated.k)

@@ -387,3 +387,16 @@ def test_explain_says_the_policy_and_where_it_is_from(service: Service) -> None:
     assert [stepped[key] for key in ("extent", "range_ms", "step_ms", "bounds", "t0")] == ["RANGE", 2000, 1000, "(]", 0]
     assert found["policy"]["evaluated"] == {"value": ["at every arrival"], "origin": "default"}
     assert found["policy"]["empty"] == {"value": "silent", "origin": "default"}
+
+
+@pytest.mark.parametrize("kind", ["QUERY q", "RSTREAM q"])
+def test_the_whole_answer_is_that_of_the_last_evaluation_also_if_nothing_was_said_of_it(
+    service: Service, kind: str
+) -> None:
+    service.create_stream("s", {})
+    service.register(cqels("SELECT ?x ?y", "STREAM s [TRIPLES 1] { ?x :p ?y }", kind))
+    push(service, "s", 1, triple("a", "b"))
+    assert service.latest("q").count == 1
+    push(service, "s", 2, triple("a", "b", "other"))
+    assert [time for time, _ in observed(service)] == [1], "an empty answer is silent"
+    assert service.latest("q").count == 0

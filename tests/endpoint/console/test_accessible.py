@@ -38,7 +38,7 @@ def faults(page: Page, axe: str) -> list[str]:
 
 
 #: Those that look different on a phone.
-FEW = ("/query", "/streams/taxis", "/queries", "/queries/near")
+FEW = ("/", "/query", "/streams/taxis", "/queries", "/queries/near")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class Worker:
         if id in self.questions and id not in self._cancelled:
             self._cancelled.add(id)
             self.send(Cancel(id))
-            asyncio.get_running_loop().call_later(self._crew.deaf_s, self._check_ended, id)
+            asyncio.get_running_loop().call_later(self._crew.cancel_grace_s, self._check_ended, id)
 
     def send(self, message: ToWorker) -> None:
         if not self._writer.is_closing():
@@ -201,11 +201,11 @@ class QueryWorkers:
     """`count` query workers. They are started on the event loop, by `start`."""
 
     def __init__(
-        self, start: Start | None = None, count: int = 0, deaf_s: float = 5.0, memory: QueryMemory | None = None
+        self, start: Start | None = None, count: int = 0, cancel_grace_s: float = 5.0, memory: QueryMemory | None = None
     ) -> None:
-        """`deaf_s`: how long a cancelled evaluation may go on before its process is replaced; `memory`: the memory
-        that all queries share, those of the server included."""
-        self._start, self.count, self.deaf_s, self._memory = start, count, deaf_s, memory
+        """`cancel_grace_s`: how long a cancelled evaluation may go on before its process is replaced; `memory`: the
+        memory that all queries share, those of the server included."""
+        self._start, self.count, self.cancel_grace_s, self._memory = start, count, cancel_grace_s, memory
         self.workers: list[Worker] = []
         self.replaced = 0  # processes that ended or were killed
         self._number = self._failures = 0

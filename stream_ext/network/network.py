@@ -25,10 +25,10 @@ from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.distinct import first_of_each
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders, own_order
-from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
+from stream_ext.network.operators.core.reevaluated import Reevaluated
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
@@ -210,7 +210,7 @@ class Network:
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
         NOW()."""
-        return any(isinstance(stage.operator, Anew) and stage.operator.has_rows() for stage in self.stages)
+        return any(isinstance(stage.operator, Reevaluated) and stage.operator.has_rows() for stage in self.stages)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""

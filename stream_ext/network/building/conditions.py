@@ -12,8 +12,8 @@ from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.building import sizes
 from stream_ext.network.building.recursion import PartRecursion
 from stream_ext.network.building.wiring import Wiring
-from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.core.reevaluated import Reevaluated
 from stream_ext.network.operators.core.testing import Calculator, Tester
 from stream_ext.network.operators.joins.exists import ExistsOperator, Keep
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
@@ -42,7 +42,7 @@ class Conditions:
             tester = Tester(wire.variables, test.condition, self.sees(test, ground), wire.resources)
             operator: Operator = FilterOperator(wire.variables, tester)
             if tester.is_volatile:
-                operator = Anew(wire.variables, operator, test.draws)
+                operator = Reevaluated(wire.variables, operator, test.draws)
             wire = self._wiring.add(operator, (wire,), wire.certain, "filter")
         return wire
 
@@ -76,7 +76,7 @@ class Conditions:
         calculator = Calculator(wire.variables, test.condition, self.sees(test, ground), wire.resources)
         operator: Operator = ExtendOperator(wire.variables, (variable, calculator))
         if calculator.is_volatile:
-            operator = Anew(wire.variables, operator, test.draws)
+            operator = Reevaluated(wire.variables, operator, test.draws)
         return self._wiring.add(operator, (wire,), wire.certain, f"bind ?{variable}")
 
     def all_assigned(self, each: Sequence[tuple[str, Test]], wire: Wire, ground: Ground) -> Wire:

@@ -16,7 +16,7 @@ from stream_ext.runners.spark import wire
 _NAMED_MAX = 256
 
 
-class UnderwayFarAway:
+class RemoteSteps:
     def __init__(self, line: socket.socket, step_limit_s: float, build_limit_s: float) -> None:
         """Until it rests for the first time it builds its state, which may take longer."""
         self._line, self._step_limit_s, self._limit_s = line, step_limit_s, build_limit_s

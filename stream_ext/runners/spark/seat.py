@@ -23,7 +23,7 @@ from hbase_store import place_of_files, this_machine
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import RilletError
 from stream_ext.runners.spark import tls, wire
-from stream_ext.runners.spark.remote_steps import UnderwayFarAway
+from stream_ext.runners.spark.remote_steps import RemoteSteps
 from stream_ext.runners.step_loads import StepLoads
 from stream_ext.runners.underway import StepNotes, Underway
 
@@ -86,7 +86,7 @@ class _SeatWorker:
         self._sent_faults: dict[int, tuple[str, int]] = {}
         self._sent_behind: dict[int, int] = {}
         self._subscribed: set[int] = set()
-        self._far_away: UnderwayFarAway | None = None
+        self._remote_steps: RemoteSteps | None = None
         self.sn = 0
         self.steps = 0
         self.shard = 0
@@ -100,8 +100,8 @@ class _SeatWorker:
             why = str(error) if isinstance(error, StoreUnreachable) else traceback.format_exc(limit=8)
             self._connection.sendall(wire.frame(wire.Trouble(self.sn, why)))
         finally:
-            if self._far_away is not None:
-                self._far_away.ends()
+            if self._remote_steps is not None:
+                self._remote_steps.ends()
 
     def _serve(self) -> None:
         welcome = self._receive()
@@ -142,8 +142,8 @@ class _SeatWorker:
             return Underway(Path(welcome.underway))
         except (FileNotFoundError, PermissionError):  # this is another machine, or another user's process
             limits = welcome.step_limit_s, welcome.build_limit_s
-            self._far_away = UnderwayFarAway(self._connection, *limits)
-            return self._far_away
+            self._remote_steps = RemoteSteps(self._connection, *limits)
+            return self._remote_steps
 
     def _take_up(self, welcome: wire.Welcome, underway: StepLoads) -> CachedShard:
         cached = _cached_shards.get(welcome.store_url)

@@ -183,7 +183,7 @@ def test_who_waits_for_a_worker_is_answered_in_time(server: Live) -> None:
 
 
 def test_a_worker_that_does_not_hear_a_cancel_is_replaced(server: Live, stopped: int) -> None:
-    server.server._app.app_state.query_workers.deaf_s = 0.05
+    server.server._app.app_state.query_workers.cancel_grace_s = 0.05
     assert ask(server, ALL, timeout="50ms").status_code == 503
     until(lambda: worker_of(server)["pid"] != stopped and worker_of(server)["state"] == "ready", "there is another")
     with pytest.raises(ProcessLookupError):

@@ -10,7 +10,7 @@ import pytest
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from tests.endpoint.live import SPARQL_QUERY, Live, live
 from tests.endpoint.routes.test_live_query import listening
-from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import FakeServer, Reply, fake_server
 from tests.stream_ext.network.test_service_operator import answering, knowing
 
 NAMED = """PREFIX ex: <http://ex/>
@@ -20,20 +20,20 @@ WHERE { WINDOW ex:w { ?taxi ex:in ?zone } SERVICE <there> { ?zone ex:name ?name 
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         server.replies["/x"] = answering(knowing(":z1 :name 'one'"))
         yield server
 
 
 @pytest.fixture
-def running(tmp_path: Path, there: Elsewhere) -> Iterator[Live]:
+def running(tmp_path: Path, there: FakeServer) -> Iterator[Live]:
     with live(tmp_path / "store", allowed_urls=AllowedUrls(service=places(there.url))) as server:
         server.http.put("/streams/taxis").raise_for_status()
         yield server
 
 
-def test_who_listens_learns_what_a_service_answers(running: Live, there: Elsewhere) -> None:
+def test_who_listens_learns_what_a_service_answers(running: Live, there: FakeServer) -> None:
     with listening(running, NAMED.replace("<there>", f"<{there.url}/x>")) as listener:
         running.push(1050)
         running.push(1100)
@@ -51,7 +51,7 @@ def test_a_service_that_is_not_allowed_is_a_403_at_registration(running: Live) -
     assert answer.status_code == 403
 
 
-def test_resume_brings_back_a_query_that_had_no_answer(running: Live, there: Elsewhere) -> None:
+def test_resume_brings_back_a_query_that_had_no_answer(running: Live, there: FakeServer) -> None:
     text = NAMED.replace("<there>", f"<{there.url}/x>")
     running.http.put("/queries/named", content=text, headers=SPARQL_QUERY).raise_for_status()
     there.replies["/x"] = Reply(500, b"no memory")
@@ -68,7 +68,7 @@ def test_resume_brings_back_a_query_that_had_no_answer(running: Live, there: Els
     assert '"gap":true' in first.replace(" ", "") and '"time":1200' in first.replace(" ", "")
 
 
-def test_a_measured_query_asks_the_services_that_any_query_may_ask(running: Live, there: Elsewhere) -> None:
+def test_a_measured_query_asks_the_services_that_any_query_may_ask(running: Live, there: FakeServer) -> None:
     def answers(service: str) -> list[tuple[int, str]]:
         text = f"SELECT * {{ SERVICE <{service}> {{ ?zone <http://ex/name> ?name }} }}"
         plain, measured = ({"query": text}, {"query": text, "explain": "analyze"})

@@ -16,7 +16,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 from tests.stream_ext.continuous.broken import after_evaluations
-from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import Asked, FakeServer, Reply, fake_server
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.opened import EX, emissions_of, opened, push, push_lines, registration, times, triple
 
@@ -95,11 +95,11 @@ def test_nobody_waits_for_one_that_is_behind_and_has_failed(
 
 @pytest.fixture
 def there() -> Any:
-    with elsewhere() as server:
+    with fake_server() as server:
         yield server
 
 
-def test_what_was_answered_before_an_endpoint_failed_is_emitted(tmp_path: Path, there: Elsewhere) -> None:
+def test_what_was_answered_before_an_endpoint_failed_is_emitted(tmp_path: Path, there: FakeServer) -> None:
     """Of several evaluations in one snapshot; the others are made up for when there is an answer."""
     knows = answering(knowing(" . ".join(f":n{n} :name '{n}'" for n in range(1, 7))))
     there.replies["/x"] = lambda asked: Reply(503) if asks_for(asked, "n4") else knows(asked)

@@ -24,8 +24,8 @@ from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play
-from tests.stream_ext.elsewhere import Reply, elsewhere
 from tests.stream_ext.emissions.test_merge import Log
+from tests.stream_ext.fake_server import Reply, fake_server
 from tests.stream_ext.many import AloneShard, Registry, observed, parted, takes_inline
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.scene import EX, PATTERNS, Push, Scene, Window
@@ -167,7 +167,10 @@ def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Pa
 
 def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: Path) -> None:
     """What it has missed is made up for there."""
-    with elsewhere() as there, closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store:
+    with (
+        fake_server() as there,
+        closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store,
+    ):
         allowed_urls = AllowedUrls(service=places(there.url))
         spark, beside = Shard(store, takes_on_spark, allowed_urls), Shard(store, takes_inline, allowed_urls)
         registry = Registry.over(

@@ -22,7 +22,7 @@ from stream_ext.rdf.canonical import canonical
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Service
 from stream_ext.upkeep.retention import Retain
-from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import FakeServer, Reply, fake_server
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.opened import EX, emissions_of, push, times, triple, values
 
@@ -33,17 +33,17 @@ NAMES = ":z1 :name 'one' . :z2 :name 'two', 'zwei' . :c :name 'city'"
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         server.replies["/x"] = answering(knowing(NAMES))
         yield server
 
 
-def allowed_urls(there: Elsewhere, **named: Any) -> AllowedUrls:
+def allowed_urls(there: FakeServer, **named: Any) -> AllowedUrls:
     return AllowedUrls(service=places(there.url), **named)
 
 
-def asked(there: Elsewhere, text: str) -> str:
+def asked(there: FakeServer, text: str) -> str:
     return PREFIX + text.replace("<x>", f"<{there.url}/x>")
 
 
@@ -67,7 +67,7 @@ def end_of(pattern: str) -> str:
 class Model:
     """The same pushes, answered by pyoxigraph."""
 
-    def __init__(self, there: Elsewhere) -> None:
+    def __init__(self, there: FakeServer) -> None:
         self.there, self.names, self.ours = there, NAMES, ""
         self.elements: list[tuple[str, int, str]] = []
 
@@ -103,7 +103,7 @@ def bag(emission: dict[str, Any]) -> Counter[tuple[bytes | None, ...]]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_emitted_is_pyoxigraphs_answer_whatever_comes_goes_and_is_another_name_by_then(
-    tmp_path: Path, there: Elsewhere, seed: int
+    tmp_path: Path, there: FakeServer, seed: int
 ) -> None:
     chance, clock, model = random.Random(seed), ManualClock(1_000_000), Model(there)
     named = {"clock": clock, "allowed_urls": allowed_urls(there, refresh_s=0)}
@@ -177,7 +177,7 @@ ALONE = f"SELECT ?t {W1} WHERE {{ WINDOW :w1 {{ ?t :in ?z }} }}"
 class Line:
     """A service beside an endpoint that may fail; a second passes with each element."""
 
-    def __init__(self, folder: Path, there: Elsewhere, **named: Any) -> None:
+    def __init__(self, folder: Path, there: FakeServer, **named: Any) -> None:
         self.folder, self.there, self.clock = folder, there, ManualClock(1_000_000)
         self.named = {"allowed_urls": allowed_urls(there, **named)}
         self.start()
@@ -210,7 +210,7 @@ class Line:
 
 
 @pytest.fixture
-def line(tmp_path: Path, there: Elsewhere) -> Iterator[Line]:
+def line(tmp_path: Path, there: FakeServer) -> Iterator[Line]:
     made = Line(tmp_path, there)
     yield made
     made.service.close()
@@ -413,7 +413,7 @@ def test_closes_and_arrivals_are_emitted_the_same_until_all_is_asked_for_again(l
 
 
 def test_what_is_not_retained_any_more_leaves_a_gap_and_windows_hold_what_they_need(
-    tmp_path: Path, there: Elsewhere
+    tmp_path: Path, there: FakeServer
 ) -> None:
     line = Line(tmp_path, there)
     line.named["retain"] = Retain(snapshots_ms=1_000)
@@ -442,7 +442,7 @@ def test_what_is_not_retained_any_more_leaves_a_gap_and_windows_hold_what_they_n
     line.service.close()
 
 
-def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_continue(tmp_path: Path, there: Elsewhere) -> None:
+def test_one_that_waits_holds_no_more_than_fits_so_that_the_others_continue(tmp_path: Path, there: FakeServer) -> None:
     line = Line(tmp_path, there)
     line.named["retain"] = Retain(snapshots_ms=5_000, timing_bytes=8_000)
     line.restart()
@@ -501,7 +501,7 @@ def test_silent_says_what_there_is_and_the_rest_when_it_is_there(line: Line) -> 
     assert line.observed()[:3] == [(2000, [("t1", "")]), (3000, [("t1", "one")]), (4000, [])]
 
 
-def test_one_that_does_not_answer_in_time_is_waited_for_once(tmp_path: Path, there: Elsewhere) -> None:
+def test_one_that_does_not_answer_in_time_is_waited_for_once(tmp_path: Path, there: FakeServer) -> None:
     ends = Event()
     line = Line(tmp_path, there, service_timeout_s=0.2)
     for name in "abc":

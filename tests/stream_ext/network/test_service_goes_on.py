@@ -14,7 +14,7 @@ import pytest
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.service import Unanswered
-from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import FakeServer, Reply, fake_server
 from tests.stream_ext.network.test_service_operator import Bench, Row, answering, knowing
 
 BORN = "SERVICE <x> { ?p :born ?y }"
@@ -23,8 +23,8 @@ FOREVER = 1 << 62
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         server.replies["/x"] = answering(knowing(":a :born 1 . :b :born 2"))
         yield server
 
@@ -32,7 +32,7 @@ def there() -> Iterator[Elsewhere]:
 class Going(Bench):
     """A bench whose rows run out, and whose snapshots follow each other; what came out is summed up."""
 
-    def __init__(self, there: Elsewhere, text: str, refresh_s: float, left: tuple[str, ...] = ("n", "p")) -> None:
+    def __init__(self, there: FakeServer, text: str, refresh_s: float, left: tuple[str, ...] = ("n", "p")) -> None:
         text = text.replace("<x>", f"<{there.url}/x>")
         super().__init__(there, left, text, ("p", "y"), refresh_s=refresh_s)
         self.sn = 0
@@ -66,7 +66,7 @@ def one(n: str, p: str | None, until: int = FOREVER) -> tuple[Row, int, int]:
     return ((n, p), 1, until)
 
 
-def test_what_was_answered_is_good_until_it_is_too_old(there: Elsewhere) -> None:
+def test_what_was_answered_is_good_until_it_is_too_old(there: FakeServer) -> None:
     bench = Going(there, BORN, 60)
     bench.publish(0)
     assert bench.go(1, one("x", "a")) == {("x", "a", "1"): 1}
@@ -81,7 +81,7 @@ def test_what_was_answered_is_good_until_it_is_too_old(there: Elsewhere) -> None
     assert len(there.asked) == 3, "what is asked again is asked together"
 
 
-def test_an_answer_that_is_the_same_changes_nothing_blank_nodes_included(there: Elsewhere) -> None:
+def test_an_answer_that_is_the_same_changes_nothing_blank_nodes_included(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born [ :in 1 ] , [ :in 2 ]"))
     bench = Going(there, BORN, 0)
     bench.publish(0)
@@ -92,7 +92,7 @@ def test_an_answer_that_is_the_same_changes_nothing_blank_nodes_included(there: 
     assert not bench.change.count
 
 
-def test_within_a_snapshot_nothing_is_asked_twice(there: Elsewhere) -> None:
+def test_within_a_snapshot_nothing_is_asked_twice(there: FakeServer) -> None:
     bench = Going(there, BORN, 0)
     bench.publish(0)
     for time in range(5):
@@ -100,7 +100,7 @@ def test_within_a_snapshot_nothing_is_asked_twice(there: Elsewhere) -> None:
     assert len(there.asked) == 1
 
 
-def test_what_no_row_needs_is_forgotten(there: Elsewhere) -> None:
+def test_what_no_row_needs_is_forgotten(there: FakeServer) -> None:
     bench = Going(there, BORN, 3_600)
     for time in range(40):
         bench.publish(time)
@@ -114,7 +114,7 @@ def test_what_no_row_needs_is_forgotten(there: Elsewhere) -> None:
     assert len(bench.operator._stored.places) == 400
 
 
-def test_without_an_answer_silent_leaves_rows_as_they_are_until_there_is_one(there: Elsewhere) -> None:
+def test_without_an_answer_silent_leaves_rows_as_they_are_until_there_is_one(there: FakeServer) -> None:
     bench = Going(there, SILENT, 3_600)
     there.replies["/x"] = Reply(500)
     bench.publish(0)
@@ -130,7 +130,7 @@ def test_without_an_answer_silent_leaves_rows_as_they_are_until_there_is_one(the
     assert len(there.asked) == 2, "an answer is an answer"
 
 
-def test_who_does_not_answer_is_not_asked_for_longer_each_time_by_all(there: Elsewhere) -> None:
+def test_who_does_not_answer_is_not_asked_for_longer_each_time_by_all(there: FakeServer) -> None:
     bench = Going(there, SILENT, 0)
     there.replies["/x"] = Reply(500)
     asked_at = []
@@ -144,7 +144,7 @@ def test_who_does_not_answer_is_not_asked_for_longer_each_time_by_all(there: Els
     assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
 
 
-def test_without_silent_an_evaluation_that_has_no_answer_is_not_made(there: Elsewhere) -> None:
+def test_without_silent_an_evaluation_that_has_no_answer_is_not_made(there: FakeServer) -> None:
     bench = Going(there, BORN, 60)
     bench.publish(0)
     bench.go(1, one("x", "a"))
@@ -158,7 +158,9 @@ def test_without_silent_an_evaluation_that_has_no_answer_is_not_made(there: Else
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_there_is_the_join_with_what_the_other_side_knew_when_it_was_asked(there: Elsewhere, seed: int) -> None:
+def test_what_is_there_is_the_join_with_what_the_other_side_knew_when_it_was_asked(
+    there: FakeServer, seed: int
+) -> None:
     """The model: rows with their validities, and what was known at the last time that all was asked for."""
     chance = random.Random(seed)
     refresh_ms = chance.choice([0, 1_000, 5_000])

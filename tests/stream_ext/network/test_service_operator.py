@@ -29,7 +29,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.remote.backoff import Backoff
 from stream_ext.rows.zset import ZSet, empty
 from stream_ext.values.vocabulary import Vocabulary
-from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import Asked, FakeServer, Reply, fake_server
 
 EX = "http://ex/"
 JSON = {"content-type": "application/sparql-results+json"}
@@ -38,8 +38,8 @@ Row = tuple[str | None, ...]
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         yield server
 
 
@@ -55,7 +55,7 @@ def answering(store: pyoxigraph.Store) -> Callable[[Asked], Reply]:
 
 class Bench:
     def __init__(
-        self, there: Elsewhere, left: tuple[str, ...], text: str, names: tuple[str, ...], **named: Any
+        self, there: FakeServer, left: tuple[str, ...], text: str, names: tuple[str, ...], **named: Any
     ) -> None:
         self.vocabulary = Vocabulary(
             lambda texts: np.array(list(map(inline_id, texts)), np.uint64),
@@ -117,7 +117,7 @@ def knowing(triples: str) -> pyoxigraph.Store:
 # ---- what comes out --------------------------------------------------------------------------------------------
 
 
-def test_each_row_meets_the_solutions_of_its_own_values(there: Elsewhere) -> None:
+def test_each_row_meets_the_solutions_of_its_own_values(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1, 2 . :b :born 3 . :c :born 4"))
     bench = Bench(there, ("city", "p"), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     assert bench.operator.variables == ("city", "p", "y")
@@ -129,13 +129,13 @@ def test_each_row_meets_the_solutions_of_its_own_values(there: Elsewhere) -> Non
     assert there.asked[0].body.count(b"ex%2Fa%3E") == 1, "values are sent once each"
 
 
-def test_what_a_row_leaves_unbound_the_other_side_may_bind(there: Elsewhere) -> None:
+def test_what_a_row_leaves_unbound_the_other_side_may_bind(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1 . :b :born 2"))
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     assert bench.step([((None,), 1), (("b",), 1)]) == {("a", "1"): 1, ("b", "2"): 2}
 
 
-def test_a_pattern_that_shares_nothing_is_asked_once(there: Elsewhere) -> None:
+def test_a_pattern_that_shares_nothing_is_asked_once(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1 . :b :born 2"))
     bench = Bench(there, ("n",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     assert sum(bench.step([(("1",), 1), (("2",), 1)]).values()) == 4
@@ -144,14 +144,14 @@ def test_a_pattern_that_shares_nothing_is_asked_once(there: Elsewhere) -> None:
     assert b"VALUES" not in there.asked[0].body
 
 
-def test_a_pattern_without_variables_keeps_rows_or_does_not(there: Elsewhere) -> None:
+def test_a_pattern_without_variables_keeps_rows_or_does_not(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1"))
     for year, retained in ((1, 1), (2, 0)):
         bench = Bench(there, ("n",), f"SERVICE <{there.url}/x> {{ :a :born {year} }}", ())
         assert bench.step([(("1",), 1)]) == ({("1",): 1} if retained else {})
 
 
-def test_a_blank_node_of_ours_is_none_of_theirs(there: Elsewhere) -> None:
+def test_a_blank_node_of_ours_is_none_of_theirs(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing("_:x :born 1 . :a :born 2"))
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     assert bench.step([(("_mine",), 1)]) == {}
@@ -160,7 +160,7 @@ def test_a_blank_node_of_ours_is_none_of_theirs(there: Elsewhere) -> None:
     assert bench.step([(("_mine",), 1)]) == {("_", "_", "1"): 1, ("_", "a", "2"): 1}
 
 
-def test_blank_nodes_of_two_answers_are_not_the_same(there: Elsewhere) -> None:
+def test_blank_nodes_of_two_answers_are_not_the_same(there: FakeServer) -> None:
     there.replies["/x"] = there.replies["/y"] = answering(knowing("_:x :born 1 . :a :of _:x, _:x"))
     ids = []
     for name in "xy":
@@ -175,7 +175,7 @@ def test_blank_nodes_of_two_answers_are_not_the_same(there: Elsewhere) -> None:
     assert len(set(ids)) == len(ids) == 2
 
 
-def test_a_variable_may_name_the_service(there: Elsewhere) -> None:
+def test_a_variable_may_name_the_service(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1"))
     there.replies["/y"] = answering(knowing(":a :born 2 . :b :born 3"))
     bench = Bench(there, ("s", "p"), "SERVICE ?s { ?p :born ?y }", ("p", "y"))
@@ -192,14 +192,14 @@ def test_a_variable_may_name_the_service(there: Elsewhere) -> None:
     assert silent.step([((None, "a"), 1)]) == {(None, "a", None): 1}
 
 
-def test_names_that_no_text_could_have_are_written_otherwise(there: Elsewhere) -> None:
+def test_names_that_no_text_could_have_are_written_otherwise(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1"))
     bench = Bench(there, ("row",), f"SERVICE <{there.url}/x> {{ ?row :born ?y }}", ("row", "y"))
     assert bench.step([(("a",), 1)]) == {("a", "1"): 1}
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_comes_out_is_the_join_of_what_came_in(there: Elsewhere, seed: int) -> None:
+def test_what_comes_out_is_the_join_of_what_came_in(there: FakeServer, seed: int) -> None:
     chance = random.Random(seed)
     edges = {(chance.choice("abcd"), chance.randint(1, 3)) for _ in range(6)}
     there.replies["/x"] = answering(knowing(" . ".join(f":{s} :born {y}" for s, y in sorted(edges))))
@@ -228,7 +228,7 @@ def test_what_comes_out_is_the_join_of_what_came_in(there: Elsewhere, seed: int)
 # ---- how it is asked -------------------------------------------------------------------------------------------
 
 
-def test_values_go_some_hundred_at_a_time(there: Elsewhere) -> None:
+def test_values_go_some_hundred_at_a_time(there: FakeServer) -> None:
     count = 2 * BATCH_ROWS + 1
     there.replies["/x"] = answering(knowing(" . ".join(f":v{i} :is {i % 7}" for i in range(count))))
     bench = Bench(there, ("v",), f"SERVICE <{there.url}/x> {{ ?v :is ?n }}", ("n", "v"))
@@ -252,7 +252,7 @@ def test_values_go_some_hundred_at_a_time(there: Elsewhere) -> None:
         (Reply(307, headers={"location": "/x"}), "more than 5 redirects"),
     ],
 )
-def test_a_service_that_fails_fails_the_query_unless_it_is_silent(there: Elsewhere, reply: Reply, says: str) -> None:
+def test_a_service_that_fails_fails_the_query_unless_it_is_silent(there: FakeServer, reply: Reply, says: str) -> None:
     there.replies["/x"] = reply
     text = f"SERVICE <{there.url}/x> {{ ?p :born ?y }}"
     with pytest.raises(Unanswered, match=says) as failed:
@@ -264,7 +264,7 @@ def test_a_service_that_fails_fails_the_query_unless_it_is_silent(there: Elsewhe
     assert silent.step([(("a",), -1)]) == {("a", None): -1}, "what was shown is what is taken back"
 
 
-def test_a_service_that_is_not_allowed_is_not_asked(there: Elsewhere) -> None:
+def test_a_service_that_is_not_allowed_is_not_asked(there: FakeServer) -> None:
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     bench.allowed_urls = AllowedUrls()
     with pytest.raises(Unanswered, match="SERVICE is off") as failed:
@@ -273,14 +273,14 @@ def test_a_service_that_is_not_allowed_is_not_asked(there: Elsewhere) -> None:
     assert there.asked == []
 
 
-def test_a_redirection_is_asked_in_the_same_way(there: Elsewhere) -> None:
+def test_a_redirection_is_asked_in_the_same_way(there: FakeServer) -> None:
     there.replies["/old"] = Reply(308, headers={"location": "/x"})
     there.replies["/x"] = answering(knowing(":a :born 1"))
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/old> {{ ?p :born ?y }}", ("p", "y"))
     assert bench.step([(("a",), 1)]) == {("a", "1"): 1}
 
 
-def test_a_query_whose_time_is_up_asks_no_more(there: Elsewhere) -> None:
+def test_a_query_whose_time_is_up_asks_no_more(there: FakeServer) -> None:
     there.replies["/x"] = answering(knowing(":a :born 1"))
     ticks = iter([0.0, 2.0])
     control = Control(1.0, clock=lambda: next(ticks))
@@ -290,7 +290,7 @@ def test_a_query_whose_time_is_up_asks_no_more(there: Elsewhere) -> None:
     assert there.asked == []
 
 
-def test_no_row_asks_nothing(there: Elsewhere) -> None:
+def test_no_row_asks_nothing(there: FakeServer) -> None:
     bench = Bench(there, ("p",), f"SERVICE <{there.url}/x> {{ ?p :born ?y }}", ("p", "y"))
     assert bench.step([]) == {}
     assert there.asked == []

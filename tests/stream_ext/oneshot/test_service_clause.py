@@ -15,7 +15,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.rdf.canonical import canonical
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Service
-from tests.stream_ext.elsewhere import Asked, Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import Asked, FakeServer, Reply, fake_server
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.opened import EX, opened
 from tests.stream_ext.writer.test_updates import quads
@@ -25,20 +25,20 @@ THEIRS = ":a :born 1 , 2 . :b :born 3 ; :knows :a . :c :born 4 . _:n :born 5"
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         server.replies["/x"] = answering(knowing(THEIRS))
         yield server
 
 
 @pytest.fixture
-def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
+def service(tmp_path: Path, there: FakeServer) -> Iterator[Service]:
     with opened(tmp_path, allowed_urls=AllowedUrls(service=places(there.url))) as running:
         running.update(f"PREFIX : <{EX}> INSERT DATA {{ {OURS} . :here :at <{there.url}/x> , <{there.url}/none> }}")
         yield running
 
 
-def written(there: Elsewhere, text: str) -> str:
+def written(there: FakeServer, text: str) -> str:
     return f"PREFIX : <{EX}> " + text.replace("<x>", f"<{there.url}/x>").replace("<none>", f"<{there.url}/none>")
 
 
@@ -68,7 +68,7 @@ def bag(rows: Iterator[Any]) -> Counter[tuple[bytes | None, ...]]:
         "SELECT * { ?city :mayor ?p SERVICE <x> { } }",
     ],
 )
-def test_the_answer_is_pyoxigraphs(service: Service, there: Elsewhere, text: str) -> None:
+def test_the_answer_is_pyoxigraphs(service: Service, there: FakeServer, text: str) -> None:
     other = pyoxigraph.Store()
     other.update(written(there, f"INSERT DATA {{ {OURS} . :here :at <x> , <none> }}"))
     text = written(there, text)
@@ -82,7 +82,7 @@ def test_the_answer_is_pyoxigraphs(service: Service, there: Elsewhere, text: str
     assert found
 
 
-def test_a_variable_names_a_service_for_each_solution(service: Service, there: Elsewhere) -> None:
+def test_a_variable_names_a_service_for_each_solution(service: Service, there: FakeServer) -> None:
     """pyoxigraph is no witness here: it asks before it knows the variable."""
     text = written(there, "SELECT ?p ?q ?s { :here :at ?s SERVICE SILENT ?s { ?p :knows ?q } }")
     here, nowhere = f"<{there.url}/x>".encode(), f"<{there.url}/none>".encode()
@@ -92,7 +92,7 @@ def test_a_variable_names_a_service_for_each_solution(service: Service, there: E
         service.query(text.replace("SILENT", ""))
 
 
-def test_only_the_values_that_are_there_are_sent(service: Service, there: Elsewhere) -> None:
+def test_only_the_values_that_are_there_are_sent(service: Service, there: FakeServer) -> None:
     service.query(written(there, "SELECT * { SERVICE <x> { ?p :born ?y } ?city :mayor ?p FILTER(?city != :z) }"))
     (asked,) = there.asked
     assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
@@ -101,14 +101,14 @@ def test_only_the_values_that_are_there_are_sent(service: Service, there: Elsewh
     assert b"ex%2Fd%3E" not in asked.body
 
 
-def test_a_query_that_is_asked_again_asks_again(service: Service, there: Elsewhere) -> None:
+def test_a_query_that_is_asked_again_asks_again(service: Service, there: FakeServer) -> None:
     text = written(there, "SELECT ?y { :x :mayor ?p SERVICE <x> { ?p :born ?y } }")
     assert len(service.decode(service.query(text))) == 2
     there.replies["/x"] = answering(knowing(":a :born 'another'"))
     assert service.decode(service.query(text)) == [(b'"another"',)]
 
 
-def test_an_error_shows_its_place(service: Service, there: Elsewhere) -> None:
+def test_an_error_shows_its_place(service: Service, there: FakeServer) -> None:
     text = f"ASK {{ ?s ?p ?o\n  SERVICE <{there.url}/none> {{ ?s ?p ?o }} }}"
     with pytest.raises(ServiceFailed) as failed:
         service.query(text)
@@ -124,7 +124,7 @@ def test_an_error_shows_its_place(service: Service, there: Elsewhere) -> None:
             (service.update if "INSERT" in text else service.query)(text)
 
 
-def test_service_is_off_unless_it_is_allowed(tmp_path: Path, there: Elsewhere) -> None:
+def test_service_is_off_unless_it_is_allowed(tmp_path: Path, there: FakeServer) -> None:
     with opened(tmp_path) as service:
         with pytest.raises(NotAllowed, match="SERVICE is off"):
             service.query(f"ASK {{ SERVICE <{there.url}/x> {{ ?s ?p ?o }} }}")
@@ -132,7 +132,7 @@ def test_service_is_off_unless_it_is_allowed(tmp_path: Path, there: Elsewhere) -
     assert there.asked == []
 
 
-def test_an_update_takes_from_another_place_what_its_pattern_asks_for(service: Service, there: Elsewhere) -> None:
+def test_an_update_takes_from_another_place_what_its_pattern_asks_for(service: Service, there: FakeServer) -> None:
     done = service.update(
         written(there, "INSERT { ?p :year ?y } WHERE { ?city :mayor ?p SERVICE <x> { ?p :born ?y } }")
     )
@@ -144,7 +144,7 @@ def test_an_update_takes_from_another_place_what_its_pattern_asks_for(service: S
     assert service.head() == before
 
 
-def test_a_query_that_is_cancelled_asks_no_more(service: Service, there: Elsewhere) -> None:
+def test_a_query_that_is_cancelled_asks_no_more(service: Service, there: FakeServer) -> None:
     control = Control()
 
     def cancels(asked: Asked) -> Reply:
@@ -157,7 +157,7 @@ def test_a_query_that_is_cancelled_asks_no_more(service: Service, there: Elsewhe
     assert len(there.asked) == 1
 
 
-def test_what_service_cannot_do_is_refused_by_name(service: Service, there: Elsewhere) -> None:
+def test_what_service_cannot_do_is_refused_by_name(service: Service, there: FakeServer) -> None:
     window = f"FROM NAMED WINDOW <{EX}w> ON s [RANGE 1s]"
     with pytest.raises(Unsupported, match="a window inside SERVICE"):
         service.query(f"ASK {window} {{ SERVICE <{EX}> {{ WINDOW <{EX}w> {{ ?s ?q ?r }} }} }}", at=5)

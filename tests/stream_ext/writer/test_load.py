@@ -13,7 +13,7 @@ import pytest
 from stream_ext.errors import BadArgument, NotAllowed, UpdateFailed
 from stream_ext.remote.allowed_urls import AllowedUrls, OutOfBounds, places
 from stream_ext.service.service import Service
-from tests.stream_ext.elsewhere import Elsewhere, Reply, elsewhere
+from tests.stream_ext.fake_server import FakeServer, Reply, fake_server
 from tests.stream_ext.opened import EX, opened
 from tests.stream_ext.writer.test_updates import quads
 
@@ -22,13 +22,13 @@ DATA = f"@prefix : <{EX}> . :a :p :b . _:x :p <rel> ."
 
 
 @pytest.fixture
-def there() -> Iterator[Elsewhere]:
-    with elsewhere() as server:
+def there() -> Iterator[FakeServer]:
+    with fake_server() as server:
         yield server
 
 
 @pytest.fixture
-def service(tmp_path: Path, there: Elsewhere) -> Iterator[Service]:
+def service(tmp_path: Path, there: FakeServer) -> Iterator[Service]:
     allowed = places(f"{there.url}/data {tmp_path.as_uri()}/files")
     (tmp_path / "files").mkdir()
     with opened(tmp_path, allowed_urls=AllowedUrls(load=allowed, bytes_max=10_000, timeout_s=5)) as running:
@@ -43,7 +43,7 @@ def spread(service: Service) -> set[tuple[str, ...]]:
 # ---- what comes ------------------------------------------------------------------------------------------------
 
 
-def test_a_document_comes_into_the_default_graph_or_into_another(service: Service, there: Elsewhere) -> None:
+def test_a_document_comes_into_the_default_graph_or_into_another(service: Service, there: FakeServer) -> None:
     there.replies["/data/x"] = Reply(body=DATA.encode(), headers=TURTLE)
     triples = {("a", "p", "b"), ("_", "p", f"<{there.url}/data/rel>")}
     done = service.update(f"LOAD <{there.url}/data/x>")
@@ -54,7 +54,7 @@ def test_a_document_comes_into_the_default_graph_or_into_another(service: Servic
     assert "text/turtle" in there.asked[0].headers["accept"]
 
 
-def test_each_load_has_blank_nodes_of_its_own(service: Service, there: Elsewhere) -> None:
+def test_each_load_has_blank_nodes_of_its_own(service: Service, there: FakeServer) -> None:
     there.replies["/data/x"] = Reply(body=b"_:x <http://ex/p> _:x .", headers=TURTLE)
     service.update(f"LOAD <{there.url}/data/x> ; LOAD <{there.url}/data/x>")
     assert len(quads(service)) == 2
@@ -77,14 +77,14 @@ def test_each_load_has_blank_nodes_of_its_own(service: Service, there: Elsewhere
     ],
 )
 def test_the_server_says_what_a_document_is_or_its_name_does(
-    service: Service, there: Elsewhere, name: str, media_type: str, body: bytes
+    service: Service, there: FakeServer, name: str, media_type: str, body: bytes
 ) -> None:
     there.replies[f"/data/{name}"] = Reply(body=body, headers={"content-type": media_type})
     service.update(f"LOAD <{there.url}/data/{name}>")
     assert quads(service) == {("a", "p", "b")}
 
 
-def test_a_dataset_brings_its_graphs_unless_it_is_to_go_into_one(service: Service, there: Elsewhere) -> None:
+def test_a_dataset_brings_its_graphs_unless_it_is_to_go_into_one(service: Service, there: FakeServer) -> None:
     data = f"<{EX}a> <{EX}p> <{EX}b> . <{EX}g> {{ <{EX}a> <{EX}p> <{EX}c> }}"
     there.replies["/data/x.trig"] = Reply(body=data.encode())
     with pytest.raises(UpdateFailed, match="names graphs itself"):
@@ -101,7 +101,7 @@ def test_files_are_loaded_from_below_an_allowed_folder(service: Service, tmp_pat
     assert {quad for quad in spread(service) if quad[0] == "a"} == {("a", "p", "b"), ("a", "p", "b", "g")}
 
 
-def test_what_is_loaded_is_seen_by_the_operations_behind_it(service: Service, there: Elsewhere) -> None:
+def test_what_is_loaded_is_seen_by_the_operations_behind_it(service: Service, there: FakeServer) -> None:
     there.replies["/data/x"] = Reply(body=f"<{EX}a> <{EX}p> <{EX}b> .".encode(), headers=TURTLE)
     service.update(f"LOAD <{there.url}/data/x> ; DELETE {{ ?s ?p ?o }} INSERT {{ ?o ?p ?s }} WHERE {{ ?s ?p ?o }}")
     assert quads(service) == {("b", "p", "a")}
@@ -110,14 +110,14 @@ def test_what_is_loaded_is_seen_by_the_operations_behind_it(service: Service, th
 # ---- what does not ---------------------------------------------------------------------------------------------
 
 
-def test_a_document_that_expands_is_not_loaded(service: Service, there: Elsewhere) -> None:
+def test_a_document_that_expands_is_not_loaded(service: Service, there: FakeServer) -> None:
     long = b"@prefix e: <http://e/%b> ." % (b"a" * 5_000) + b" e:a e:a 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 ."
     there.replies["/data/x"] = Reply(body=long, headers=TURTLE)
     with pytest.raises(UpdateFailed, match="the document has expanded to more than 80000: its prefixes"):
         service.update(f"LOAD <{there.url}/data/x>")
 
 
-def test_without_a_list_of_allowed_urls_nothing_is_fetched(tmp_path: Path, there: Elsewhere) -> None:
+def test_without_a_list_of_allowed_urls_nothing_is_fetched(tmp_path: Path, there: FakeServer) -> None:
     with opened(tmp_path) as service:
         with pytest.raises(NotAllowed, match=r"line 2, column 3: operation 2 of 2: LOAD is off: .* --allow-load"):
             service.update(f"CLEAR ALL ;\n  LOAD <{there.url}/data/x>")
@@ -146,7 +146,9 @@ def test_without_a_list_of_allowed_urls_nothing_is_fetched(tmp_path: Path, there
         "urn:x",
     ],
 )
-def test_a_url_that_is_not_allowed_is_not_fetched(service: Service, there: Elsewhere, tmp_path: Path, url: str) -> None:
+def test_a_url_that_is_not_allowed_is_not_fetched(
+    service: Service, there: FakeServer, tmp_path: Path, url: str
+) -> None:
     (tmp_path / "secret.ttl").write_text(DATA)
     (tmp_path / "files" / "out.ttl").symlink_to(tmp_path / "secret.ttl")
     there.replies["/other"] = there.replies["/database"] = Reply(body=DATA.encode(), headers=TURTLE)
@@ -158,7 +160,7 @@ def test_a_url_that_is_not_allowed_is_not_fetched(service: Service, there: Elsew
     assert there.asked == []
 
 
-def test_a_redirection_is_followed_within_what_is_allowed(service: Service, there: Elsewhere, tmp_path: Path) -> None:
+def test_a_redirection_is_followed_within_what_is_allowed(service: Service, there: FakeServer, tmp_path: Path) -> None:
     there.replies["/data/old"] = Reply(302, headers={"location": "new"})
     there.replies["/data/new"] = Reply(body=DATA.encode(), headers=TURTLE)
     there.replies["/data/out"] = Reply(302, headers={"location": "/other"})
@@ -194,7 +196,7 @@ def test_a_redirection_is_followed_within_what_is_allowed(service: Service, ther
     ],
 )
 def test_a_document_that_cannot_be_had_fails_the_request(
-    service: Service, there: Elsewhere, reply: Reply, says: str
+    service: Service, there: FakeServer, reply: Reply, says: str
 ) -> None:
     there.replies["/data/x"] = reply
     with pytest.raises(UpdateFailed, match=says):
@@ -220,7 +222,7 @@ def test_a_zipped_file_may_not_be_larger_than_allowed_when_unpacked(service: Ser
             service.update(f"LOAD <{tmp_path.as_uri()}/files/{name}>")
 
 
-def test_a_server_that_does_not_continue_is_given_up(tmp_path: Path, there: Elsewhere) -> None:
+def test_a_server_that_does_not_continue_is_given_up(tmp_path: Path, there: FakeServer) -> None:
     never = threading.Event()
     there.replies["/data/x"] = Reply(body=b" " * 2_000, headers=TURTLE, wait=never)
     with opened(tmp_path, allowed_urls=AllowedUrls(load=places(there.url), timeout_s=0.2)) as service:

@@ -19,7 +19,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.frames import exactly
 from stream_ext.runners.spark import tls, wire
 from stream_ext.runners.spark.bell import Bell
-from stream_ext.runners.spark.remote_steps import UnderwayFarAway
+from stream_ext.runners.spark.remote_steps import RemoteSteps
 from stream_ext.runners.spark.settings import SparkSettings
 from tests.parts.waiting import until
 from tests.stream_ext.opened import emissions_of, opened, push, registration, triple
@@ -43,7 +43,7 @@ def remote_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("remote_steps")
-def test_workers_far_away_that_die_change_nothing(tmp_path: Path) -> None:
+def test_workers_on_other_machines_that_die_change_nothing(tmp_path: Path) -> None:
     settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=2, step_timeout_s=4)
     did = play(3, tmp_path, settings, {"kill a worker": OF_WORKERS["kill a worker"]}, pushes=24, rest=8)
     assert did["emissions"] > 50 and did["kill a worker"], did
@@ -90,7 +90,7 @@ def has_ended(pidfd: int) -> bool:
 def test_the_alarm_rings_for_a_step_and_not_between_two_tasks() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        underway = UnderwayFarAway(ours, step_limit_s=1_000, build_limit_s=5_000)
+        underway = RemoteSteps(ours, step_limit_s=1_000, build_limit_s=5_000)
         before = signal.setitimer(signal.ITIMER_REAL, 0)
         try:
             underway.steps(7)

@@ -20,7 +20,7 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.service import Service
-from tests.stream_ext.elsewhere import Reply, elsewhere
+from tests.stream_ext.fake_server import Reply, fake_server
 from tests.stream_ext.network.test_service_operator import answering, knowing
 from tests.stream_ext.opened import opened, push, registration, triple, values
 from tests.stream_ext.runners.spark.doubles import PATIENCE_S
@@ -169,7 +169,7 @@ def test_a_service_is_asked_from_the_task_and_what_was_missed_is_made_up_for(tmp
     names = {"0": "zero", "1": "one"}
     known = knowing(" . ".join(f":n{value} :is {value} ; :name '{name}'" for value, name in names.items()))
     asks = "?x :p ?y SERVICE <there> { ?number :is ?y ; :name ?name }"
-    with elsewhere() as there:
+    with fake_server() as there:
         there.replies["/x"] = answering(known)
         named = {"allowed_urls": AllowedUrls(service=places(there.url))}
         with opened(tmp_path, SystemClock(), engine="spark", spark=SPARK, **named) as service:

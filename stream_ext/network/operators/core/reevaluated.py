@@ -1,4 +1,4 @@
-"""Anew: an operator whose result depends on the moment, too (NOW, RAND and the like).
+"""Reevaluated: an operator whose result depends on the moment, too (NOW, RAND and the like).
 
 The same rows may give another result at the next evaluation. So all input rows are stored and evaluated again each
 time, and the output is the difference from the last result. A row that is there twice is evaluated twice: it has two
@@ -12,7 +12,7 @@ from stream_ext.network.operators.core.operator import Operator
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty, repeated, sum_equal_rows
 
 
-class Anew:
+class Reevaluated:
     """Wraps an operator with one input that works row by row and has no state."""
 
     def __init__(self, inside: tuple[str, ...], operator: Operator, draws: bool = False) -> None:

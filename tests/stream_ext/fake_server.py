@@ -32,7 +32,7 @@ class Asked:
 Answering = Callable[[Asked], Reply]
 
 
-class Elsewhere:
+class FakeServer:
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.replies: dict[str, Reply | Answering] = {}
@@ -45,7 +45,7 @@ class Elsewhere:
 
 
 @contextmanager
-def elsewhere() -> Iterator[Elsewhere]:
+def fake_server() -> Iterator[FakeServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             length = int(self.headers.get("content-length") or 0)
@@ -69,7 +69,7 @@ def elsewhere() -> Iterator[Elsewhere]:
             """Nobody reads it."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    there = Elsewhere(server.server_address[1])
+    there = FakeServer(server.server_address[1])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

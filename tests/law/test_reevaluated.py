@@ -12,8 +12,8 @@ import pytest
 import hbase_store
 from stream_ext.catalog.registered import query_of
 from stream_ext.network.operators.core import testing
-from stream_ext.network.operators.core.anew import Anew
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.reevaluated import Reevaluated
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
 from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.oneshot.evaluate import Asking, evaluate
@@ -44,7 +44,7 @@ def test_a_filter_by_now_holds_at_each_evaluation_for_all_that_is_there(seed: in
     source, vocabulary = Source(seed, 2), words()
     tester = testing.Tester(NAMES, expression("?a < SECONDS(NOW()) / 4"), frozenset(NAMES))
     assert tester.is_volatile
-    operator = Anew(NAMES, FilterOperator(NAMES, tester))
+    operator = Reevaluated(NAMES, FilterOperator(NAMES, tester))
     out: list[Entry] = []
     for time in range(25):
         out += entries_of(operator.step(at(time, vocabulary), zset(source.change(time, 6), 2)))
@@ -56,7 +56,7 @@ def test_a_filter_by_now_holds_at_each_evaluation_for_all_that_is_there(seed: in
 def test_each_row_has_a_chance_of_its_own_at_each_evaluation(seed: int) -> None:
     source, vocabulary = Source(seed, 2), words()
     calculator = testing.Calculator(NAMES, expression("RAND()"), frozenset(NAMES))
-    operator = Anew(NAMES, ExtendOperator(NAMES, ("chance", calculator)))
+    operator = Reevaluated(NAMES, ExtendOperator(NAMES, ("chance", calculator)))
     out: list[Entry] = []
     drawn: set[int] = set()
     for time in range(20):
@@ -104,7 +104,7 @@ def test_what_is_asked_once_is_answered_as_it_comes() -> None:
     vocabulary = words()
     tester = testing.Tester(NAMES, expression("?a < SECONDS(NOW())"), frozenset(NAMES))
     rows: list[Entry] = [((1, 1), 1, 9), ((5, 1), 2, 9)]
-    emitted = Anew(NAMES, FilterOperator(NAMES, tester)).step(at(3, vocabulary, last=True), zset(rows, 2))
+    emitted = Reevaluated(NAMES, FilterOperator(NAMES, tester)).step(at(3, vocabulary, last=True), zset(rows, 2))
     assert entries_of(emitted) == rows[:1]
 
 
@@ -113,8 +113,8 @@ def test_who_asks_once_draws_what_was_drawn_at_the_evaluation(seed: int) -> None
     """The rows came in turn, or at once and in another order, under columns in another order."""
     source, vocabulary = Source(seed, 2), words()
     calculators = [testing.Calculator(names, expression("RAND()"), frozenset(NAMES)) for names in (NAMES, NAMES[::-1])]
-    standing = Anew(NAMES, ExtendOperator(NAMES, ("chance", calculators[0])), draws=True)
-    once = Anew(NAMES[::-1], ExtendOperator(NAMES[::-1], ("chance", calculators[1])), draws=True)
+    standing = Reevaluated(NAMES, ExtendOperator(NAMES, ("chance", calculators[0])), draws=True)
+    once = Reevaluated(NAMES[::-1], ExtendOperator(NAMES[::-1], ("chance", calculators[1])), draws=True)
     out: list[Entry] = []
     for time in range(10):
         out += entries_of(standing.step(at(time, vocabulary), zset(source.change(time, 6), 2)))

@@ -7,8 +7,8 @@
                                       it dies      ->  at its third death q is parked
 
 The server's own process never steps a query that may have killed a worker, before a trial. If it is not known which
-query was being stepped, all queries are suspended, and tried by halves; if a trial without any query dies, too, no
-query is at fault."""
+query was being stepped, all queries are suspended, and tried together, then by halves; if a trial without any query
+dies, too, no query is at fault."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ class Death:
     count: int
     why: str
     among: tuple[int, ...] | None = None
+
+    @property
+    def suspects(self) -> tuple[int, ...] | None:
+        """The queries that may be at fault; None: all that run on Spark."""
+        return self.among if self.numbers is None else self.numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,7 @@ class Quarantine:
         with self._changed:
             if self._closed:
                 return
-            numbers = death.numbers if death.numbers is not None else death.among
+            numbers = death.suspects
             if numbers is None:
                 numbers = tuple(self._all_queries())
             self._forget_old()
@@ -187,12 +192,6 @@ class Quarantine:
         """Releases or parks every query that this death has suspended."""
         numbers = death.numbers if death.numbers is not None else tuple(self._undecided.intersection(death.among or ()))
         groups = self._without_repeated(numbers, death)
-        if death.numbers is None and groups and self._tried((), death.sn).end != "survived":
-            log.warning(
-                "a worker died independently of the queries that it stepped", extra={"fields": {"why": death.why}}
-            )
-            self._release(numbers)
-            return
         trials = 0
         while groups:
             group = groups.pop()
@@ -204,6 +203,11 @@ class Quarantine:
             if self._closed:
                 return
             if outcome.end == "survived":
+                self._release(group)
+            elif death.numbers is None and trials == 1 and self._tried((), death.sn).end != "survived":
+                log.warning(
+                    "a worker died independently of the queries that it stepped", extra={"fields": {"why": death.why}}
+                )
                 self._release(group)
             elif outcome.end == "failed":
                 self._park_all(group, death, f"it could not be tried in a separate process: {outcome.why}")

@@ -144,10 +144,11 @@ class Bell(ShardsOfBell):
         with self._turn:
             self._door.shut()  # under `_turn`, so that no seat counts this as the death of its worker
             for shard in self.shards:
-                seat = shard.seat
-                if seat is not None and seat.ready and seat.owes and not self._closed:
+                if (seat := shard.seat) is not None and seat.ready and seat.owes and not self._closed:
                     # Its worker may have died of its step, and the driver with it: this cannot be known any more.
                     self._deaths.note(shard, seat, seat.watched.read(), 0, why, self._head)
+            self._deaths.hold_suspects(*self.shards)
+            for shard in self.shards:
                 self._lose(shard, why, ended=True)
 
     def close(self) -> None:
@@ -178,10 +179,9 @@ class Bell(ShardsOfBell):
                 self._planning.wait()
             if self._closed:
                 return
-            now = self._clock.now_ms()
             for shard in self.shards:
                 if shard.seat is None:
-                    shard.vacate(now)
+                    shard.vacate(self._clock.now_ms())
             self.limits.notify_all()
             seats = (self.epochs.next_plan or self._merge.plan).shards
         connection.sendall(wire.frame(wire.HeadMoved(self._head, seats)))

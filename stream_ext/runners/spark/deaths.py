@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from stream_ext.emissions.merge import Merge
 from stream_ext.runners.quarantine import Death, Quarantine
@@ -71,13 +72,17 @@ class Deaths:
         several = numbers is None and self._merge.plan.shards > 1
         return tuple(self._merge.queries_of(shard.number)) if several else None
 
-    def hold_suspects(self, shard: ShardOnSpark) -> None:
-        """Puts the queries of the recorded deaths in quarantine, unless these steps are done meanwhile."""
+    def hold_suspects(self, *shards: ShardOnSpark) -> None:
+        """Puts the queries of the recorded deaths in quarantine, unless these steps are done meanwhile. What workers
+        may have died of together with their driver is one death, and so one trial: mostly no query is at fault."""
         with self._lock:
-            deaths, shard.deaths = shard.deaths, {}
-        for doing, death in deaths.items():
-            if doing != "step" or death.sn > self._merge.position:
-                self._quarantine.hold(death)
+            noted = [each for shard in shards for each in shard.deaths.items()]
+            for shard in shards:
+                shard.deaths = {}
+        deaths = [death for doing, death in noted if doing != "step" or death.sn > self._merge.position]
+        with_driver = [death for death in deaths if not death.count]
+        for death in [*(death for death in deaths if death.count), *([_one_of(with_driver)] if with_driver else [])]:
+            self._quarantine.hold(death)
 
     def strike(self, shard: ShardOnSpark, seat: SeatConnection, why: str, place: int) -> int:
         """Counts a failed step or build, and returns the count. Spark tries again, later each time, and is stopped at
@@ -90,6 +95,14 @@ class Deaths:
         if count >= _STRIKES_MAX:
             self._on_give_up(f"{count} attempts failed at SN {seat.done + 1}: {why}")
         return count
+
+
+def _one_of(deaths: Sequence[Death]) -> Death:
+    sn, numbers, suspects = deaths[0].sn, deaths[0].numbers, deaths[0].suspects
+    for each in deaths[1:]:
+        sn = max(sn, each.sn)
+        numbers, suspects = _united(numbers, each.numbers), _united(suspects, each.suspects)
+    return replace(deaths[0], sn=sn, numbers=numbers, among=suspects if numbers is None else None)
 
 
 def _united(some: tuple[int, ...] | None, others: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -62,8 +62,8 @@ class ShardOnSpark:
         self.share = Share()
         self.vacant_ms: int | None = None
         self._empty_ms: int | None = None  # as `vacant_ms`, and still after the shard was lost
-        self.ended_well = False  # its last task: the next one has only to be started
-        self.starts_ms: deque[int] = deque(maxlen=_STARTS)  # how long the last tasks took for that
+        self.ended_well = False  # its last task: then it is measured how long the next one takes to start
+        self.starts_ms: deque[int] = deque(maxlen=_STARTS)
         self.bye_at: float | None = None
         self.strikes = (0, 0)  # at which SN, how many
         #: What workers were doing when they died, and no worker has done since.
@@ -99,10 +99,9 @@ class ShardOnSpark:
         self.ended_well, self.starts_ms = before.ended_well, before.starts_ms
 
     def grace_ms(self, least_ms: int) -> int:
-        """How long its seat may be empty before its queries run inline. Between two tasks that is twice as long as the
-        slowest of the last ones took: on a busy machine to wait costs less than to build the state once more."""
-        if not self.ended_well:
-            return least_ms
+        """How long its seat may be empty before its queries run inline: twice as long as the slowest of the last tasks
+        took to start. On a busy machine to wait costs less than to build the state once more, or, after a death, than
+        to try queries in a process of their own."""
         return max(least_ms, min(_GRACE_MS_MAX, 2 * max(self.starts_ms, default=0)))
 
     def vacant_for_ms(self, now_ms: int, head: int) -> int:

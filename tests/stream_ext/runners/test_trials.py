@@ -104,7 +104,7 @@ def test_where_none_was_named_the_culprits_are_found_and_the_others_continue(
     at = scene(deadly, names)
     at.dies(None)
     assert sorted(at.parked) == deadly and at.published
-    assert at.trials[0] == frozenset(), "first, whether it is any query at all"
+    assert at.trials[:2] == [frozenset(ALL), frozenset()], "then, whether it is any query at all"
     assert len(at.trials) <= 2 + len(deadly) * (4 if names else 15)
 
 
@@ -117,7 +117,13 @@ def test_what_survives_its_trial_is_released_and_made_up_for_in_a_snapshot_that_
 def test_nobody_is_parked_where_a_trial_of_no_query_dies_too(scene: Make) -> None:
     at = scene([None])
     at.dies(None)
-    assert at.parked == {} and at.trials == [frozenset()]
+    assert at.parked == {} and at.trials == [frozenset(ALL), frozenset()]
+
+
+def test_where_none_was_named_and_none_is_at_fault_one_trial_is_enough(scene: Make) -> None:
+    at = scene([])
+    assert at.dies(None) == 101
+    assert at.parked == {} and at.trials == [frozenset(ALL)]
 
 
 def test_a_store_that_does_not_answer_decides_nothing(scene: Make) -> None:

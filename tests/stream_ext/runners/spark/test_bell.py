@@ -19,7 +19,9 @@ import pytest
 from stream_ext import frames
 from stream_ext.clock import Clock, ManualClock, SystemClock
 from stream_ext.continuous.query_budget import USUAL
+from stream_ext.emissions.placement import ShardPlan
 from stream_ext.remote.allowed_urls import NOTHING
+from stream_ext.runners.quarantine import Death
 from stream_ext.runners.spark import seat as seat_module
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.bell import HEADS_AHEAD_MAX, Bell, Worker
@@ -574,6 +576,37 @@ def test_what_a_worker_died_of_once_is_held_before_the_queries_are_the_servers_o
     (death,) = scene.quarantine.deaths
     assert (death.sn, death.numbers, death.count) == (1, (4, 7), 0 if way == "its driver ends with it" else 1)
     assert held_at_loss == ([] if warms_up else [{4, 7}])
+
+
+@pytest.mark.parametrize(
+    ("doing", "held"),
+    [
+        (([4], [7]), Death(1, (4, 7), 0, "it ended")),
+        (([4], []), Death(1, None, 0, "it ended", (4, 30, 31))),
+        (([], []), Death(1, None, 0, "it ended", (20, 21, 30, 31))),
+    ],
+)
+def test_what_all_shards_stepped_when_their_driver_ended_is_one_death(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, doing: tuple[list[int], list[int]], held: Death
+) -> None:
+    scene = stage()
+    monkeypatch.setattr(scene.merge, "plan", ShardPlan.of(2))
+    monkeypatch.setattr(scene.merge, "balanced", lambda is_free: scene.merge.plan, raising=False)
+    monkeypatch.setattr(scene.merge, "follow_plan", lambda plan: None, raising=False)
+    monkeypatch.setattr(scene.merge, "queries_of", lambda shard: [20 + 10 * shard, 21 + 10 * shard], raising=False)
+    scene.bell._follow(scene.merge.plan)
+    with contextlib.ExitStack() as stack:
+        for seat, numbers in enumerate(doing):
+            connection = stack.enter_context(scene.address.connect())
+            connection.sendall(wire.frame(wire.Hello(seat, 1, "host", seat + 1, [])))
+            welcome = wire.receive_message(wire.from_bell, connection)
+            assert isinstance(welcome, wire.Welcome) and welcome.shard == seat
+            Underway(Path(welcome.underway)).steps(1, numbers)
+            connection.sendall(wire.frame(wire.Ready(0, True)))
+        until(lambda: all(each.seat is not None and each.seat.ready for each in scene.bell.shards), "both are ready")
+        scene.publish(1)
+        scene.bell.cut("it ended")
+    assert scene.quarantine.deaths == [held]
 
 
 def test_what_others_have_done_meanwhile_is_not_held(stage: Stage) -> None:

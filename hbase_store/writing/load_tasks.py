@@ -16,14 +16,14 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from hbase_store.arrays import Columns, Ids, Mask, concatenate, sort_distinct
+from hbase_store.arrays import Columns, Ids, Mask, concatenate
 from hbase_store.layout.run_blocks import HASH_COLUMN, ColumnKey, RunWriter, pack_index, unpack_columns
 from hbase_store.layout.slab import TermsChunk
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, INVERSE, View, view_of
 from hbase_store.terms.pages import full_page_puts
 from hbase_store.writing.folding import PackedColumns, with_predicates
 from hbase_store.writing.load_files import LoadFolder, part_name
-from hbase_store.writing.loading import Numbers32, ranks_of, sorted_columns
+from hbase_store.writing.loading import Numbers32, ranks_of, sorted_columns, sorted_hashes
 
 #: Where the first key of an order is among s, p, o and g.
 KEY_COLUMNS = {FORWARD: 0, INVERSE: 2, BY_GRAPH: 3}
@@ -121,8 +121,7 @@ class SortHashes(msgspec.Struct, frozen=True, array_like=True, tag=True):
         folder = LoadFolder(self.folder)
         hashes, ids = folder.array(NEW_HASHES), folder.array(NEW_IDS)
         places = np.flatnonzero(self.keys.holds(hashes))
-        rows = sort_distinct((hashes[places], ids[places]))
-        return _packed(self, [(HASH_COLUMN, view_of(rows, None))])
+        return _packed(self, [(HASH_COLUMN, view_of(sorted_hashes(hashes[places], ids[places]), None))])
 
 
 class PackPages(msgspec.Struct, frozen=True, array_like=True, tag=True):

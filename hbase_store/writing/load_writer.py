@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Ids, sort_distinct
+from hbase_store.arrays import Ids
 from hbase_store.backends.keyvalue import KeyValue
 from hbase_store.layout.run_blocks import HASH_COLUMN
 from hbase_store.layout.run_list import RunEntry
@@ -27,7 +27,7 @@ from hbase_store.terms.transient import TransientTerms
 from hbase_store.writing.batch import NUMBERS
 from hbase_store.writing.divided_loading import DividedLoading, NewTerms
 from hbase_store.writing.folding import FoldWriter
-from hbase_store.writing.loading import Numbers32, Terms, edge_columns
+from hbase_store.writing.loading import Numbers32, Terms, edge_columns, sorted_hashes
 
 
 class LoadWriter:
@@ -78,7 +78,7 @@ class LoadWriter:
             return rows.write(writer, self._pages, self._ids, new, self._promoted_chunks(), sn)
         chunks = [self._terms.chunk(self._first, self._new), *self._promoted_chunks()] if len(self._new) else []
         writer.write_pages(self._pages, chunks)
-        hashes = sort_distinct(self._hash_rows())
+        hashes = sorted_hashes(*self._hash_rows())
         columns = [(HASH_COLUMN, view_of(hashes, None))] if len(hashes[0]) else []
         return writer.write(chain(columns, edge_columns(rows, self._ids)), sn)
 

@@ -263,6 +263,13 @@ def _in_orders(kind: int, predicate: int, rows: Columns, wanted: Sequence[int]) 
             yield ColumnKey(kind, predicate, order), view_of(sort_distinct(in_order(rows, order)), None)
 
 
+def sorted_hashes(hashes: Ids, ids: Ids) -> Columns:
+    """The rows of the column of hashes, for distinct ids. Hashes fill a word, but hardly two are equal."""
+    order = np.argsort(hashes)
+    rows = hashes[order], ids[order]
+    return sort_distinct(rows) if (rows[0][1:] == rows[0][:-1]).any() else rows
+
+
 def _is_utf8(lines: bytes) -> bool:
     try:
         lines.decode()

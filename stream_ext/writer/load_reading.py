@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +26,10 @@ from stream_ext.errors import RilletError
 from stream_ext.writer.load_parts import PartRead, ReadPart
 from stream_ext.writer.load_records import REPORTED_MAX, BadLine, UnusualLineReader
 
-#: A part has so many bytes; what is shorter is read here.
+#: A part has so many bytes; what is shorter is read here. So is a file of a few parts: processes take half a second of
+#: CPU time to start, in which this one reads most of it.
 PART_BYTES = 32 << 20
+_PARTS_MIN = 8
 _LINE_PIECE_BYTES = 1 << 16
 
 
@@ -86,18 +88,26 @@ class LoadReading:
         self._rest.append(piece)
         self._rest_bytes += len(piece)
         if self._rest_bytes >= self._part_bytes:
-            lines, newline, rest = b"".join(self._rest).rpartition(b"\n")
-            if len(rest) > LINE_BYTES_MAX:
-                self._here.read(rest)  # which says what is wrong
-            self._rest, self._rest_bytes = [rest], len(rest)
-            if newline:
-                self._divide(lines + newline)
+            self._cut()
+
+    def _cut(self) -> None:
+        """All whole lines become a part. Pieces are not joined: that takes as long as queries beside it would wait."""
+        pieces, ends = self._rest, [piece.rfind(b"\n") + 1 for piece in self._rest]
+        last = max((i for i, end in enumerate(ends) if end), default=None)
+        if last is not None:
+            self._rest = [pieces[last][ends[last] :], *pieces[last + 1 :]]
+            self._divide([*pieces[:last], memoryview(pieces[last])[: ends[last]]])
+        self._rest_bytes = sum(map(len, self._rest))
+        if self._rest_bytes > LINE_BYTES_MAX:
+            while self._underway:
+                self._take_in_next()
+            Loading(self._lines, self._quads, self._lines_before).read(b"".join(self._rest))  # says what is wrong
 
     def read_file(self, path: str, shown: Callable[[], None] = lambda: None) -> None:
         """A whole file of lines; `shown` is called after each part."""
         with Path(path).open("rb") as file:
             size = file.seek(0, 2)
-            if self._tasks is None or size <= self._part_bytes:
+            if self._tasks is None or size <= _PARTS_MIN * self._part_bytes:
                 file.seek(0)
                 while piece := file.read(PART_BYTES // 4):
                     self._here.read(piece)
@@ -116,13 +126,13 @@ class LoadReading:
 
     def end(self) -> Loading | DividedLoading:
         """There is no more of it."""
-        rest, self._rest = b"".join(self._rest), []
+        rest, self._rest = self._rest, []
         if self._divided is None:
-            if rest:
-                self._here.read(rest)
+            for piece in rest:
+                self._here.read(piece)
             self._here.end()
             return self._here
-        if rest:
+        if any(rest):
             self._divide(rest)
         while self._underway:
             self._take_in_next()
@@ -130,11 +140,13 @@ class LoadReading:
 
     # ---- parts
 
-    def _divide(self, lines: bytes) -> None:
+    def _divide(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Leaves a part in a file of its own for the task that reads it."""
         path = Path(self._place(), f"lines-{self._parts}")
-        path.write_bytes(lines)
-        self._submit(str(path), 0, len(lines), is_own=True)
+        with path.open("wb") as file:
+            for piece in pieces:
+                file.write(piece)
+        self._submit(str(path), 0, sum(map(len, pieces)), is_own=True)
 
     def _place(self) -> str:
         if self._folder is None:

@@ -241,7 +241,7 @@ def test_queries_run_on_next_to_a_load_and_see_it(served: Live) -> None:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Loads have parts of 10,000 bytes; the names of the tasks that were run."""
+    """Loads have parts of 5,000 bytes; the names of the tasks that were run."""
     done: list[str] = []
     submit = LoadProcesses.submit
 
@@ -249,7 +249,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append(type(task).__name__)
         return submit(self, task)
 
-    monkeypatch.setattr(load_reading, "PART_BYTES", 10_000)
+    monkeypatch.setattr(load_reading, "PART_BYTES", 5_000)
     monkeypatch.setattr(LoadProcesses, "submit", recorded)
     return done
 

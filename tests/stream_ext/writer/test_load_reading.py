@@ -17,7 +17,9 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from hbase_store.errors import Unwritable
 from hbase_store.layout.terms import iri, literal
+from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer import load_reading
 from stream_ext.writer.load_parts import ReadPart, result_of, run_encoded
@@ -164,9 +166,10 @@ def test_going_on_tells_of_the_first_wrong_lines_of_the_file(store: Store) -> No
 
 
 def test_a_line_that_is_too_long_is_said_with_its_number() -> None:
-    """None of its parts ends."""
-    data = document(6, False) + b"<http://ex/" + b"a" * (33 << 20)
-    with pytest.raises(Exception, match=r"a line .* has more than"), read(b"", Here()) as reading:
+    data = document(6, False)
+    number = data.count(b"\n") + 1
+    data += b"<http://ex/" + b"a" * (LINE_BYTES_MAX + (2 << 20))
+    with pytest.raises(Unwritable, match=rf"a line \(number {number}\) has more than"), read(b"", Here()) as reading:
         for start in range(0, len(data), 1 << 20):
             reading.read(data[start : start + (1 << 20)])
         reading.end()

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("hbase_store", "stream_ext", "plugin", "endpoint")
 #: What a reader can take in: lines of a module, modules of a folder, files on the way of one element or question.
 LINES_MAX, FILES_MAX, WALK_MAX = 400, 30, 12
+#: Words that say nothing to a reader of stream processors. Say emitted, evaluated, sent, stored, remote, single.
+RETIRED = {"said", "told", "heard", "stands", "standing", "beside", "alone", "elsewhere", "insist", "desk", "lens"}
 
 
 def classes(package: str) -> Iterator[tuple[str, str]]:
@@ -30,6 +32,29 @@ def test_no_class_name_is_used_twice_in_a_package(package: str) -> None:
         found[name].append(file)
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
     assert found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_names_are_made_of_words_that_others_know(package: str) -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {name}"
+        for file in sorted((ROOT / package).rglob("*.py"))
+        for name in (file.stem, *_defined(ast.parse(file.read_text())))
+        if RETIRED & set(re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower().split("_"))
+    ]
+    assert found == []
+
+
+def _defined(module: ast.Module) -> Iterator[str]:
+    """The names of functions, classes, arguments and fields."""
+    for node in ast.walk(module):
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
+                yield name
+            case ast.arg(name) | ast.AnnAssign(ast.Name(name)):
+                yield name
+            case ast.Attribute(_, name, ast.Store()):
+                yield name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

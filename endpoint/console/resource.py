@@ -24,9 +24,9 @@ _TRIPLES_MAX = 200
 #: What streams said lately: of so many streams, in so many last elements of each.
 _STREAMS_MAX = 20
 _ELEMENTS = 100
-_SAID_MAX = 20
+_FROM_STREAM_MAX = 20
 _STREAMS_DEADLINE_S = 2.0
-_SAID = """SELECT DISTINCT ?subject ?predicate ?object
+_OF_STREAM = """SELECT DISTINCT ?subject ?predicate ?object
 FROM NAMED WINDOW <urn:lately> ON STREAM <{stream}> [ELEMENTS {elements}]
 WHERE {{
   WINDOW <urn:lately> {{ ?subject ?predicate ?object }}
@@ -44,8 +44,8 @@ class Triples:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """By the last elements of a stream: subject, predicate and object."""
+class FromStream:
+    """Triples of the last elements of a stream: subject, predicate and object."""
 
     stream: str
     rows: list[tuple[Shown | None, ...]]
@@ -64,19 +64,19 @@ def page(room: Room) -> ResponseReturnValue:
         incoming=_triples(room, f"?other ?predicate <{iri}>"),
         uses=_triples(room, f"?predicate <{iri}> ?other"),
         limit=_TRIPLES_MAX,
-        said=list(_said(room, iri)),
+        from_streams=list(_from_streams(room, iri)),
         elements=_ELEMENTS,
     )
 
 
-def _said(room: Room, iri: str) -> Iterator[Said]:
-    """What streams said of it, until the deadline: those after it are left out."""
+def _from_streams(room: Room, iri: str) -> Iterator[FromStream]:
+    """Triples about the resource in the last elements of streams, until the deadline: other streams are left out."""
     with room.control(_STREAMS_DEADLINE_S) as control:
         for stream in room.service.streams()[:_STREAMS_MAX]:
             time = room.service.stream_status(stream.iri)["time"]
             if time is None:
                 continue
-            text = _SAID.format(iri=iri, stream=stream.iri, elements=_ELEMENTS, limit=_SAID_MAX + 1)
+            text = _OF_STREAM.format(iri=iri, stream=stream.iri, elements=_ELEMENTS, limit=_FROM_STREAM_MAX + 1)
             try:
                 rows = room.service.decode(room.service.query(text, at=time, control=control))
             except (RilletError, StoreError) as error:
@@ -85,7 +85,7 @@ def _said(room: Room, iri: str) -> Iterator[Said]:
             if rows:
                 prefixes = room.prefixes()
                 found = [tuple(None if term is None else shown(term, prefixes) for term in row) for row in rows]
-                yield Said(stream.name, found[:_SAID_MAX], len(found) > _SAID_MAX)
+                yield FromStream(stream.name, found[:_FROM_STREAM_MAX], len(found) > _FROM_STREAM_MAX)
 
 
 def _triples(room: Room, pattern: str) -> Triples:

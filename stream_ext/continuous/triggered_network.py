@@ -50,21 +50,21 @@ class TriggeredNetwork:
         self.store_sn: int | None = None  # of the last evaluation
         self.was_empty = False  # the windows, at the last evaluation
         self._windows = windows
-        self._presence = [Occupancy(window) for window in windows]  # none while a timing class knows it
+        self._occupancies = [Occupancy(window) for window in windows]  # none while a timing class knows it
 
     def arrive(self, arrival: Arrival) -> None:
         self.network.arrive(arrival)
-        for presence in self._presence:
+        for presence in self._occupancies:
             if arrival.reaches(presence.window):
                 presence.arrive(arrival.element_times)
 
     def occupancy(self) -> list[Occupancy]:
         """That of its windows, for others with windows of the same content."""
-        return [presence.copy(presence.window) for presence in self._presence]
+        return [presence.copy(presence.window) for presence in self._occupancies]
 
     def join_class(self) -> None:
         """A timing class knows the occupancy of its windows from now on."""
-        self._presence = []
+        self._occupancies = []
 
     def wake(self, sn: int) -> None:
         """Nothing has come or gone in its windows, nor in the store, up to the evaluation in snapshot `sn`."""
@@ -72,7 +72,7 @@ class TriggeredNetwork:
 
     def leave_class(self, occupancy: Sequence[Occupancy], time: int) -> None:
         """`occupancy`: that of windows with the same content; `time`: that of the last evaluation."""
-        self._presence = [there.copy(own) for own, there in zip(self._windows, occupancy, strict=True)]
+        self._occupancies = [there.copy(own) for own, there in zip(self._windows, occupancy, strict=True)]
         self.was_empty = not self.has_content(time)
 
     def next_change(self, time: int) -> int | None:
@@ -83,19 +83,19 @@ class TriggeredNetwork:
         return min((scan.next_change(time) for scan in scans if isinstance(scan, WindowScan)), default=NO_TIME)
 
     def move_to(self, time: int) -> None:
-        for presence in self._presence:
+        for presence in self._occupancies:
             presence.move_to(time)
 
     def has_content(self, time: int) -> bool:
         """Call it when moved to `time`, or when nothing can have come in since."""
-        return any(presence.is_occupied(time) for presence in self._presence)
+        return any(presence.is_occupied(time) for presence in self._occupancies)
 
     def next_entry(self) -> int:
-        return next_entry(self._presence)
+        return next_entry(self._occupancies)
 
     def oldest(self, window: int, time: int) -> int | None:
         """The least time in a window at `time`, that of the last evaluation, if no length of time limits the window."""
-        presence = self._presence[window]
+        presence = self._occupancies[window]
         counted = self.network.counted.get(presence.window.name)
         return presence.oldest if counted is None else counted.oldest()
 

@@ -65,7 +65,7 @@ class OpenedStore:
         self.store, self.base, self.limits, self.allowed_urls = store, base, limits, allowed_urls
         self.budget, self.sources = budget, sources
         self.push_readers = PushReaders(limits.push_readers)
-        self.loaders = LoadProcesses(limits.push_readers, is_beside=True) if limits.push_readers else None
+        self.loaders = LoadProcesses(limits.push_readers, in_server=True) if limits.push_readers else None
         self.waits = Waits(clock.now_ms)
         self.clock = SteadyClock(clock, self.waits)
         #: At a reader, reads what others have published; whether there was anything.

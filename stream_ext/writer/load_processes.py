@@ -48,11 +48,11 @@ class _Loader:
 
 
 class LoadProcesses:
-    """At most so many processes, each started when it is needed. `is_beside`: they are beside a server, whose queries
+    """At most so many processes, each started when it is needed. `in_server`: they belong to a server, whose queries
     and pushes go first; and they end with each load, as their memory stays as large as their tasks were."""
 
-    def __init__(self, most: int, is_beside: bool = False) -> None:
-        self.most, self._is_beside = most, is_beside
+    def __init__(self, most: int, in_server: bool = False) -> None:
+        self.most, self._in_server = most, in_server
         self._threads = ThreadPoolExecutor(most, "load task")
         self._lock = threading.Lock()
         self._idle: list[_Loader] = []
@@ -68,7 +68,7 @@ class LoadProcesses:
 
     def rest(self) -> None:
         """A load has ended."""
-        if self._is_beside:
+        if self._in_server:
             self._end_idle()
 
     def _end_idle(self) -> None:
@@ -110,7 +110,7 @@ class LoadProcesses:
             if self._closed:
                 raise RilletError("the load was ended")
             loader = (
-                _Loader(_LOWEST_PRIORITY if self._is_beside else 0) if is_new or not self._idle else self._idle.pop()
+                _Loader(_LOWEST_PRIORITY if self._in_server else 0) if is_new or not self._idle else self._idle.pop()
             )
             self._busy.add(loader)
             return loader

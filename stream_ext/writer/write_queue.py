@@ -83,7 +83,7 @@ class WriteQueue:
         self._waits_until: int | None = None  # when the batch closes that the writer waits for
         #: When the last batch of pushes was published; the writer sets it.
         self.batch_published_ms: int | None = None
-        self._taken_ms = 0  # when the writer took its last group
+        self._last_group_ms = 0  # when the writer took its last group
         # How many updates the next group awaits, and until when.
         self._awaited_updates = self._gathers_until_ms = 0
 
@@ -212,7 +212,7 @@ class WriteQueue:
         with self._changed:
             now_ms = self._clock.now_ms()
             self._awaited_updates = min(count + len(self._queue), _COUNT_MAX[Together.UPDATES])
-            self._gathers_until_ms = now_ms + min((now_ms - self._taken_ms) // 3, _GATHERING_MS_MAX)
+            self._gathers_until_ms = now_ms + min((now_ms - self._last_group_ms) // 3, _GATHERING_MS_MAX)
 
     def put_back(self, requests: Sequence[QueuedRequest]) -> None:
         """Returns requests that were taken, and for which nothing was done yet, to the front of the queue."""
@@ -261,5 +261,5 @@ class WriteQueue:
         for waiting in front:
             self._queue.popleft()
             self._queued_bytes -= waiting.size
-        self._taken_ms = self._clock.now_ms()
+        self._last_group_ms = self._clock.now_ms()
         return front

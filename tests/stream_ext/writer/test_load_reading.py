@@ -205,7 +205,7 @@ def test_nothing_is_left_of_a_load_that_fails(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_processes_read_and_sort_and_one_that_is_killed_costs_nothing(store: Store, tmp_path: Path) -> None:
-    data, tasks = document(10, True), LoadProcesses(2, is_beside=True)
+    data, tasks = document(10, True), LoadProcesses(2, in_server=True)
     path = tmp_path / "a.nq"
     path.write_bytes(data)
     try:

@@ -106,7 +106,7 @@ class NumberedArrivals:
         waiting = self._waiting
         times, pushes, arrived = (np.concatenate([each[i] for each in waiting]) for i in range(3))
         coming = [each for due in waiting for each in due.coming]
-        triples = _triples_before(coming, len(times))
+        triples = _triples_before(coming, len(times)) if self._network.counts_triples else None
         self._waiting, self._count, start = [], 0, 0
         while start < len(times):
             stop = self._network.step_from(times, start, self._evaluations.most, triples)

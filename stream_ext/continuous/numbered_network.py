@@ -77,19 +77,26 @@ class NumberedNetwork:
             place: (_NOTHING, _NOTHING) for place, window in enumerate(windows) if window.holds_all
         }
 
-    def step_from(self, times: Times, start: int, most: int, triples: Times) -> int:
+    @property
+    def counts_triples(self) -> bool:
+        """Whether the ends of steps depend on the number of triples."""
+        return self._joined > 0 or self._whole is not None
+
+    def step_from(self, times: Times, start: int, most: int, triples: Times | None) -> int:
         """Where the step ends that begins with the evaluation at `start`, of `most` evaluations at most. `triples`: for
-        each evaluation, and the end, how many triples come before it.
+        each evaluation, and the end, how many triples come before it; None, where they do not matter.
 
         In a join, a step also looks at pairs that are in no window together: those of a window that is shorter than the
         step. So the first steps of joined windows are a part of the shortest of them, or so few triples that they
         cannot make many pairs. Later ones are longer while they find few pairs (`_note_pairs`)."""
-        stop = self._stop_of_joins(times, start, most, triples)
+        stop = min(len(times), start + min(most, _TOGETHER_MAX))
+        if triples is None:
+            return stop
+        if self._joined > 0:
+            stop = self._stop_of_joins(times, start, most, triples)
         return stop if self._whole is None else self._whole.step_from(triples, start, stop)
 
     def _stop_of_joins(self, times: Times, start: int, most: int, triples: Times) -> int:
-        if self._joined < 1:
-            return min(len(times), start + min(most, _TOGETHER_MAX))
         few = int((self._joined + 1) * _FEW_PAIRS ** (1 / (self._joined + 1)))
         stop_of_few = _after(triples, start, few)
         stop = min(len(times), start + min(most, _JOINED_MAX))

@@ -98,6 +98,7 @@ class LastKnownOf(Generic[K, T]):
                 self._answer(key, callers)
 
     def _answer(self, key: K, callers: Sequence[Future[T]]) -> None:
+        """Reads a value once for all callers that wait for it, and remembers it as the last known one."""
         at_s = self._clock()
         try:
             value = self._read(key)

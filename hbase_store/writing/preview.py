@@ -133,6 +133,7 @@ class _PreviewLayers:
         return self._read_below(lambda layers, number: layers.at_hand(named, predicate, order, number))
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
+        """The number of edges of a predicate as it will be once the batch is committed."""
         count = self._counts.get((named, predicate))
         if count is None:
             count = self._counts[named, predicate] = self._counted(named, predicate)

@@ -179,7 +179,7 @@ def _due_at(due: ManyDue, place: int) -> tuple[Due, int]:
 
 
 def _between(coming: Sequence[Arrived], start: int, stop: int) -> list[Arrived]:
-    """Those that come with the evaluations from `start` on and before `stop`."""
+    """The arrivals that come with the evaluations from number `start` to before number `stop`, which are one step."""
     found = []
     for arrival, places in coming:
         if not len(places):

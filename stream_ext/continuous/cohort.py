@@ -8,7 +8,7 @@ lateness and bounds alone."""
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.computed_once import computed_once
+from stream_ext.continuous.course import Close
 from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import ManyResults, Result
 from stream_ext.continuous.run_plan import Joining
@@ -142,6 +143,18 @@ class Cohort:
         assert self._own_schedule is not None, "it is in a class"
         self._own_schedule.catch_up_with(self.schedule)
         self.schedule, self._own_schedule = self._own_schedule, None
+
+    def slept(self, sn: int, closes: Sequence[tuple[int, Close]], result: Result) -> list[Part]:
+        """The parts of the closes of a snapshot that it sleeps through, each with its push."""
+        if self._single is not None and len(closes) == 1:  # as mostly: the one part that `Steps` would make
+            ((push, close),) = closes
+            self.schedule = close.schedule
+            return [self._single.part(LastEvaluation(sn, push, 0, close.due.time), result)]
+        self.begin(sn)
+        for push, close in closes:
+            self.schedule = close.schedule
+            self.add(close.due, push, close.over_nothing, result)
+        return self.end(sn)
 
     # -- the states of the queries -------------------------------------------------------------------------------
 

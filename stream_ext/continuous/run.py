@@ -330,7 +330,6 @@ class Run:
     def begin_asleep(self, sn: int, bounds: Bounds) -> None:
         """It sleeps through the evaluations of this snapshot. `bounds`: those of all runs with its windows' labels."""
         self._sn, self._bounds = sn, bounds
-        self.cohorts[0].begin(sn)
 
     # -- positions and states ------------------------------------------------------------------------------------
 

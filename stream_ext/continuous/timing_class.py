@@ -143,16 +143,10 @@ class TimingClass:
             run.in_class.course = course
         closes, parts = course.closes(), list[Part]()
         for run in self._asleep:
-            cohort = run.cohorts[0]
             if closes:
                 run.in_class.begin_asleep(course)
-                result = run.evaluator.unchanged_result
-                for push, close in closes:
-                    cohort.schedule = close.schedule
-                    cohort.add(close.due, push, close.over_nothing, result)
-            cohort.schedule = course.schedule
-            if closes:
-                parts += cohort.end(course.sn)
+                parts += run.cohorts[0].slept(course.sn, closes, run.evaluator.unchanged_result)
+            run.cohorts[0].schedule = course.schedule
         return parts
 
 

@@ -266,6 +266,8 @@ class RowIndex:
         """Writes the rows and their partners side by side, from `start` on; each side from its line on. `own`: only
         these columns of the partners."""
         left, right = found
+        if not len(left):
+            return
         places = self._every if own is None else frozen(np.array(own, np.int64))
         ring.ring_pair(
             frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, self._weights,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,7 @@ def validities(untils: Untils, which: Picks, count: int) -> Untils:
     return shared(int(untils[0]), count) if count and are_shared(untils) else untils[which]
 
 
+@cache
 def empty(width: int) -> ZSet:
     return ZSet(tuple(np.empty(0, np.uint64) for _ in range(width)), 0)
 

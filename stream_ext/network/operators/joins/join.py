@@ -13,7 +13,7 @@ from stream_ext.network.operators.core.pairing import Pairing, places
 from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
-from stream_ext.rows.zset import Columns, ZSet
+from stream_ext.rows.zset import Columns, ZSet, empty
 
 #: Pairs of rows that are compared one with another.
 _FEW = 1024
@@ -38,6 +38,8 @@ class Pairs:
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """The pairs as two lists of rows; the validity and the weight of each pair are in the left one."""
+        if not left.count and not right.count and moment.evaluations is None:
+            return empty(left.width), empty(right.width)
         if self._stays:
             return self._joined_with_stored(moment, left, right)
         time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)

@@ -14,11 +14,12 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.scans.ends import NO_TIME, Ends
 from stream_ext.rows.window_content import WindowContent
-from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, shared
+from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, empty, shared
 from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
 Times = npt.NDArray[np.int64]
+_NO_TIMES: Times = np.empty(0, np.int64)
 #: Bindings, the times of their elements, and until when they are in an instance.
 Entering = tuple[Columns, Times, Times]
 
@@ -84,10 +85,12 @@ class WindowScan:
 
     def _entering(self, moment: Moment) -> tuple[Columns, Times]:
         entering = self._due(moment)
+        if not entering:
+            return empty(self._width).columns, _NO_TIMES
         if len(entering) == 1:
             columns, _, untils = entering[0]
             return columns, untils
-        untils = np.concatenate([np.empty(0, np.int64), *(untils for _, _, untils in entering)])
+        untils = np.concatenate([untils for _, _, untils in entering])
         return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
     def _due(self, moment: Moment) -> list[Entering]:

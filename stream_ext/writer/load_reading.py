@@ -23,6 +23,7 @@ from hbase_store.writing.load_files import LoadFolder
 from hbase_store.writing.load_tasks import LoadTasks
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import RilletError
+from stream_ext.temporary_folder import TemporaryFolder
 from stream_ext.writer.load_parts import PartRead, ReadPart
 from stream_ext.writer.load_records import REPORTED_MAX, BadLine, UnusualLineReader
 
@@ -41,7 +42,7 @@ class LoadReading:
         self._lines = UnusualLineReader(quads, go_on)
         self._here = Loading(self._lines, quads)
         self._divided: DividedLoading | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: TemporaryFolder | None = None
         self._rest: list[bytes] = []
         self._rest_bytes = 0
         self._underway: deque[tuple[ReadPart, bool, Future[Any]]] = deque()
@@ -62,7 +63,7 @@ class LoadReading:
             future.cancel()
         wait(futures)
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             assert self._tasks is not None
             self._tasks.rest()
 
@@ -150,8 +151,8 @@ class LoadReading:
 
     def _place(self) -> str:
         if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="rillet-load-", ignore_cleanup_errors=True)
-        return self._folder.name
+            self._folder = TemporaryFolder(Path(tempfile.gettempdir()), "rillet-load-")
+        return str(self._folder.path)
 
     def _submit(self, path: str, start: int, stop: int, is_own: bool = False) -> None:
         """Gives the next part to a task; waits for earlier ones, if there are some for all."""

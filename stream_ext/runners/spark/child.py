@@ -6,12 +6,10 @@ as it may die. Spark's Python processes end when their pipe closes."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import logging
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +27,7 @@ from stream_ext.runners.spark.driver import DriverJob, DriverReport
 from stream_ext.runners.spark.java import Java
 from stream_ext.runners.spark.settings import PACKAGE_FOLDER, SparkSettings, executor_environ, is_secret
 from stream_ext.runners.spark.wire import Address
+from stream_ext.temporary_folder import TemporaryFolder
 
 log = logging.getLogger("rillet.spark")
 
@@ -45,7 +44,7 @@ class DriverProcess:
         self, settings: SparkSettings, admit: Callable[[Path], Address], java: Java, environ: Mapping[str, str]
     ) -> None:
         """`admit` gives the address of the bell to the tasks of a driver that has this folder."""
-        self._folder = Folder(_temporary_folder())
+        self._folder = TemporaryFolder(_temporary_folder(), _FOLDER_PREFIX)
         folder = self._folder.path
         address_file = folder / "bell.json"
         admit(folder).write(address_file)
@@ -155,31 +154,6 @@ def _spark_home(folder: Path) -> Path:
     # The driver's own Python processes are started by the same relative path as those of the tasks.
     (folder / PACKAGE_FOLDER).symlink_to(sys.prefix)
     return home
-
-
-class Folder:
-    """Spark's own temporary folder. Its lock is held while it is in use, so that one which an endpoint left
-    behind when it was killed is known as such, and removed by the next."""
-
-    def __init__(self, parent: Path) -> None:
-        for left in parent.glob(f"{_FOLDER_PREFIX}*/lock"):
-            _remove_unless_locked(left)
-        self.path = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
-        # Locked before it gets its name: an unlocked one would be anybody's to remove.
-        unnamed = self.path / "lock.new"
-        self._lock = unnamed.open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        unnamed.rename(self.path / "lock")
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-        self._lock.close()
-
-
-def _remove_unless_locked(lock: Path) -> None:
-    with contextlib.suppress(OSError), lock.open("r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _temporary_folder() -> Path:

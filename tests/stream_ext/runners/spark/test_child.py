@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stream_ext.runners.spark.child import Folder, driver_environ
+from stream_ext.runners.spark.child import driver_environ
 from stream_ext.runners.spark.java import Java
 from stream_ext.runners.spark.settings import SparkSettings
 
 JAVA = Java(Path("/java"), "17", "PATH")
-
-
-def test_a_folder_in_use_is_not_disturbed_and_one_left_behind_is_removed(tmp_path: Path) -> None:
-    used, left = Folder(tmp_path), Folder(tmp_path)
-    left._lock.close()  # as when its endpoint was killed
-    new = Folder(tmp_path)
-    assert used.path.is_dir() and new.path.is_dir() and not left.path.exists()
-    for folder in (used, new):
-        folder.remove()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_driver_finds_our_modules_before_others_and_no_other_spark() -> None:

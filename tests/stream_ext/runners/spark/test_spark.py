@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from stream_ext.clock import ManualClock, SystemClock
-from stream_ext.runners.spark.child import Folder
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.temporary_folder import TemporaryFolder
 from tests.parts.processes import started
 from tests.stream_ext.runners.spark.doubles import (
     DIES_ONCE,
@@ -282,7 +282,8 @@ def test_an_endpoint_that_is_killed_while_spark_starts_leaves_no_process_behind(
         pids = until_a_jvm_runs(driver)
         gone = [os.pidfd_open(pid) for pid in pids]
         endpoint.kill()
-    Folder(Path(tempfile.gettempdir())).remove()  # as the next endpoint does: it removes what the killed one left
+    # As the next endpoint does: it removes what the killed one left.
+    TemporaryFolder(Path(tempfile.gettempdir()), "rillet-spark-").remove()
     assert all_gone(gone)
 
 

@@ -26,6 +26,7 @@ from endpoint.console import (
     vocabulary,
 )
 from endpoint.console.display import length, moment, number, size, stream_time
+from endpoint.console.packed_pages import pack
 from endpoint.console.room import Room
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe
@@ -189,6 +190,7 @@ def guard(room: Room, response: Response) -> Response:
     http = "" if room.http is None or room.http.startswith(("/", "..")) else room.http
     for header, value in browsers.of_page(http).items():
         response.headers[header] = value
+    pack(response)
     if not (request.endpoint or "").endswith(".static"):
         response.headers["Cache-Control"] = "no-store"
         response.headers["Rillet-Snapshot"] = str(room.service.head())

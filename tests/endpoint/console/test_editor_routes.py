@@ -143,6 +143,21 @@ def test_a_query_that_runs_can_be_cancelled_by_its_page(server: Live) -> None:
     assert "cancel" in answers[0].text
 
 
+def test_a_page_with_a_thousand_rows_is_sent_packed(server: Live) -> None:
+    values = " ".join(f"<http://ex/resource/{number}>" for number in range(10))
+    text = f"SELECT * {{ VALUES ?a {{ {values} }} VALUES ?b {{ {values} }} VALUES ?c {{ {values} }} }}"
+    sizes = {}
+    for coding in ("gzip", "gzip;q=0", "identity"):
+        headers = {"accept-encoding": coding}
+        answer = server.http.post("/console/query", data={"query": text}, headers=headers)
+        assert "accept-encoding" in answer.headers["vary"]
+        assert answer.text.count("<tr>") == 1_001
+        assert (answer.headers.get("content-encoding") == "gzip") == (coding == "gzip")
+        sizes[coding] = answer.num_bytes_downloaded
+    assert sizes["gzip"] < 60_000 < 300_000 < sizes["identity"]
+    assert "content-encoding" not in server.http.get("/console/snapshot").headers
+
+
 def test_the_scripts_are_small_and_sent_packed_once(server: Live) -> None:
     shown = [name for name in assets() if not name.endswith((".txt", ".svg"))]
     assert sum(len(assets()[name].packed) for name in shown) < 300_000

@@ -137,7 +137,7 @@ class StoreReader:
                 yield row, number, time
 
     def streams(self, stream: int, rows: Sequence[SnRow]) -> list[StreamColumns]:
-        """The elements that a stream got in each of these snapshots, which all have some."""
+        """The elements of a stream in each of these snapshots. Each snapshot must have some."""
         found = [self._recent.get(row.sn, stream) for row in rows]
         places = [(row, next(place for place in row.places if place.stream == stream)) for row in rows]
         missing = [place for place, columns in zip(places, found, strict=True) if columns is None]

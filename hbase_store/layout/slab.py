@@ -86,7 +86,7 @@ def check_lengths(texts: Iterable[bytes]) -> None:
 
 
 def pack_slab(slab: Slab, check: Callable[[], object] = lambda: None) -> list[Value]:
-    """`check` is called again and again meanwhile, and may raise to end it."""
+    """The bytes of a slab, in pieces. `check` is called again and again, and may raise to end the packing."""
     return _pieces(_records(slab, check))
 
 

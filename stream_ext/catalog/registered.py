@@ -93,12 +93,12 @@ class Registered:
 
     @classmethod
     def of(cls, definition: QueryDefinition, catalog: Catalog) -> Registered:
-        """The text is read again."""
+        """A registered query from its definition in the catalog, whose text is parsed again."""
         read = reading_of(definition.text, definition.base)
         return cls.over(read, catalog, catalog.streams_of(definition), definition.asked, definition.functions)
 
     def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
-        """The same over the streams of a later catalog."""
+        """The same query over the streams of a later catalog."""
         if not definition.any_stream:
             return self
         return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked)

@@ -168,7 +168,7 @@ def wakers_of(arrival: Arrival) -> Iterator[Waker]:
 
 
 def _wakers_of_run(run: Run) -> set[Waker]:
-    """For each of its patterns that which is common to all triples that it matches; and pushes of many triples."""
+    """What wakes a run: for each of its patterns a property of all triples that match, and pushes of many triples."""
     found: set[Waker] = set()
     for scan in run.evaluator.triggered(False).network.scans:
         assert isinstance(scan, WindowScan), "only runs over windows of time are in classes"

@@ -84,7 +84,7 @@ class PartMerger:
         return part.evaluated and last is not None and (part.sn, part.k) <= (last.sn, last.k)
 
     def _is_stale(self, part: Part) -> bool:
-        """Whether the state of this part is older than the known state, of a query that is behind."""
+        """Whether a part of a query that is behind has an older state than the one that is known."""
         state, new = self._progress.state(part.query), part.state
         if part.evaluated or state is None or new.behind_at == NOWHERE:
             return False

@@ -274,7 +274,7 @@ def where(
     check: Check = Control.FREE.check,
     attached: Attached | None = None,
 ) -> Select:
-    """A bare pattern, ready to be solved; `attached`: over the source main, too."""
+    """The logic of a bare pattern, such as the WHERE of an update; `attached`: over the source main, too."""
     select = lift_select(normalise_pattern(pattern, names, of, [graph.name for graph in graphs], check, attached))
     return passed(select, OF_SOURCES) if attached is not None else select
 

@@ -25,7 +25,7 @@ _RESTS, _NUMBERS_UNKNOWN = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """`numbers` are the queries; None: it is not known which."""
+    """A process steps snapshot `sn` for the queries `numbers`; None: it is not known for which."""
 
     sn: int
     numbers: tuple[int, ...] | None
@@ -85,7 +85,7 @@ class StepWatch:
         return int(count)
 
     def read(self) -> Stepping | None:
-        """None: it steps nothing."""
+        """What the process steps now; None: nothing."""
         begun, sn, count, ended = _HEAD.unpack_from(self._map, 0)
         if begun != ended:
             return Stepping(sn, None)

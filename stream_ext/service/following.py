@@ -19,7 +19,8 @@ class Following:
         engine.subscriptions.resume(injector.catalog.queries)
 
     def follow(self) -> bool:
-        """Takes in what was published and emitted since, and tells the subscribers; whether there was anything."""
+        """Reads what another process has published and emitted since the last call, and notifies subscribers. Returns
+        whether there was anything."""
         before = self.injector.head, self._commit
         self.injector.follow()
         commit = self._store.emissions.commits

@@ -46,7 +46,7 @@ def _needed_by(select: Select) -> list[tuple[HeldPattern, bool]]:
 
 
 def widest(patterns: Iterable[HeldPattern]) -> list[HeldPattern]:
-    """Without those that another one covers, in order."""
+    """The patterns that no other of them covers, in order."""
     found: list[HeldPattern] = []
     # Whoever has fewer terms covers more.
     for pattern in sorted(

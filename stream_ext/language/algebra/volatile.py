@@ -31,7 +31,7 @@ def is_of_the_moment(expression: Expression) -> bool:
 
 
 def draws(expression: Expression) -> bool:
-    """Whether each solution has a value of its own, whatever it binds."""
+    """Whether a value is drawn for each solution (RAND, UUID): equal solutions have different values."""
     return any(isinstance(part, FunctionCall) and part.name in _DRAWN for part in walk(expression))
 
 

@@ -163,7 +163,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([tbnrf\"'\\]))|
 
 
 def unescape(source: SourceText, raw: str, offset: int) -> str:
-    """The characters that `raw` (which begins at `offset`) stands for; an escape that is none is an error there."""
+    """A string or IRI with its escapes replaced; `raw` begins at `offset` in the text, where errors are reported."""
 
     def character(match: re.Match[str]) -> str:
         code = match[1] or match[2]

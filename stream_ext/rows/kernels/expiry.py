@@ -40,9 +40,9 @@ def wheel_add(columns, weights, untils, cells, heads, shift, free, used):
 
 @njit(cache=True, nogil=True)
 def wheel_due(before, time, cells, heads, shift, free, out):
-    """Takes the cells off that end before `time`, of which none ended before `before`; `out` has room for all.
+    """Removes the cells that end from `before` to before `time`, and lists them in `out`, which has room for all.
 
-    Returns (how many, first free cell). The cells keep what they hold until rows are added."""
+    Returns (how many, first free cell). The content of the cells stays until rows are added."""
     mask = len(heads) - 1
     low, high = before >> shift, (time - 1) >> shift
     if high - low > mask:

@@ -214,7 +214,8 @@ class ByKind:
         return rows.assembled(parts)
 
     def _kinds(self, rows: Rows) -> npt.NDArray[np.int64] | None:
-        """A number for each row, 0 where not all are numbers; None where it is the same for all."""
+        """For each row, the types of its numbers as one number; 0 if a value is no number. None: it is the same for all
+        rows."""
         combined: npt.NDArray[np.int64] | None = None
         others: npt.NDArray[np.bool_] | None = None
         for at in self.numeric:

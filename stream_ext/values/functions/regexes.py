@@ -169,7 +169,8 @@ def _replacement(parts: Sequence[str | int]) -> Replacement:
 
 
 def _group_reference(digits: str, groups: int) -> list[str | int]:
-    """The longest number of a group that there is; what is behind it is text. A group that is not there is empty."""
+    """`$12` in a replacement: group 12 if the pattern has so many groups, else group 1 and the text `2`. A group
+    that the pattern does not have is empty."""
     length = len(digits)
     while length > 1 and int(digits[:length]) > groups:
         length -= 1

@@ -30,7 +30,7 @@ class StoreEdges:
     # ---- one predicate ------------------------------------------------------------------------------------------
 
     def stored(self, predicate: int) -> tuple[int, ...]:
-        """The predicates under which its edges are stored: itself, that of its held edges, or both; one at least."""
+        """Under which predicates the edges of a predicate are stored: under itself, the one for held edges, or both."""
         if not self.has_held:
             return (predicate,)
         held = terms.held(predicate)

@@ -61,7 +61,7 @@ class FetchedEdges:
         return predicate in self._whole or None in self._whole
 
     def fetch_of(self, predicate: int | None, keys: Ids, inverse: bool) -> None:
-        """The edges of some nodes."""
+        """Asks the source for the edges of some nodes."""
         if self.has(predicate):
             return
         known = self._known.get((predicate, inverse), NO_IDS)

@@ -64,7 +64,7 @@ class RemoteQuestion:
         return self._written(query)
 
     def whole_text(self, limit: int) -> str:
-        """Without values: all solutions, but no more than so many."""
+        """The query for all solutions of the pattern, without values from here, and with a LIMIT."""
         query = Query(Form.SELECT, self._call.inner, self._call.asked_names, False, 0, limit, (), None)
         return self._written(query)
 

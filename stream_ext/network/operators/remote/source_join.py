@@ -71,7 +71,7 @@ class SourceJoin(ServiceOperator):
 
     @computed_once
     def question(self) -> str:
-        """What is asked, without values."""
+        """The query for the source without values, which is the same for equal joins."""
         return RemoteQuestion(self._call, ()).shown
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:

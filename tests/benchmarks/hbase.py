@@ -1,29 +1,31 @@
-"""A store on HBase beside one on LMDB, in one run: queries cold and warm, updates, pushes, and their calls.
+"""A store on HBase beside one on LMDB, in one run: queries cold and warm, updates, pushes, a window joined with a
+large stored relation, and their calls.
 
 HBase is the one of the tests: stand-alone, in one Java process on this machine, which the server shares with it."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import social
+from tests.benchmarks import relation, social
 from tests.benchmarks.line import push_to_subscriber
+from tests.benchmarks.requests import Sent
 from tests.benchmarks.server import Server
 
 Figures = dict[str, Any]
 _WRITERS, _PRODUCERS = 8, 16
-_TURTLE = {"content-type": "text/turtle"}
+_TURTLE, _UPDATE = {"content-type": "text/turtle"}, {"content-type": "application/sparql-update"}
+_TEXTS = 40_000
 
 
 def run(quick: bool) -> Figures:
@@ -61,13 +63,23 @@ def _of(backend: str, store: str, folder: Path, lines: Path, quick: bool) -> Fig
     with Server(folder / f"{backend}-server", "inline", store=store) as server:
         found["queries"] = _queries(server)
     with Server(folder / f"{backend}-server", "inline", store=store) as server:
-        found["updates"] = _updates(server, 300 if quick else 3_000)
-        found["pushes"] = _pushes(server, 500 if quick else 8_000)
+        found["updates"] = _updates(server, 2 if quick else 15)
+        found["pushes"] = _pushes(server, 2 if quick else 15)
     pushes = 100 if quick else 500
     line = folder / f"{backend}-line"
     line.mkdir()
     found["push_to_emission"] = push_to_subscriber(line, "inline", pushes, f"{store}line")
+    found["relation"] = _relation(folder, f"{store}relation", 100_000 if quick else 1_000_000)
     return found
+
+
+def _relation(folder: Path, store: str, mappings: int) -> Figures:
+    lines = folder / "relation.nt"
+    relation.write(lines, mappings)
+    command = [sys.executable, "-m", "endpoint", "load", str(lines), "--store", store]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return {"load_s": round(time.perf_counter() - began, 2), **relation.run(folder, store, mappings, 100, _Calls)}
 
 
 def _queries(server: Server) -> Figures:
@@ -97,51 +109,49 @@ def _timed(act: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def _updates(server: Server, count: int) -> Figures:
-    def update(client: Any, number: int) -> None:
-        text = f"INSERT DATA {{ <http://ex/u{number}> <http://ex/p> {number} }}"
-        client.post("/update", data={"update": text}).raise_for_status()
-
-    return _by(server, _WRITERS, count, update)
+def _updates(server: Server, seconds: float) -> Figures:
+    """Each inserts a triple of a new subject."""
+    texts = [f"INSERT DATA {{ <http://ex/u{number}> <http://ex/p> {number} }}" for number in range(_TEXTS)]
+    return _by(server, _WRITERS, seconds, [("POST", "/update", _UPDATE, text) for text in texts])
 
 
-def _pushes(server: Server, count: int) -> Figures:
+def _pushes(server: Server, seconds: float) -> Figures:
     with server.client() as client:
         client.put("/streams/bench", json={}).raise_for_status()
-
-    def push(client: Any, number: int) -> None:
-        body = f"<http://ex/s{number % 100}> <http://ex/p> {number} ."
-        client.post("/streams/bench", content=body, headers=_TURTLE).raise_for_status()
-
-    return _by(server, _PRODUCERS, count, push)
+    bodies = [f"<http://ex/s{number % 100}> <http://ex/p> {number} ." for number in range(_TEXTS)]
+    return _by(server, _PRODUCERS, seconds, [("POST", "/streams/bench", _TURTLE, body) for body in bodies])
 
 
-def _by(server: Server, threads: int, count: int, act: Callable[[Any, int], None]) -> Figures:
-    """So many requests by so many clients, each of which sends the next when the last is answered."""
-    numbers, lock = iter(range(count + threads * 5)), threading.Lock()
-    times: list[float] = []
-
-    def client_at_work(left: int) -> None:
-        with server.client() as client:
-            for _ in range(left):
-                with lock:
-                    number = next(numbers)
-                times.append(_timed(partial(act, client, number)))
-
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(client_at_work, [5] * threads))  # connections, code that runs for the first time
-        times.clear()
-        calls, began = _Calls(server), time.perf_counter()
-        list(pool.map(client_at_work, [count // threads] * threads))
-        seconds = time.perf_counter() - began
-    times.sort()
+def _by(server: Server, connections: int, seconds: float, requests: list[Sent]) -> Figures:
+    """By so many connections, each of which sends the next request when the last is answered. Before, a third of the
+    time for the Java process of HBase, which compiles what is called often."""
+    cut = len(requests) // 4
+    _sent(server, connections, seconds / 3, requests[:cut])
+    calls, cpu_s = _Calls(server), _cpu_s(server.pid)
+    found = _sent(server, connections, seconds, requests[cut:])
+    used_s, count = _cpu_s(server.pid) - cpu_s, found["requests_per_s"] * seconds
+    if found["failed"]:
+        raise AssertionError(f"{found['failed']} requests failed")
     return {
-        "clients": threads,
-        "per_s": round(len(times) / seconds),
-        "ms_p50": round(statistics.median(times) * 1e3, 2),
-        "ms_p99": round(times[int(len(times) * 0.99)] * 1e3, 2),
+        "clients": connections,
+        "per_s": found["requests_per_s"],
+        "ms_p50": found["ms_p50"],
+        "ms_p99": found["ms_p99"],
+        "server_cpu_ms_each": round(used_s * 1e3 / count, 3),
         "calls": calls.since(),
     }
+
+
+def _sent(server: Server, connections: int, seconds: float, requests: list[Sent]) -> Figures:
+    command = [sys.executable, "-m", "tests.benchmarks.requests", str(server.port), str(connections), str(seconds)]
+    done = subprocess.run(command, input=json.dumps(requests), stdout=subprocess.PIPE, text=True, check=True)
+    found: Figures = json.loads(done.stdout)
+    return found
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class _Calls:

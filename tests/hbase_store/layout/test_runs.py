@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbase_store.arrays import Columns, as_ids
@@ -49,6 +49,7 @@ def rows(width: int) -> st.SearchStrategy[dict[tuple[int, ...], bool]]:
     return st.dictionaries(st.tuples(*[IDS] * width), st.booleans())
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from([2, 3]))
 def test_the_upper_of_two_layers_wins(data: st.DataObject, width: int) -> None:
     lower, upper = data.draw(rows(width)), data.draw(rows(width))
@@ -59,6 +60,7 @@ def test_the_upper_of_two_layers_wins(data: st.DataObject, width: int) -> None:
     assert observed(settled) == {row: True for row, there in {**lower, **upper}.items() if there}
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from([2, 3]))
 def test_a_block_comes_back_with_its_deletions(data: st.DataObject, width: int) -> None:
     content = data.draw(rows(width).filter(bool))
@@ -113,6 +115,7 @@ def test_a_damaged_or_missing_block_is_named() -> None:
         unpack_index([(b"k", None)])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.data())
 def test_a_cover_has_the_fewest_runs_and_no_gap(lengths: list[int], data: st.DataObject) -> None:
     """Runs that were merged stay listed, so several begin at one snapshot."""

@@ -32,7 +32,7 @@ def check(room: Room) -> Response:
     text = request.values.get("query", "")
     try:
         question = room.service.question(_checked(room, text), _control(room))
-        question.supported()
+        room.service.check_supported(question)
         return jsonify({"problems": [], **_meaning(room, question)})
     except (RilletError, StoreError) as error:
         problem = describe(error)

@@ -49,7 +49,7 @@ class Plan:
 
 def plan_of(unit: Unit, explained: Mapping[str, Any], prefixes: Mapping[str, str]) -> Plan:
     """`explained` is what `Service.explain` says of the same text."""
-    text = explain_text(unit)
+    text = explain_text(unit, explained.get("whole", {}).get("functions", ()))
     operators = _operators(explained.get("operators", ()), prefixes)
     sources = [_source_part(each) for each in explained.get("sources", ())]
     return Plan(text, tree(text), operators, sources, explained.get("ms"))

@@ -12,7 +12,7 @@ plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from stream_ext.language.algebra.algebra import (
     Bgp,
@@ -49,12 +49,14 @@ from stream_ext.plan.refused_syntax.refuse import first_refusal
 _INDENT = "  "
 
 
-def explain_text(unit: Unit) -> str:
-    """What a unit means, a line a fact."""
+def explain_text(unit: Unit, functions: Sequence[str] = ()) -> str:
+    """What a unit means, a line a fact. `functions`: what a registered query calls in the source's process."""
     while isinstance(unit, Explain):
         unit = unit.unit
     lines = list(_PlanText(plain=False).lines(unit))
-    refusal = first_refusal(unit)
+    if functions:
+        lines.append(f"evaluated as a whole where its functions are: {', '.join(f'<{iri}>' for iri in functions)}")
+    refusal = first_refusal(unit, functions)
     if refusal is not None:
         position, name = refusal
         lines.append(f"rejected line {position.line}, column {position.column}: {name} is not supported yet")

@@ -110,6 +110,7 @@ class Service:
 
         statements = Statements(opened, attached)
         self.question, self.explain, self.analyze = statements.question, statements.explain, statements.analyze
+        self.check_supported = statements.check_supported
         self.query, self.update = statements.query, statements.update
         self.rows_expected, self.reads_derived = statements.rows_expected, statements.reads_derived
         self.decode, self.decoded = statements.decode, statements.decoded

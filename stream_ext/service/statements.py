@@ -20,6 +20,8 @@ from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.plan_lines import plan_lines
 from stream_ext.oneshot.question import Question, Questions
+from stream_ext.plan.refused_syntax.refuse import runnable
+from stream_ext.plan.sources.whole import whole_select
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.remembered_source import NotFetchedYet, RememberedSource
 from stream_ext.remote.source import MAIN
@@ -161,6 +163,14 @@ class Statements:
         if answer.streamed is not None:
             return answer.streamed
         return decoded(columns, answer.vocabulary.decode, answer.count)
+
+    def check_supported(self, question: Question) -> None:
+        """Raises if the text would be refused, whatever is stored."""
+        query = query_in(question)
+        functions = () if query is None else self._sources.functions_of(query)
+        runnable(question.unit, question.text, functions)
+        if functions and query is not None:
+            whole_select(query, functions)
 
     def explain(self, asked: str | Question) -> dict[str, Any]:
         check = self._opened.deadline("text")

@@ -302,3 +302,16 @@ def test_blank_nodes_of_the_dataset_are_the_same_at_each_evaluation() -> None:
         push(attached, 2000)
         first, second = emitted(attached, "near")
         assert len(first[-1]) == 2 and second[-1] == []
+
+
+def test_the_console_knows_the_functions() -> None:
+    with attached_to(named("z1")) as attached, running(attached.app()) as client:
+        text = f"{HEAD} REGISTER QUERY near AS SELECT ?y {NEAR}"
+        checked = client.get("/console/query/check", params={"query": text}).json()
+        assert checked["problems"] == [] and checked["kind"] == "registration"
+        unknown = client.get("/console/query/check", params={"query": text.replace("upper", "lower")}).json()
+        assert "<urn:f:lower>" in unknown["problems"][0]["message"]
+        without = f"{HEAD} REGISTER QUERY near AS SELECT ?y WHERE {{ ?s ex:name ?n BIND({UPPER}(?n) AS ?y) }}"
+        assert "needs a window" in str(client.get("/console/query/check", params={"query": without}).json())
+        page = client.get("/console/explain", params={"query": text}).text
+        assert "evaluated as a whole" in page and "not supported" not in page

@@ -20,7 +20,7 @@ from rdflib_endpoint import DatasetExt
 
 from plugin import attach
 from plugin.attached.attached import Attached
-from stream_ext.errors import BadArgument, Unsupported
+from stream_ext.errors import BadArgument, DeadlineExceeded, Unsupported
 from tests.endpoint.drop_in.running import running
 from tests.parts.waiting import until
 
@@ -78,6 +78,19 @@ def attached_to(dataset: Graph, **settings: Any) -> Iterator[Attached]:
         yield attached
 
 
+def evaluate(attached: Attached, time: int) -> None:
+    """The closes up to this time, however long a busy machine takes for them."""
+
+    def is_evaluated() -> bool:
+        try:
+            attached.heartbeat("taxis", time, wait="evaluated")
+        except DeadlineExceeded:
+            return False
+        return True
+
+    until(is_evaluated, f"the evaluation at {time}")
+
+
 def emitted(attached: Attached, query: str, in_order: bool = False) -> list[Any]:
     """What it emitted, without its name and the times of the source."""
     return [
@@ -121,7 +134,7 @@ def test_a_function_that_does_what_a_builtin_does_emits_the_same() -> None:
             zones = ", ".join(f"<http://ex/z{chance.randrange(4)}>" for _ in range(2))
             element = f"<http://ex/t{chance.randrange(3)}> <http://ex/in> {zones} ."
             attached.push("taxis", element, timestamp=1000 * second + chance.randrange(900))
-            attached.heartbeat("taxis", 1000 * second + 1000, wait="evaluated")
+            evaluate(attached, 1000 * second + 1000)
         for form, name in names.items():
             mine, expected = (emitted(attached, each, form == "in order") for each in (name, f"{name}b"))
             assert mine == expected, form
@@ -147,7 +160,7 @@ ELEMENT = "<http://ex/t1> <http://ex/in> <http://ex/z1>, <http://ex/z2> ."
 def push(attached: Attached, time: int) -> None:
     """An element, and the close after it."""
     attached.push("taxis", ELEMENT, timestamp=time)
-    attached.heartbeat("taxis", time + 1000, wait="evaluated")
+    evaluate(attached, time + 1000)
 
 
 def named(*zones: str) -> Dataset:
@@ -192,12 +205,12 @@ def test_a_restart_goes_on_with_the_numbers_and_waits_for_the_functions(tmp_path
         attached.register(f"{HEAD} REGISTER QUERY near AS SELECT ISTREAM ?y {NEAR}")
         push(attached, 1000)
     with attach(dataset, store=store) as attached:
-        attached.heartbeat("taxis", 3000, wait="evaluated")
+        evaluate(attached, 3000)
         status = attached.service.query_status("near")
         assert status["state"] == "waiting" and "there is no <urn:f:upper> in this process" in status["error"]
     dataset.default_graph.add((EX.z2, EX.name, Literal("z2")))
     with attached_to(dataset, store=store) as attached:
-        attached.heartbeat("taxis", 4000, wait="evaluated")
+        evaluate(attached, 4000)
         numbers_and_times = [(number, time) for number, time, *_ in emitted(attached, "near")]
         assert numbers_and_times == [(1, 2000), (2, 3000), (3, 4000)]
 

@@ -74,7 +74,7 @@ def test_the_explanation_says_which_arrivals_are_evaluated_in_one_step_and_why_o
         ("(COUNT(*) AS ?n)", "", None),
         ("DISTINCT (COUNT(*) AS ?n)", "", "DISTINCT of groups"),
         ("*", "} LIMIT 1 #", "ORDER BY, LIMIT or OFFSET"),
-        ("DSTREAM *", "", "it does not emit what CQELS-QL calls new"),
+        ("DSTREAM *", "", "it does not emit what CQELS-QL calls new, nor its whole answer in that language"),
     ]:
         policy = explain(Question.read(text.format(select, more), BASE))["policy"]
         assert policy["arrivals"] == {"together": why is None, "why_not": why}

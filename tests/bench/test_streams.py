@@ -132,7 +132,7 @@ def test_the_last_line_names_each_figure(data: Source, tmp_path: Path) -> None:
 def test_what_is_emitted_at_arrivals_is_counted_by_plain_loops_too(
     data: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "_QUESTIONS", {name: arrivals._QUESTIONS[name] for name in ("Q1", "Q2", "Q6")})
+    monkeypatch.setattr(arrivals, "QUESTIONS", {name: arrivals.QUESTIONS[name] for name in ("Q1", "Q2", "Q6")})
     figures = arrivals.lsbench(data, True, tmp_path)
     assert all(figures[f"{name}_time"]["checked_rows"] > 0 for name in ("Q1", "Q2", "Q6"))
     counted = arrivals._expected

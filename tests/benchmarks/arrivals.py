@@ -38,7 +38,7 @@ def _over(stream: str, window: str, pattern: str) -> str:
 
 
 #: For windows of time, and for others: each window's length (a minute, a second, ...) is one of its own.
-_QUESTIONS: dict[str, tuple[str, tuple[tuple[str, str, str], ...], str]] = {
+QUESTIONS: dict[str, tuple[str, tuple[tuple[str, str, str], ...], str]] = {
     "Q1": ("SELECT ?p ?o", ((_POSTS, "RANGE 1s", "sibu:u984 ?p ?o"),), ""),
     "Q2": (
         "SELECT ?post", ((_POSTS, "RANGE 1s", "?user sioc:creator_of ?post"),), "?user sioc:account_of sibp:p984",
@@ -80,7 +80,7 @@ _CHECKED = ("Q1", "Q2", "Q6", "Q10")
 
 def text_of(name: str, window: str | None = None) -> str:
     """`window`: in place of each of its own."""
-    select, windows, stored = _QUESTIONS[name]
+    select, windows, stored = QUESTIONS[name]
     parts = " ".join(_over(stream, window or own, pattern) for stream, own, pattern in windows)
     end = " GROUP BY ?tag" if name == "Q10" else ""
     return f"{PREFIXES}REGISTER QUERY {name} AS {select} WHERE {{ {parts} {stored} }}{end}"
@@ -90,7 +90,7 @@ def lsbench(data: Source, quick: bool, folder: Path) -> Figures:
     """Over time, and over the last 1,000 triples."""
     figures: Figures = {}
     for kind, window in (("time", None), ("count", "TRIPLES 1000")):
-        for name, (_, windows, _) in _QUESTIONS.items():
+        for name, (_, windows, _) in QUESTIONS.items():
             tape = Tape(data, tuple(dict.fromkeys(stream for stream, *_ in windows)))
             one_by_one = _why(text_of(name, window)) is not None
             triples = _SLOW if one_by_one else _A_BATCH // (10 if quick else 1)

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.contestants import CONTESTANTS, Contestant, Plain
+from tests.benchmarks.own_memory import forget_peak, memory_mb
 
 Digest = tuple[int, int, str]
 
@@ -87,9 +87,9 @@ def done(contestant: Contestant, do: str, **more: Any) -> dict[str, Any]:
     if do == "load":
         began = time.perf_counter()
         contestant.load(Path(more["file"]), Path(more["folder"]))
-        return {"seconds": round(time.perf_counter() - began, 2), "rss_mb": _memory("VmRSS")}
+        return {"seconds": round(time.perf_counter() - began, 2), "rss_mb": round(memory_mb("VmRSS"))}
     if do == "answer":
-        return {"digest": digest(contestant.plain(contestant.rows(more["text"]))), "rss_mb": _memory("VmHWM")}
+        return {"digest": digest(contestant.plain(contestant.rows(more["text"]))), "rss_mb": round(memory_mb("VmHWM"))}
     if do == "stream":
         return streamed(contestant, more["text"])
     return {"ms": timed(contestant, more["text"], more["budget_s"])}
@@ -97,12 +97,12 @@ def done(contestant: Contestant, do: str, **more: Any) -> dict[str, Any]:
 
 def streamed(contestant: Contestant, text: str) -> dict[str, Any]:
     """How much memory it takes, at most, to write an answer as JSON, beyond what the process has already."""
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the most there has been begins anew
+    before = memory_mb("VmRSS")
+    forget_peak()
     began = time.perf_counter()
     size = contestant.stream(text)
     took_s = round(time.perf_counter() - began, 2)
-    return {"bytes": size, "seconds": took_s, "mb_more": _memory("VmHWM") - before}
+    return {"bytes": size, "seconds": took_s, "mb_more": round(memory_mb("VmHWM") - before)}
 
 
 def timed(contestant: Contestant, text: str, budget_s: float) -> list[float]:
@@ -115,12 +115,6 @@ def timed(contestant: Contestant, text: str, budget_s: float) -> list[float]:
         took.append((time.perf_counter() - began) * 1e3)
         del rows  # who gives a large answer pays for taking it away between the runs, not in them
     return took
-
-
-def _memory(name: str) -> int:
-    """In MB: VmRSS is now, VmHWM the most there has been."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) // 1024 if found else 0
 
 
 if __name__ == "__main__":

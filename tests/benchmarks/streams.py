@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks import arrivals, beside_cqels, skew, standing, stream_service
+from tests.benchmarks import arrivals, arrivals_memory, beside_cqels, skew, standing, stream_service
 from tests.benchmarks.replay import Checked, Replay, observed
 from tests.benchmarks.standing_peers import missing, present
 from tests.benchmarks.stream_questions import MINUTE, NARROW, QUESTIONS, SECOND, Asked
@@ -59,6 +59,7 @@ def run(quick: bool, minutes: float = 0, large: bool = False) -> Figures:
         "arrivals": partial(arrivals.lsbench, data, quick),
         "arrivals_of_others": partial(arrivals.texts_of_others, quick),
         "arrivals_counted": partial(arrivals.counted_joins, quick),
+        "arrivals_memory": partial(arrivals_memory.lsbench, quick),
         "arrivals_beside_cqels": partial(beside_cqels.measure, data, quick),
         "arrivals_watched": partial(arrivals.watchers, data, quick),
     }

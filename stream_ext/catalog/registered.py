@@ -101,7 +101,7 @@ class Registered:
         """The same query over the streams of a later catalog."""
         if not definition.any_stream:
             return self
-        return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked)
+        return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked, definition.functions)
 
     @property
     def placement(self) -> int:

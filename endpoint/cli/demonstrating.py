@@ -75,7 +75,7 @@ def demo(arguments: argparse.Namespace) -> None:
         arguments.server = url
         with client_of(arguments) as client:
             queries = prepare(client, benchmark, recording, wanted)
-            screen = _Screen(benchmark, url, queries)
+            screen = Screen(benchmark, url, queries)
             pace = pace_of(*(arguments.rate or (usual, True)))
             progress = PlayProgress(queries)
             player = Player(client, benchmark, recording.elements, pace, progress, time.monotonic, time.sleep)
@@ -121,7 +121,7 @@ def _server(url: str | None) -> Iterator[str]:
         yield started
 
 
-class _Screen:
+class Screen:
     """On a terminal a table that is drawn again and again; otherwise lines."""
 
     def __init__(self, benchmark: Benchmark, url: str, queries: list[PlayedQuery]) -> None:

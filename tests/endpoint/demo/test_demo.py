@@ -20,6 +20,7 @@ import pytest
 
 from endpoint.cli import terminal
 from endpoint.cli.command_line import main
+from endpoint.cli.demonstrating import Screen
 from endpoint.client import Client, Refused
 from endpoint.demo.benchmark import (
     C_SPARQL,
@@ -40,7 +41,7 @@ from endpoint.files.replay import Pace
 from stream_ext.errors import BadArgument, BadData
 from tests.endpoint.live import live
 from tests.parts.processes import started
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 
 BENCHMARKS = [CITY, LSBENCH, CITYBENCH, SRBENCH]
 #: So many elements are played: of each query some evaluation has rows.
@@ -281,21 +282,44 @@ def rillet(*argv: object) -> int:
     return main([str(each) for each in argv])
 
 
-def test_the_command_starts_a_server_plays_and_removes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("RILLET_STORE", "lmdb:/nowhere")  # a setting of the user's own server
-    assert rillet("demo", "lsbench", "--for", "2s", "--rate", "20x", "--dialect", "rsp-ql") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("LSBench")
-    assert "/console/" in lines[1]
-    assert lines[2] == "7 queries are registered"
-    assert lines[3].split("\t") == ["query", "dialect", "emissions", "rows", "lag", "last row", "asks for"]
-    assert lines[-1].startswith("ended: ")
-    assert any(line.startswith("L3\tRSP-QL\t") for line in lines)
+def test_the_command_starts_a_server_plays_and_removes_it(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "endpoint",
+        "demo",
+        "lsbench",
+        "--for",
+        "5m",
+        "--rate",
+        "20x",
+        "--dialect",
+        "rsp-ql",
+    ]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "RILLET_STORE": "lmdb:/nowhere"}  # of the user's own server
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment) as played:
+        assert played.stdout is not None
+        assert played.stdout.readline().startswith("LSBench")
+        assert "/console/" in played.stdout.readline()
+        assert played.stdout.readline() == "7 queries are registered\n"
+        columns = ["query", "dialect", "emissions", "rows", "lag", "last row", "asks for"]
+        assert played.stdout.readline().rstrip("\n").split("\t") == columns
+        assert any(line.startswith("L3\tRSP-QL\t") for line in played.stdout)  # reads until there is one
+        played.send_signal(signal.SIGINT)
+        assert played.stdout.read().splitlines()[-1].startswith("ended: ")
+        assert played.wait(PATIENCE_S) == 0
     assert not list(tmp_path.glob("rillet-demo-*"))
+
+
+def test_the_pages_to_open_stay_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "is_live", lambda out: True)
+    for benchmark, has_tour in ((CITY, True), (LSBENCH, False)):
+        screen = Screen(benchmark, "http://127.0.0.1:8000", [])
+        screen.show(PlayProgress([]))
+        drawn = capsys.readouterr().out.rpartition("\x1b[2J")[2]
+        assert ("http://127.0.0.1:8000/console/queries/city_bikes" in drawn) == has_tour
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

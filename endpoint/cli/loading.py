@@ -147,6 +147,8 @@ def load(arguments: argparse.Namespace) -> None:
     if arguments.source is not None:
         _copy(arguments)
         return
+    if arguments.tasks and arguments.server:
+        raise UsageError("--tasks is for a store that no server has open: a server uses its own (--push-readers)")
     if not arguments.files:
         raise UsageError("name the files to load, or give --from URL")
     sources = [source_of(name, arguments.format) for name in arguments.files]
@@ -162,8 +164,8 @@ def load(arguments: argparse.Namespace) -> None:
 
 
 def _copy(arguments: argparse.Namespace) -> None:
-    if arguments.files or arguments.go_on or arguments.format:
-        raise UsageError("--from copies a store: give no files, no --format and no --go-on with it")
+    if arguments.files or arguments.go_on or arguments.format or arguments.tasks:
+        raise UsageError("--from copies a store: give no files, no --format, no --go-on and no --tasks with it")
     from endpoint.files.copying import PART_TRIPLES, Copy, copy_all, read_authorization
     from stream_ext.remote.sparql_source import SparqlSource
 

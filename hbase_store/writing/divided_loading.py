@@ -7,7 +7,9 @@ copy what they leave. Parts come in the order of the file, so the numbers do not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -93,12 +95,21 @@ class DividedLoading:
         for part, numbers in enumerate(self._numbers):
             folder.write(part_name(part, "ids"), ids[numbers])
         whole = len(new.places) // PAGE_TERMS * PAGE_TERMS
-        page_tasks = list(map(self._tasks.submit, self._page_tasks(new, whole, time)))
-        run_tasks = list(map(self._tasks.submit, self._run_tasks(ids, new, writer.number, time)))
-        rest = self.terms.chunk(new.first + whole, new.places[whole:])
-        writer.write_pages(pages, [*([rest] if whole < len(new.places) else []), *others])
-        writer.write_packed_pages(put for task in page_tasks for put in folder.puts(task.result().name, "i2t", time))
-        return writer.write_packed((packed_columns(task.result(), folder, time) for task in run_tasks), first)
+        tasks: list[Future[Any]] = []
+        try:
+            page_tasks = [self._tasks.submit(task) for task in self._page_tasks(new, whole, time)]
+            tasks += page_tasks
+            run_tasks = [self._tasks.submit(task) for task in self._run_tasks(ids, new, writer.number, time)]
+            tasks += run_tasks
+            rest = [self.terms.chunk(new.first + whole, new.places[whole:])] if whole < len(new.places) else []
+            writer.write_pages(pages, [*rest, *others])
+            writer.write_packed_pages(
+                put for task in page_tasks for put in folder.puts(task.result().name, "i2t", time)
+            )
+            return writer.write_packed((packed_columns(task.result(), folder, time) for task in run_tasks), first)
+        finally:
+            for task in tasks:
+                task.cancel()  # those that nobody waits for, after an error
 
     def _page_tasks(self, new: NewTerms, whole: int, time: int) -> Iterator[PackPages]:
         self._folder.write_terms(ALL_TERMS, self.terms)

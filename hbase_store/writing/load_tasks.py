@@ -83,11 +83,11 @@ class SortRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
         folder = LoadFolder(self.folder)
         picked = [self._picked(folder, part) for part in range(self.parts)]
         predicates = np.unique(np.concatenate([of_part for of_part, _, _ in picked]))
-        ranks = [predicates.searchsorted(of_part)[ranks] for of_part, ranks, _ in picked]
-        narrow = np.concatenate(ranks).astype(np.uint16 if len(predicates) < 1 << 16 else np.uint32)
+        narrow = np.uint16 if len(predicates) < 1 << 16 else np.uint32
+        ranks = np.concatenate([predicates.searchsorted(of_part).astype(narrow)[own] for of_part, own, _ in picked])
         rows = tuple(map(concatenate, zip(*(columns for _, _, columns in picked), strict=True)))
-        del picked, ranks
-        return _packed(self, with_predicates(sorted_columns(predicates, narrow, rows, (self.order,))))
+        del picked
+        return _packed(self, with_predicates(sorted_columns(predicates, ranks, rows, (self.order,))))
 
     def _picked(self, folder: LoadFolder, part: int) -> tuple[Ids, Any, Columns]:
         """The predicates of the part, which of them each picked row has, and the rows."""

@@ -243,6 +243,8 @@ def sorted_columns(
 ) -> Iterator[tuple[ColumnKey, View]]:
     """The columns of a run in the `wanted` orders. `ranks`: of each row, which of the predicates it has; `rows` are
     subjects, objects and, if any is named, graphs (NO_TERM: the default graph)."""
+    if not len(predicates):
+        return
     place = np.argsort(ranks, kind="stable")  # of 16 bits: a radix sort
     ends = np.cumsum(np.bincount(ranks, minlength=len(predicates))).tolist()
     for predicate, start, end in zip(predicates.tolist(), [0, *ends[:-1]], ends, strict=True):

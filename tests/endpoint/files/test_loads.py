@@ -264,6 +264,13 @@ def test_long_files_are_read_by_processes(small_parts: list[str], tmp_path: Path
     assert small_parts.count("ReadPart") > 4
 
 
+@pytest.mark.parametrize("other", [("--server", "http://127.0.0.1:1"), ("--from", "http://127.0.0.1:1")])
+def test_tasks_are_for_a_store_that_is_opened_here(other: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    files = [] if other[0] == "--from" else ["a.nt"]
+    assert rillet("load", *files, "--tasks", 2, *other) == 2
+    assert "--tasks" in capsys.readouterr().err
+
+
 def test_a_server_reads_long_loads_in_processes(small_parts: list[str], tmp_path: Path) -> None:
     with live(tmp_path / "served", push_readers=2) as served:
         served.service.store.take_lease(served.url)

@@ -139,6 +139,13 @@ def test_what_names_no_graph_goes_where_it_is_sent(store: Store) -> None:
     assert store.at().graphs().tolist() == store.ids([G]).tolist()
 
 
+def test_a_long_document_may_say_nothing(store: Store) -> None:
+    add(store, (O, P, O, None))
+    with read(b"# why\n\n" * 2000, Here()) as reading:
+        assert store.load(reading.end()) == 2
+    assert quads(store, 2) == {(O, P, O, None)}
+
+
 @pytest.mark.parametrize("wrong", [0, 311, 599])
 def test_a_wrong_line_is_the_one_of_the_file(wrong: int) -> None:
     """Also if a later part is wrong, too, and was read before."""

@@ -147,7 +147,7 @@ class Bell(ShardsOfBell):
                 if (seat := shard.seat) is not None and seat.ready and seat.owes and not self._closed:
                     # Its worker may have died of its step, and the driver with it: this cannot be known any more.
                     self._deaths.note(shard, seat, seat.watched.read(), 0, why, self._head)
-            self._deaths.hold_suspects(*self.shards)
+            self._deaths.hold_suspects_of_driver(self.shards)
             for shard in self.shards:
                 self._lose(shard, why, ended=True)
 

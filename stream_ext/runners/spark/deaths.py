@@ -72,17 +72,23 @@ class Deaths:
         several = numbers is None and self._merge.plan.shards > 1
         return tuple(self._merge.queries_of(shard.number)) if several else None
 
-    def hold_suspects(self, *shards: ShardOnSpark) -> None:
-        """Puts the queries of the recorded deaths in quarantine, unless these steps are done meanwhile. What workers
-        may have died of together with their driver is one death, and so one trial: mostly no query is at fault."""
+    def hold_suspects(self, shard: ShardOnSpark) -> None:
+        """Puts the queries of the recorded deaths in quarantine, unless these steps are done meanwhile."""
+        for death in self._taken([shard]):
+            self._quarantine.hold(death)
+
+    def hold_suspects_of_driver(self, shards: Sequence[ShardOnSpark]) -> None:
+        """The same when the driver has ended: whatever workers died of before or with it is one death, and so one
+        trial. Mostly no query is at fault."""
+        if deaths := self._taken(shards):
+            self._quarantine.hold(_one_of(deaths))
+
+    def _taken(self, shards: Sequence[ShardOnSpark]) -> list[Death]:
         with self._lock:
             noted = [each for shard in shards for each in shard.deaths.items()]
             for shard in shards:
                 shard.deaths = {}
-        deaths = [death for doing, death in noted if doing != "step" or death.sn > self._merge.position]
-        with_driver = [death for death in deaths if not death.count]
-        for death in [*(death for death in deaths if death.count), *([_one_of(with_driver)] if with_driver else [])]:
-            self._quarantine.hold(death)
+        return [death for doing, death in noted if doing != "step" or death.sn > self._merge.position]
 
     def strike(self, shard: ShardOnSpark, seat: SeatConnection, why: str, place: int) -> int:
         """Counts a failed step or build, and returns the count. Spark tries again, later each time, and is stopped at
@@ -98,11 +104,11 @@ class Deaths:
 
 
 def _one_of(deaths: Sequence[Death]) -> Death:
-    sn, numbers, suspects = deaths[0].sn, deaths[0].numbers, deaths[0].suspects
+    numbers, suspects = deaths[0].numbers, deaths[0].suspects
     for each in deaths[1:]:
-        sn = max(sn, each.sn)
         numbers, suspects = _united(numbers, each.numbers), _united(suspects, each.suspects)
-    return replace(deaths[0], sn=sn, numbers=numbers, among=suspects if numbers is None else None)
+    sn, count = max(each.sn for each in deaths), min(each.count for each in deaths)
+    return replace(deaths[0], sn=sn, numbers=numbers, count=count, among=suspects if numbers is None else None)
 
 
 def _united(some: tuple[int, ...] | None, others: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -44,8 +44,8 @@ class Tables:
 
 
 @contextlib.contextmanager
-def served(kind: str) -> Iterator[int]:
-    processor = TProcessor(thrift.Hbase, Tables())
+def served(kind: str, tables: Tables | None = None) -> Iterator[int]:
+    processor = TProcessor(thrift.Hbase, tables or Tables())
     protocol = TBinaryProtocolFactory(decode_response=False)
     if kind == "http":
         server = THttpServer(processor, ("127.0.0.1", 0), TBufferedTransportFactory(), protocol)

@@ -71,21 +71,13 @@ def test_clients_that_wait_for_each_other_share_the_next_group(
     assert len(taking.result(60)) == 4
 
 
-def test_it_waits_a_third_as_long_as_the_group_before_took(
-    queue: WriteQueue, clock: ManualClock, writer: ThreadPoolExecutor
+@pytest.mark.parametrize(("took_ms", "waits_ms"), [(15, 5), (60_000, 20)])
+def test_it_waits_a_third_as_long_as_the_group_before_took_but_briefly(
+    queue: WriteQueue, clock: ManualClock, writer: ThreadPoolExecutor, took_ms: int, waits_ms: int
 ) -> None:
-    first_group(queue, clock, took_ms=15)
-    taking = waiting_writer(queue, writer, 20)
-    clock.advance(5)
-    assert len(taking.result(60)) == 3
-
-
-def test_it_waits_briefly_after_a_group_that_took_long(
-    queue: WriteQueue, clock: ManualClock, writer: ThreadPoolExecutor
-) -> None:
-    first_group(queue, clock, took_ms=60_000)
-    taking = waiting_writer(queue, writer, 60_020)
-    clock.advance(20)
+    first_group(queue, clock, took_ms)
+    taking = waiting_writer(queue, writer, took_ms + waits_ms)
+    clock.advance(waits_ms)
     assert len(taking.result(60)) == 3
 
 

@@ -1,5 +1,5 @@
 """One resource: what is stored of it, as subject and as object, in the default graph and in named graphs; and what the
-last elements of streams said of it."""
+last elements of streams say of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _DEADLINE_S = 10.0
 _TRIPLES_MAX = 200
-#: What streams said lately: of so many streams, in so many last elements of each.
+#: What streams say: of so many streams, in so many last elements of each.
 _STREAMS_MAX = 20
 _ELEMENTS = 100
 _FROM_STREAM_MAX = 20

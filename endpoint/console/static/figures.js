@@ -9,7 +9,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export function figures(page) {
   const series = new Map(); // by the name of a row: its last rates
-  const stands = new Map(); // by the name of a query that waits: its time, and for how many readings it has had it
+  const unmoved = new Map(); // by the name of a query that waits: its time, and for how many readings it has had it
   let before = null;
   let shownAt = 0;
   let asking = false;
@@ -50,7 +50,7 @@ export function figures(page) {
         const row = page.querySelector(`[data-${name}="${CSS.escape(each[name])}"]`);
         remember(series, `${name} ${each[name]}`, rate);
         if (row) fill(row, each, rate, series.get(`${name} ${each[name]}`));
-        if (row && name === "query") waits(row, each, stands);
+        if (row && name === "query") waits(row, each, unmoved);
         if (row && then && passed_s > 0) cpu(row, (each.core_ms - then.core_ms) / passed_s);
       }
     }
@@ -118,10 +118,10 @@ function fill(row, each, rate, points) {
 }
 
 // For what a query waits whose time has not moved on for some readings.
-function waits(row, each, stands) {
-  const before = stands.get(each.query);
+function waits(row, each, unmoved) {
+  const before = unmoved.get(each.query);
   const readings = each.waits_for.length && before?.time === each.time_ms ? before.readings + 1 : 0;
-  stands.set(each.query, { time: each.time_ms, readings });
+  unmoved.set(each.query, { time: each.time_ms, readings });
   const cell = row.querySelector('[data-figure="waits"]');
   if (cell) cell.textContent = readings >= WAITS_AFTER ? `waits for ${each.waits_for.join(", ")}` : "";
 }

@@ -98,15 +98,15 @@ def test_a_query_that_waits_for_a_stream_says_so(page: Page, busy: Live) -> None
     busy.push(4_000).raise_for_status()
     page.clock.install()
     page.goto("/console/queries")
-    told = {name: page.locator(f"[data-query={name}] [data-figure=waits]") for name in ("near", "both")}
+    waits = {name: page.locator(f"[data-query={name}] [data-figure=waits]") for name in ("near", "both")}
 
     def has_read_again() -> bool:
         with page.expect_response("**/figures*"):
             page.clock.run_for(2_000)
-        return told["both"].inner_text() == "waits for silent"
+        return waits["both"].inner_text() == "waits for silent"
 
     until(has_read_again, "what it waits for", 20)
-    expect(told["near"]).to_have_text("")
+    expect(waits["near"]).to_have_text("")
 
 
 def test_the_server_reads_rates_while_nobody_looks(busy: Live) -> None:

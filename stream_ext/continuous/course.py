@@ -67,6 +67,7 @@ def course_of(
                 each.move_to(due.time)
             schedule.done(due.time)
             is_occupied = any(each.is_occupied(due.time) for each in occupancy)
-            closes.append(Close(due, schedule.copy(), not is_occupied))
+            is_last = arrival is arrivals[-1] and schedule.next_time() is None  # then it does not change any more
+            closes.append(Close(due, schedule if is_last else schedule.copy(), not is_occupied))
         steps.append((arrival, closes))
     return Course(sn, steps, schedule, occupancy)

@@ -7,7 +7,6 @@ A beat is a row of times, start + k·step: those at which a stepped window close
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +51,8 @@ class Beats:
         self._beats: list[Beat | None] = [None] * count
 
     def copy(self) -> Beats:
-        other = copy(self)
+        other = Beats.__new__(Beats)
+        other.__dict__.update(self.__dict__)
         other.begins, other._beats = list(self.begins), list(self._beats)
         return other
 

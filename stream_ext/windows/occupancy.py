@@ -5,7 +5,7 @@ This is found from the times of elements alone: enough to emit a run of empty ev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -26,7 +26,7 @@ class Occupancy:
 
     def copy(self, window: ScheduledWindow) -> Occupancy:
         """That of a window with the same content."""
-        return replace(self, window=window, waiting=self.waiting.copy())
+        return Occupancy(window, self.waiting.copy(), self.occupied_until, self.oldest)
 
     def arrive(self, times: Times) -> None:
         first, last = least_and_greatest(times) if len(times) else (0, -1)

@@ -211,12 +211,19 @@ class Merge(HandOver):
         if had_some and not had_all:
             self._on_owner_change()
 
-    def balanced(self, is_free: bool = False) -> ShardPlan:
+    def balanced(self) -> ShardPlan:
         """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
-        there is little to gain. `is_free`: as in `ShardPlan.balanced`."""
-        on_spark = (each for each in self._queries().values() if each.is_evaluated and each.home is None)
-        loads = self.cpu_times.recent({each.placement or each.number for each in on_spark})
-        return self._plan.balanced(loads, is_free)
+        there is little to gain."""
+        return self._plan.balanced(self.cpu_times.recent(self._placements()))
+
+    def evenly(self) -> ShardPlan:
+        """The plan that spreads the templates, each counting as much as any other."""
+        return self._plan.balanced(dict.fromkeys(self._placements(), 1.0), is_free=True)
+
+    def _placements(self) -> set[int]:
+        """Of all queries that may run on Spark."""
+        queries = self._queries().values()
+        return {each.placement or each.number for each in queries if each.is_evaluated and each.home is None}
 
     def queries_of(self, shard: int) -> list[int]:
         """The queries that this shard evaluates."""

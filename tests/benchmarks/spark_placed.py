@@ -3,7 +3,7 @@ costs. It is CPU time, all ways take turns, and the least of all rounds counts: 
 
 whole       one shard has all queries
 by_hash     two shards, by the plan that knows nothing
-by_load     two shards, by the plan with which a driver of Spark begins: the first round has measured the queries"""
+by_load     two shards, by the plan of an epoch after one in which the queries were measured"""
 
 from __future__ import annotations
 

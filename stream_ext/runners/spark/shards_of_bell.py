@@ -116,10 +116,11 @@ class ShardsOfBell:
                     shard.follows(before[shard.number])
 
     def _follow_first_plan(self) -> None:
-        """A driver's first epoch begins: no shard has a state yet, and the server's own process has measured what the
-        queries take. Under `_turn`."""
-        if len(self.shards) > 1 and not any(shard.on_spark for shard in self.shards):
-            plan = self._merge.balanced(is_free=True)
+        """A driver's first epoch begins. If the loads were never measured on Spark, the templates are divided evenly:
+        no shard has a state yet, and in what the server's process has measured, costs of a first time weigh most. Under
+        `_turn`."""
+        if len(self.shards) > 1 and self._merge.plan.number == 1 and not any(shard.on_spark for shard in self.shards):
+            plan = self._merge.evenly()
             if plan.number != self._merge.plan.number:
                 self._follow(plan)
 

@@ -591,7 +591,7 @@ def test_what_all_shards_stepped_when_their_driver_ended_is_one_death(
 ) -> None:
     scene = stage()
     monkeypatch.setattr(scene.merge, "plan", ShardPlan.of(2))
-    monkeypatch.setattr(scene.merge, "balanced", lambda is_free: scene.merge.plan, raising=False)
+    monkeypatch.setattr(scene.merge, "evenly", lambda: scene.merge.plan, raising=False)
     monkeypatch.setattr(scene.merge, "follow_plan", lambda plan: None, raising=False)
     monkeypatch.setattr(scene.merge, "queries_of", lambda shard: [20 + 10 * shard, 21 + 10 * shard], raising=False)
     scene.bell._follow(scene.merge.plan)

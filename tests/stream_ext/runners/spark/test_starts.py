@@ -82,13 +82,15 @@ def test_each_driver_that_starts_no_task_gives_the_next_one_twice_the_time(stage
     assert clock.awaits(now + 120_000), "one has started in time"
 
 
-def test_a_driver_begins_with_a_plan_that_fits_what_was_measured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_driver_begins_with_templates_that_are_divided_evenly(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measured = dict.fromkeys(range(3, 43), 1.0)
     before = ShardPlan.of(2)
     scene = stage()
     merge = scene.merge
     monkeypatch.setattr(merge, "plan", before, raising=False)
-    monkeypatch.setattr(merge, "balanced", lambda is_free: merge.plan.balanced(measured, is_free), raising=False)
+    monkeypatch.setattr(merge, "evenly", lambda: merge.plan.balanced(measured, is_free=True), raising=False)
     monkeypatch.setattr(merge, "follow_plan", lambda plan: setattr(merge, "plan", plan), raising=False)
     scene.bell._follow(before)
     with task(scene, 1) as welcome:

@@ -15,7 +15,7 @@ _STORES = {
     "preamble": {
         "bash": """
 _rillet_stores() {
-  compgen -P lmdb: -d -- "$1"  # a store is a folder
+  compgen -P lmdb: -d -- "${1#lmdb:}"  # a store is a folder
   compgen -W "lmdb: hbase://" -- "$1"
 }
 """
@@ -28,11 +28,24 @@ _rillet_stores() {
 #: Of the server that the typed line names with --server, or else of the usual one.
 _SERVER = """
 _rillet_server() {
-  local place
-  for ((place = 1; place + 1 < ${#COMP_WORDS[@]}; place++)); do
-    [[ ${COMP_WORDS[place]} == --server ]] && printf -- '--server %s' "${COMP_WORDS[place + 1]}"
-  done
+  [[ "${COMP_WORDS[*]}" =~ --server[=\\ ]([^\\ ]+) ]] && printf -- '--server %s' "${BASH_REMATCH[1]}"
 }"""
+
+#: bash divides words at `:` and `=`, a URL into five, and replaces what follows the last of these signs only.
+_WHOLE_WORDS = r"""
+_rillet() {
+  local line=${COMP_LINE:0:COMP_POINT} word typed COMP_WORDS=() COMP_CWORD
+  read -ra typed <<<"$line"
+  [[ $line == *[[:space:]] ]] && typed+=("")
+  for word in "${typed[@]}"; do
+    [[ $word == --*=* ]] && COMP_WORDS+=("${word%%=*}" "${word#*=}") || COMP_WORDS+=("$word")
+  done
+  COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+  _shtab_rillet "$1" "$word" "${COMP_WORDS[COMP_CWORD - 1]}"
+  COMPREPLY=("${COMPREPLY[@]#"${word%"${word##*[:=]}"}"}")
+}
+complete -o bashdefault -F _rillet rillet
+"""
 
 
 def _names(of: str) -> dict[str, object]:
@@ -75,4 +88,5 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
             action.complete = _NAMED[action.dest]  # type: ignore[attr-defined]  # where shtab looks for it
         elif action.dest == "store":
             action.complete = _STORES  # type: ignore[attr-defined]  # where shtab looks for it
-    return str(shtab.complete(parser, shell))
+    made = str(shtab.complete(parser, shell))
+    return made + _WHOLE_WORDS if shell == "bash" else made

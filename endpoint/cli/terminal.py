@@ -18,7 +18,7 @@ _MOMENT_MS, _MOMENT_MS_MAX = 1_000_000_000_000, 253_402_300_800_000  # from 2001
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)?\.?\d+([eE][-+]?\d+)?…?")
 _BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]+)>", re.IGNORECASE)
-_LONG_DECIMAL = re.compile(r"([-+]?\d+\.\d{6})\d+")
+_LONG_DECIMAL = re.compile(r"([-+]?\d+\.0*(?!0)\d{6})\d+")
 _LOCAL_NAME = re.compile(r"[A-Za-z_0-9][\w-]*")
 
 

@@ -28,7 +28,7 @@ WELL_KNOWN = {
 }
 
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
-_DIGITS = re.compile(r"^([^.eE]*\.\d{6})\d+$")
+_DIGITS = re.compile(r"^([^.eE]*\.0*(?!0)\d{6})\d+$")
 _LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
 _NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
 #: A page searches these for each term that it shows.

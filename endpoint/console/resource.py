@@ -71,19 +71,19 @@ def page(room: Room) -> ResponseReturnValue:
 
 def _from_streams(room: Room, iri: str) -> Iterator[FromStream]:
     """Triples about the resource in the last elements of streams, until the deadline: other streams are left out."""
+    prefixes = room.prefixes()
     with room.control(_STREAMS_DEADLINE_S) as control:
         for stream in room.service.streams()[:_STREAMS_MAX]:
-            time = room.service.stream_status(stream.iri)["time"]
-            if time is None:
-                continue
             text = _OF_STREAM.format(iri=iri, stream=stream.iri, elements=_ELEMENTS, limit=_FROM_STREAM_MAX + 1)
             try:
+                time = room.service.stream_status(stream.iri)["time"]
+                if time is None:
+                    continue
                 rows = room.service.decode(room.service.query(text, at=time, control=control))
             except (RilletError, StoreError) as error:
                 log.info("the page of a resource leaves out the stream %s: %s", stream.name, error)
                 continue
             if rows:
-                prefixes = room.prefixes()
                 found = [tuple(None if term is None else shown(term, prefixes) for term in row) for row in rows]
                 yield FromStream(stream.name, found[:_FROM_STREAM_MAX], len(found) > _FROM_STREAM_MAX)
 

@@ -116,7 +116,8 @@ class Room:
         """The well-known prefixes, and those that registered queries declare."""
         found = dict(WELL_KNOWN)
         for query in self.service.queries()[:_PREFIXED_MAX]:
-            found = {**prefixes_of(query.text), **found}
+            for prefix, space in prefixes_of(query.text).items():
+                found.setdefault(prefix, space)
         return found
 
     def http_url(self, *segments: str) -> str | None:

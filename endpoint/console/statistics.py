@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from resource import getpagesize
@@ -84,7 +85,11 @@ def disk_bytes(url: str) -> int | None:
     if scheme != "lmdb":
         return None
     # A file of LMDB is as long as it may become; only its blocks are there.
-    return sum(file.stat().st_blocks * 512 for file in Path(folder).rglob("*") if file.is_file())
+    size = 0
+    for file in Path(folder).glob("*"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            size += file.stat().st_blocks * 512
+    return size
 
 
 def memory_bytes() -> int:

@@ -86,15 +86,18 @@ class RateHistory:
             }
 
     def _run(self) -> None:
+        fault = ""
         while not self._closed.wait(EVERY_S):
             try:
                 self.look()
             except (RilletError, StoreError) as error:
                 log.debug("the rates are not read now: %s", error)
             except Exception as error:
-                if not self._closed.is_set():  # otherwise the service was closed meanwhile
+                if self._closed.is_set():  # the service was closed meanwhile
+                    return
+                if repr(error) != fault:  # each fault once, not every two seconds
                     log.error("the rates cannot be read", exc_info=error)
-                return
+                fault = repr(error)
 
     def _add(self, before: Counted, now: Counted, passed_s: float) -> None:
         rows = _per_second(before.rows, now.rows, passed_s)

@@ -39,7 +39,7 @@ export function textOf(value, prefixes) {
 
 // A mean may have 50 digits: the page shows some of them after the point, and all as a tooltip.
 function briefNumber(text) {
-  return text.replace(/^([^.eE]*\.\d{6})\d+$/, "$1…");
+  return text.replace(/^([^.eE]*\.0*(?!0)\d{6})\d+$/, "$1…");
 }
 
 function short(iri, prefixes) {

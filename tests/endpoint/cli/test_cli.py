@@ -460,6 +460,12 @@ def test_people_see_the_first_digits_of_a_mean_and_programs_all(near: Live, caps
     mean = "SELECT (AVG(?x) AS ?mean) (1.25 AS ?exact) { VALUES ?x { 1 2 2 } }"
     assert rillet("query", mean, "--format", "table", *server) == 0
     assert capsys.readouterr().out.splitlines()[2].split() == ["1.666666…", "1.25"]
+    assert (
+        terminal.shown(
+            {"type": "literal", "value": "0.00000012", "datatype": "http://www.w3.org/2001/XMLSchema#decimal"}
+        )
+        == "0.00000012"
+    )
     assert rillet("query", mean, "--format", "csv", *server) == 0
     assert capsys.readouterr().out.splitlines()[1] == "1." + 48 * "6" + "7,1.25"
 
@@ -700,6 +706,7 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], mon
         (["serve", "--engine", ""], {"spark", "inline"}),
         (["serve", "--durability", ""], {"process", "power"}),
         (["serve", "--store", ""], {"lmdb:folder", "lmdb:", "hbase://"}),
+        (["serve", "--store", "lmdb:fo"], {"folder"}),  # bash replaces what follows the colon
         (["serve", "--spark-ma"], {"--spark-master"}),
         (["bench", "--json", ""], {"near.rq", "folder"}),
         (["wat"], {"watch"}),
@@ -708,13 +715,19 @@ def test_without_a_command_there_is_help(capsys: pytest.CaptureFixture[str], mon
 def test_a_shell_completes(typed: list[str], offered: set[str], completions: Path, tmp_path: Path) -> None:
     (tmp_path / "near.rq").touch()
     (tmp_path / "folder").mkdir()
-    words = " ".join(f"'{word}'" for word in ["rillet", *typed])
+    assert completed(" ".join(["rillet", *typed]), completions, tmp_path) == offered
+
+
+def completed(line: str, completions: Path, folder: Path) -> set[str]:
+    """What bash offers, which gives the function that it was told the line, as well as words divided at : and =."""
+    words = " ".join(f"'{word}'" for word in re.split(r"([:=])| ", line) if word)
     asked = (
-        f"source {completions}; cd {tmp_path}; COMP_WORDS=({words}); COMP_CWORD={len(typed)}; "
-        '_shtab_rillet; printf "%s\n" "${COMPREPLY[@]}"'
+        f"source {completions}; cd {folder}; PATH={folder}:$PATH; COMP_LINE='{line}'; COMP_POINT={len(line)}; "
+        f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); "
+        '$(complete -p rillet | sed "s/.*-F //; s/ .*//"); printf "%s\n" "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=30, check=True)
-    assert set(done.stdout.split()) == offered
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.split())
 
 
 def test_a_shell_completes_the_names_of_the_server(near: Live, completions: Path, tmp_path: Path) -> None:
@@ -723,13 +736,8 @@ def test_a_shell_completes_the_names_of_the_server(near: Live, completions: Path
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m endpoint.cli.command_line "$@"\n')
     program.chmod(0o700)
     for typed, offered in (("watch", {"near"}), ("push", {"taxis"})):
-        words = f"rillet {typed} --server {near.url} ''"
-        asked = (
-            f"source {completions}; cd {tmp_path}; PATH={tmp_path}:$PATH; COMP_WORDS=({words}); COMP_CWORD=4; "
-            '_shtab_rillet; printf "%s\n" "${COMPREPLY[@]}"'
-        )
-        done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=60, check=True)
-        assert set(done.stdout.split()) == offered
+        assert completed(f"rillet {typed} --server {near.url} ", completions, tmp_path) == offered
+        assert completed(f"rillet {typed} --server={near.url} ", completions, tmp_path) == offered
     assert not (tmp_path / "here").exists(), "an IRI was run"
 
 

@@ -26,6 +26,7 @@ from plugin.terms import Labels, to_bytes, to_node
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
+from stream_ext.language.algebra.walk import without_template
 from stream_ext.language.printing import to_sparql
 from stream_ext.remote.evaluating import FunctionsGone, OwnData, Texts, WholeQuestion
 from stream_ext.remote.sparql_client import Solution
@@ -46,7 +47,7 @@ class WholeEvaluation:
         """BadArgument if rdflib cannot read what calls them."""
         if not self._functions.are_any:
             return []
-        text = to_sparql(query)
+        text = to_sparql(without_template(query))
         if not self._functions.may_be_called_in(text):
             return []
         try:

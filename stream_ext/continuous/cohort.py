@@ -29,6 +29,7 @@ from stream_ext.windows.schedule import Due, Schedule
 
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
+    from stream_ext.windows.timing import Timing
 
 _NOWHERE = np.empty(0, np.int64)
 
@@ -131,6 +132,11 @@ class Cohort:
         here = rows < len(known)
         places[here] = known[rows[here]]
         return places
+
+    @property
+    def timing(self) -> Timing:
+        """With the names of its own windows, which are not those of the others in its timing class."""
+        return (self.schedule if self._own_schedule is None else self._own_schedule).timing
 
     # -- in a timing class ---------------------------------------------------------------------------------------
 

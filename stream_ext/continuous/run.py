@@ -85,7 +85,7 @@ class Run:
     @property
     def timing(self) -> Timing:
         """As far as it is known now."""
-        return self.cohorts[0].schedule.timing
+        return self.cohorts[0].timing
 
     @property
     def streams(self) -> frozenset[int]:

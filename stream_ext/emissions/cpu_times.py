@@ -55,5 +55,6 @@ class CpuTimes:
         if (queries := self._queries()) is not self._counted[0]:
             members = Counter(query.placement or query.number for query in queries.values())
             self._each_ms = {placement: ms for placement, ms in self._each_ms.items() if placement in members}
+            self._recent_ms = {placement: ms for placement, ms in self._recent_ms.items() if placement in members}
             self._counted = queries, members
         return self._counted

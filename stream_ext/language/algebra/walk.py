@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stream_ext.language.algebra.algebra import (
     Bgp,
     Extend,
     Filter,
+    Form,
     Graph,
     InAnyWindow,
     InWindow,
@@ -151,3 +153,12 @@ def template_of(query: Query) -> tuple[QuadPattern, ...]:
         return query.shape.template
     triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]
     return tuple(QuadPattern(t.subject, t.predicate, t.object) for bgp in triples for t in bgp.patterns)
+
+
+def without_template(query: Query) -> Query:
+    """Of a CONSTRUCT the SELECT for the solutions that its template is filled with; any other query as it is."""
+    if query.form is not Form.CONSTRUCT:
+        return query
+    nodes = [node for quad in template_of(query) for node in (quad.subject, quad.predicate, quad.object)]
+    names = dict.fromkeys(node.name for node in nodes if isinstance(node, Variable) and not node.hidden)
+    return replace(query, form=Form.SELECT, variables=tuple(names), shape=replace(query.shape, template=None))

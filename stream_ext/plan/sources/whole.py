@@ -8,12 +8,10 @@ What is left for our engine: the content of the windows, the difference from the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from stream_ext.errors import BadArgument
-from stream_ext.language.algebra.algebra import Form, Graph, InAnyWindow, InWindow, Query
-from stream_ext.language.algebra.terms import Variable
-from stream_ext.language.algebra.walk import query_parts, template_of, walk
+from stream_ext.language.algebra.algebra import Graph, InAnyWindow, InWindow, Query
+from stream_ext.language.algebra.walk import query_parts, walk, without_template
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.language.printing import to_sparql
 from stream_ext.plan.logic import Select, SourceEvaluated
@@ -24,24 +22,11 @@ _PLACE = ".place"
 def whole_select(query: Query, functions: Sequence[str]) -> Select:
     """BadArgument for what has no meaning where windows are graphs."""
     _check(query, functions)
-    names = _names(query)
-    asked = query if query.form is not Form.CONSTRUCT else _solutions(query, names)
+    asked = without_template(query)
     order = ((_PLACE, False),) if query.shape.order_by else ()
     windows = tuple(window.name for window in query.windows)
-    leaf = SourceEvaluated(to_sparql(asked), tuple(functions), names, windows, _PLACE if order else None)
-    return Select(leaf, (), None, (), (), order, names, False, 0, None)
-
-
-def _names(query: Query) -> tuple[str, ...]:
-    if query.form is not Form.CONSTRUCT:
-        return query.variables
-    nodes = [node for quad in template_of(query) for node in (quad.subject, quad.predicate, quad.object)]
-    return tuple(dict.fromkeys(node.name for node in nodes if isinstance(node, Variable) and not node.hidden))
-
-
-def _solutions(query: Query, names: tuple[str, ...]) -> Query:
-    """What the template of a CONSTRUCT is filled with."""
-    return replace(query, form=Form.SELECT, variables=names, shape=replace(query.shape, template=None))
+    leaf = SourceEvaluated(to_sparql(asked), tuple(functions), asked.variables, windows, _PLACE if order else None)
+    return Select(leaf, (), None, (), (), order, asked.variables, False, 0, None)
 
 
 def _check(query: Query, functions: Sequence[str]) -> None:

@@ -48,7 +48,8 @@ def both(rows: list[Any], context: Any, part: Any, solution: Any) -> Any:
     return [*rows, *(solution.merge({part.var: Literal(each)}) for each in (1, 2))], context, part, solution
 
 
-FUNCTIONS = {"urn:f:upper": upper, "urn:f:both": both}
+FUNCTIONS = {"urn:f:upper": upper, "urn:f:both": both, "urn:f:called": both}
+CALLED = "<urn:f:called>"  # also a predicate
 
 #: A query with `urn:f:upper` where the other has UCASE, each over windows, stored data, and one thing more.
 FORMS = {
@@ -63,6 +64,8 @@ FORMS = {
     "in order": f"SELECT ?y ?zone ?taxi {NEAR} ORDER BY DESC(?y) ?zone ?taxi LIMIT 4",
     "ask": f"ASK {NEAR}",
     "a graph": f"CONSTRUCT {{ ?zone ex:called ?y }} {NEAR}",
+    "a template that names one": f"CONSTRUCT {{ ?zone {CALLED} ?y }} {NEAR}",
+    "a template that alone names one": f"CONSTRUCT {{ ?zone {CALLED} ?n }} {TAXI} WHERE {{ {IN} ?zone ex:name ?n }}",
     "two windows": f"SELECT ?y {TAXI} FROM NAMED WINDOW ex:v ON STREAM taxis [RANGE 1s STEP 1s] WHERE {{ WINDOW ex:w "
     "{ ?taxi ex:in ?zone } WINDOW ex:v { ?other ex:in ?zone } ?zone ex:name ?n " + f"BIND({UPPER}(?n) AS ?y) }}",
     "at arrivals": f"SELECT ?zone ?y {NEAR}".replace("RANGE 3s STEP 1s", "TRIPLES 3"),

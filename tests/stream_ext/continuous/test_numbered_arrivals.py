@@ -13,6 +13,7 @@ import pytest
 import hbase_store
 from stream_ext.continuous import run_plan
 from stream_ext.continuous.numbered_network import NumberedNetwork
+from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.language.algebra.algebra import Register
@@ -270,3 +271,26 @@ def test_a_million_elements_are_joined_as_by_a_plain_loop(tmp_path: Path) -> Non
     rows, sizes = played_long(tmp_path, 100, 10_000)
     assert rows > 200_000
     assert sizes[-1] < 2 * sizes[10]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_whole_answers_over_full_windows_need_no_more_memory_after_a_restart(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All arrivals in one step would be 600,000 rows, which the budget has no room for."""
+    monkeypatch.setattr(whole_answers, "_ROWS_MAX", 20_000)
+    scene = ArrivalScene("cqels", [Window(1, "RANGE", 100_000)], "SELECT ?a", "@1{ ?a :p ?b }", "RSTREAM")
+    store, budget = hbase_store.open(f"lmdb:{tmp_path}"), Budget(bytes=8 << 20)
+    player, shard = Player(store, scene), Shard(store, budget=budget)
+    shard.build({}, player.register())
+    for first in range(0, 2_000, 500):
+        triples = tuple((f"<{EX}s{n}>", f"<{EX}p>", f"<{EX}o>") for n in range(first, first + 500))
+        parts = shard.step(player.play([Push(1, ((first, triples),))]))
+    if restarts:
+        shard = Shard(store, budget=budget)
+        shard.build({1: parts[-1].state}, int(store.head()))
+    elements = tuple((time, ((f"<{EX}s{time}>", f"<{EX}p>", f"<{EX}o>"),)) for time in range(2_000, 2_300))
+    parts = shard.step(player.play([Push(1, elements)]))
+    assert shard.faults == {}
+    assert sum(len(part.columns[0]) for part in parts) == sum(range(2_001, 2_301))
+    store.close()

@@ -14,7 +14,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous import runs_by_timing
+from stream_ext.continuous import run, runs_by_timing
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.runs_by_timing import may_join, sleeps_until
 from stream_ext.continuous.shard import Shard
@@ -94,6 +94,29 @@ def test_queries_that_sleep_say_what_they_say_awake(
 ) -> None:
     slept = sum(play(seed, tmp_path / str(seed), monkeypatch) for seed in range(block * 4, block * 4 + 4))
     assert slept > 20, f"they slept through {slept} closes only"
+
+
+def test_queries_of_one_timing_have_windows_with_names_of_their_own(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one begins anew, as it has created many terms."""
+    monkeypatch.setattr(run, "TERMS_CREATED_MAX", 6)
+    scene = Scene([Window("w1", 1, 20, 10)], "WINDOW :w1 { ?x :p ?y }", "SELECT ?x", "RSTREAM", {1: 0, 2: 0})
+    registry = Registry.over(store, scene)
+    shard, rows = Shard(store), 0
+    shard.build({}, int(store.head()))
+    for name in ("w1", "other"):
+        bind = f"BIND(CONCAT(STR(?x), '{name}') AS ?z)"
+        registry.register(
+            f"PREFIX : <{EX}> REGISTER RSTREAM :{name} AS SELECT ?z FROM NAMED WINDOW :{name} ON STREAM :s1 "
+            f"[RANGE 20ms STEP 10ms T0 0] WHERE {{ WINDOW :{name} {{ ?x :p ?y }} {bind} }}"
+        )
+        shard.step(shard.sn + 1)
+    for number in range(40):
+        registry.player.play([Push(1, ((number * 10 + 1, ((f"<{EX}s{number}>", f"<{EX}p>", f"<{EX}o>"),)),))])
+        rows += sum(len(part.columns[0]) for part in shard.step(shard.sn + 1))
+    assert shard.faults == {}
+    assert rows == 2 * (1 + 38 * 2)
 
 
 def test_a_change_of_the_store_wakes_those_that_read_it(store: Store) -> None:

@@ -32,6 +32,17 @@ def test_what_is_long_over_counts_less_and_what_was_never_measured_a_little() ->
     assert times.recent({7, 3}) == {7: 8.0 + 0.9, 3: 10.0 + 0.9}, "template 4 is gone"
 
 
+def test_templates_that_were_dropped_leave_nothing() -> None:
+    """Nobody asks what was recent where one process evaluates all."""
+    present: list[dict[int, QueryDefinition]] = [{}]
+    times = CpuTimes(lambda: present[0])
+    for number in range(1, 200):
+        present[0] = {number: of_placement(number, 0)}
+        times.add({number: 1.0})
+    assert times.recent(range(1, 200))[1] < times.recent({199})[199]
+    assert len(times._recent_ms) == 1
+
+
 def test_a_query_that_goes_takes_nothing_along_and_leaves_nothing() -> None:
     queries: dict[int, Any] = {1: of_placement(1, 7), 2: of_placement(2, 7)}
     present = [queries]

@@ -28,17 +28,21 @@ class WholeAnswers:
         self._hidden = hidden
         self._remaining = empty(len(hidden.shown))  # rows of the last answer, by validity, each with its weight
         self._most = 0  # of rows that an evaluation of the last step has emitted
+        self._count = 0  # of evaluations of the last step
 
     def step_from(self, triples: Times, start: int, stop: int) -> int:
         """Where a step ends that begins with the evaluation at `start`, and not later than `stop`. `triples`: as for
         the step of the network."""
+        # How many rows a triple makes is known after a step: a join makes many, and windows are full after a restart.
+        stop = min(stop, start + 2 * self._count + 1)
         ahead = np.arange(1, stop - start + 1)
         rows = max(self._most, self._remaining.count) + triples[start + 1 : stop + 1] - triples[start]
         return start + max(1, int(np.searchsorted(rows * ahead, _ROWS_MAX, "right")))
 
     def of_step(self, change: ZSet, evaluations: NumberedEvaluations, control: Control) -> tuple[Columns, Weights]:
         """The rows of each evaluation, in order; the first column has its place."""
-        count, before = len(evaluations.times), self._remaining
+        self._count = count = len(evaluations.times)
+        before = self._remaining
         lives = self._hidden.lives(change, evaluations)
         new = lives.rows.with_columns(tuple(lives.rows.stored[place] for place in self._hidden.shown))
         rows = concat([before, new], before.width)

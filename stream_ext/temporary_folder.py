@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+_REMOVED = ".removed"
+
 
 class TemporaryFolder:
     """Its lock is held while it is in use, so that one which a process left behind when it was killed is known as such,
@@ -24,11 +26,28 @@ class TemporaryFolder:
         unnamed.rename(self.path / "lock")
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the next process finds what is left
+            _remove(self.path)
         self._lock.close()
 
 
 def _remove_unless_locked(lock: Path) -> None:
     with contextlib.suppress(OSError), lock.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(lock.parent, ignore_errors=True)
+        _remove(lock.parent)
+
+
+def _remove(folder: Path) -> None:
+    """The lock goes last: as long as anything is left, the next process finds it."""
+    if folder.suffix != _REMOVED:
+        with contextlib.suppress(OSError):  # who still writes files by their old names makes no more of them
+            folder = folder.rename(folder.with_name(folder.name + _REMOVED))
+    for entry in folder.iterdir():
+        if entry.name == "lock":
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+    if [entry.name for entry in folder.iterdir()] == ["lock"]:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -83,20 +83,28 @@ def pieces_of(source: Source, base: str, progress: TextIO, count: Callable[[], i
             shown.show(position, count())
 
         def pieces() -> Iterator[bytes]:
-            stream = _unpacked(buffered)
-            for piece in _read(stream) if source.is_lines else lines_of(stream, source.media_type, base):
-                yield piece
-                show(counted.position)
+            with _unpacking():
+                stream = _unpacked(buffered)
+                for piece in _read(stream) if source.is_lines else lines_of(stream, source.media_type, base):
+                    yield piece
+                    show(counted.position)
 
         try:
-            is_plain = source.is_lines and source.name != "-" and _unpacked(buffered) is buffered
+            with _unpacking():
+                is_plain = source.is_lines and source.name != "-" and _unpacked(buffered) is buffered
             yield Pieces(pieces(), source.name if is_plain else None, show)
-        except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # an error of the system, not of the contents
-            raise BadData(f"it cannot be decompressed: {error}") from None
         finally:
             shown.end()
+
+
+@contextmanager
+def _unpacking() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # an error of the system, not of the contents
+        raise BadData(f"it cannot be decompressed: {error}") from None
 
 
 @contextmanager

@@ -43,17 +43,19 @@ async def load(exchange: Exchange) -> None:
         )
     if what.graph is not None:
         checked_graph(what.graph)
-    run = exchange.state.workers.writers.run
+    writers = exchange.state.workers.writers
+    run = writers.submit  # accepted once, a load is rejected no more
     reading = exchange.state.service.load_reading(quads, go_on)
     try:
         async for piece in _pieces(exchange):
             await run(reading.read, piece)
+            run = writers.resume
         loading = await run(reading.end)
         what.statements, what.bad = loading.statements, reading.bad
         recorded = what if what.path else None
         what.sn = await run(exchange.state.service.load, loading, what.graph, recorded)
     finally:
-        await run(reading.close)
+        await writers.resume(reading.close)
     first_bad = [{"line": bad.line, "column": bad.column, "message": bad.message} for bad in reading.reported]
     await exchange.answer_json(200, {**_as_json(what), "first_bad": first_bad}, snapshot=what.sn)
 

@@ -32,6 +32,7 @@ from hbase_store.writing.load_tasks import (
     PackPages,
     SortHashes,
     SortRows,
+    end_tasks,
     packed_columns,
 )
 from hbase_store.writing.loading import Numbers32, Terms
@@ -68,6 +69,7 @@ class DividedLoading:
         """The next part, which was read into the folder."""
         part = len(self._numbers)
         numbers, rows = self.terms.numbers(*self._folder.terms(part_name(part, ""))), self._folder.rows(part)
+        self._folder.remove_terms(part_name(part, ""))
         self._numbers.append(numbers)
         self.statements += rows.shape[1]
         sample = np.full((4, len(range(0, rows.shape[1], _SAMPLED))), -1, np.int32)
@@ -97,10 +99,10 @@ class DividedLoading:
         whole = len(new.places) // PAGE_TERMS * PAGE_TERMS
         tasks: list[Future[Any]] = []
         try:
-            page_tasks = [self._tasks.submit(task) for task in self._page_tasks(new, whole, time)]
-            tasks += page_tasks
-            run_tasks = [self._tasks.submit(task) for task in self._run_tasks(ids, new, writer.number, time)]
-            tasks += run_tasks
+            tasks.extend(map(self._tasks.submit, self._page_tasks(new, whole, time)))
+            pages_end = len(tasks)
+            tasks.extend(map(self._tasks.submit, self._run_tasks(ids, new, writer.number, time)))
+            page_tasks, run_tasks = tasks[:pages_end], tasks[pages_end:]
             rest = [self.terms.chunk(new.first + whole, new.places[whole:])] if whole < len(new.places) else []
             writer.write_pages(pages, [*rest, *others])
             writer.write_packed_pages(
@@ -108,8 +110,7 @@ class DividedLoading:
             )
             return writer.write_packed((packed_columns(task.result(), folder, time) for task in run_tasks), first)
         finally:
-            for task in tasks:
-                task.cancel()  # those that nobody waits for, after an error
+            end_tasks(tasks)  # after an error some run that nobody waits for
 
     def _page_tasks(self, new: NewTerms, whole: int, time: int) -> Iterator[PackPages]:
         self._folder.write_terms(ALL_TERMS, self.terms)

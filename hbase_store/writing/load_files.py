@@ -4,6 +4,8 @@ A file is written by one task, and read by others when that task has ended."""
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,12 @@ from hbase_store.arrays import Ids, Offsets
 from hbase_store.backends.keyvalue import Put
 from hbase_store.writing.loading import Loading, Numbers32, Terms
 
+_OF_TERMS = ("texts", "offsets", "hashes")
 _SIZES = struct.Struct("<HI")
+
+
+class FolderFailed(OSError):
+    """Nothing more can be written into the folder."""
 
 
 class LoadFolder:
@@ -27,14 +34,16 @@ class LoadFolder:
         self.path = Path(path)
 
     def write(self, name: str, array: npt.NDArray[Any]) -> None:
-        np.save(self.path / f"{name}.npy", array, allow_pickle=False)
+        path = self.path / f"{name}.npy"
+        try:
+            np.save(path, array, allow_pickle=False)
+        except OSError as error:
+            number = error.errno or errno.ENOSPC  # numpy only says that less was written: there is no more room
+            raise FolderFailed(number, os.strerror(number), str(path)) from error
 
     def array(self, name: str) -> npt.NDArray[Any]:
         # Copied on write, as kernels are compiled for arrays that may be written.
         return np.asarray(np.load(self.path / f"{name}.npy", mmap_mode="c", allow_pickle=False))
-
-    def remove(self, name: str) -> None:
-        (self.path / f"{name}.npy").unlink()
 
     # ---- parts
 
@@ -51,7 +60,13 @@ class LoadFolder:
         self.write(f"{prefix}hashes", terms.hashes[:count])
 
     def terms(self, prefix: str) -> tuple[npt.NDArray[np.uint8], Offsets, Ids]:
-        return self.array(f"{prefix}texts"), self.array(f"{prefix}offsets"), self.array(f"{prefix}hashes")
+        texts, offsets, hashes = (self.array(f"{prefix}{what}") for what in _OF_TERMS)
+        return texts, offsets, hashes
+
+    def remove_terms(self, prefix: str) -> None:
+        """They have common numbers now."""
+        for what in _OF_TERMS:
+            (self.path / f"{prefix}{what}.npy").unlink()
 
     def rows(self, part: int) -> Numbers32:
         """Subjects, predicates, objects and, if any is named, graphs (-1 for none)."""

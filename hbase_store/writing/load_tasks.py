@@ -10,7 +10,7 @@ answers with what the writer has to know of them. Run twice, it writes the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, Protocol
 
 import msgspec
@@ -42,6 +42,11 @@ class LoadTasks(Protocol):
     def rest(self) -> None:
         """A load has ended: what was held for it may go."""
         ...
+
+
+def end_tasks(tasks: Iterable[Future[Any]]) -> None:
+    """Cancels those that have not begun, and waits for the others: none of them writes any more."""
+    wait([task for task in tasks if not task.cancel()])
 
 
 class KeyRange(msgspec.Struct, frozen=True, array_like=True):

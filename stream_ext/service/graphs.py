@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from hbase_store import Loading, Sn
 from hbase_store.writing.divided_loading import DividedLoading
+from hbase_store.writing.load_files import FolderFailed
 from stream_ext.errors import BadArgument, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.terms import Constant
@@ -20,6 +21,7 @@ from stream_ext.writer import graph_store
 from stream_ext.writer.change import Change, HeadView, Intent
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutcome
+from stream_ext.writer.load_parts import load_failed
 from stream_ext.writer.load_reading import LoadReading
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
 from stream_ext.writer.updates.other_store import OtherStoreHolds, SourceAside
@@ -96,7 +98,10 @@ class Graphs:
         name = b"" if what is None else what.packed()
         meant = loading.graphs() if self._opened.catalog.deriving else []
         turn = partial(self._load_turn, [*meant, graph_term(graph)])
-        return int(self._opened.store.load(loading, graph=graph_term(graph), name=name, turn=turn))
+        try:
+            return int(self._opened.store.load(loading, graph=graph_term(graph), name=name, turn=turn))
+        except FolderFailed as error:
+            raise load_failed(error) from error
 
     def change(self, change: Change, wait: Wait = "published") -> Any:
         """A change of encoded terms, as a snapshot of its own; returns the `result` of its intent."""

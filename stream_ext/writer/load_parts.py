@@ -37,8 +37,9 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
                 left -= len(piece)
                 loading.read(piece)
         if left:
-            raise OSError(f"{self.path} became shorter while it was read")
+            raise RilletError(f"{self.path} was changed while it was loaded, and nothing was loaded")
         loading.end()
+        loading.terms.check_lengths()
 
     def run_task(self) -> PartRead:
         lines = UnusualLineReader(self.quads, self.go_on)
@@ -82,8 +83,12 @@ def result_of(answer: bytes | bytearray) -> Any:
     """The result of a task; raises if it failed."""
     result = _results.decode(answer)
     if isinstance(result, TaskFailed):
-        raise RilletError(
-            f"a task of the load failed ({result.reason}), and nothing was loaded; it needs room in the folder that "
-            "TMPDIR names, about as much as the file"
-        )
+        raise load_failed(result.reason)
     return result
+
+
+def load_failed(reason: object) -> RilletError:
+    return RilletError(
+        f"a task of the load failed ({reason}), and nothing was loaded; it needs room in the folder that TMPDIR "
+        "names: as much as the lines if most terms come often, up to six times as much if most come once"
+    )

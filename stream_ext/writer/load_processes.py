@@ -29,12 +29,16 @@ class _Loader:
     def __init__(self, niceness: int) -> None:
         self._ours, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stream_ext.writer.load_process", str(theirs.fileno()), str(niceness)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=program_environment(os.environ),
-            )
+            try:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "stream_ext.writer.load_process", str(theirs.fileno()), str(niceness)],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    env=program_environment(os.environ),
+                )
+            except OSError:
+                self._ours.close()
+                raise
 
     def run(self, task: bytes) -> bytearray:
         """ConnectionError if the process ends."""
@@ -60,7 +64,9 @@ class LoadProcesses:
         self._closed = False
 
     def submit(self, task: msgspec.Struct) -> Future[Any]:
-        return self._threads.submit(self._run, msgspec.msgpack.encode(task))
+        with self._lock:  # held, so that the threads are not ended meanwhile
+            self._check_open()
+            return self._threads.submit(self._run, msgspec.msgpack.encode(task))
 
     def process_ids(self) -> list[int]:
         with self._lock:
@@ -78,19 +84,25 @@ class LoadProcesses:
             loader.end()
 
     def close(self) -> None:
-        """Ends the processes and drops what is not done."""
+        """Ends the processes; tasks that are not done fail."""
         with self._lock:
             self._closed = True
             loaders = [*self._idle, *self._busy]
         for loader in loaders:
             loader.process.kill()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown()
         self._end_idle()
 
     def _run(self, task: bytes) -> Any:
         status = 0
         for attempt in range(_TRIES):
-            loader = self._take(is_new=attempt > 0)
+            try:
+                loader = self._take(is_new=attempt > 0)
+            except OSError as error:
+                raise RilletError(
+                    f"a process of the load could not be started ({error}), and nothing was loaded; load with fewer "
+                    "tasks (--tasks 1)"
+                ) from error
             try:
                 answer = loader.run(task)
             except OSError:
@@ -107,13 +119,16 @@ class LoadProcesses:
 
     def _take(self, is_new: bool) -> _Loader:
         with self._lock:
-            if self._closed:
-                raise RilletError("the load was ended")
+            self._check_open()
             loader = (
                 _Loader(_LOWEST_PRIORITY if self._in_server else 0) if is_new or not self._idle else self._idle.pop()
             )
             self._busy.add(loader)
             return loader
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RilletError("the load was ended, and nothing was loaded")
 
     def _drop(self, loader: _Loader) -> int:
         with self._lock:

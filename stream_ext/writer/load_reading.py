@@ -9,10 +9,11 @@ reported, and lines have the numbers that they have in the file."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -20,11 +21,11 @@ from typing import IO, Any
 from hbase_store import Loading
 from hbase_store.writing.divided_loading import DividedLoading
 from hbase_store.writing.load_files import LoadFolder
-from hbase_store.writing.load_tasks import LoadTasks
+from hbase_store.writing.load_tasks import LoadTasks, end_tasks
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import RilletError
 from stream_ext.temporary_folder import TemporaryFolder
-from stream_ext.writer.load_parts import PartRead, ReadPart
+from stream_ext.writer.load_parts import PartRead, ReadPart, load_failed
 from stream_ext.writer.load_records import REPORTED_MAX, BadLine, UnusualLineReader
 
 #: A part has so many bytes; what is shorter is read here. So is a file of a few parts: processes take half a second of
@@ -46,6 +47,7 @@ class LoadReading:
         self._rest: list[bytes] = []
         self._rest_bytes = 0
         self._underway: deque[tuple[ReadPart, bool, Future[Any]]] = deque()
+        self._file: tuple[str, tuple[int, ...]] | None = None  # that tasks read, as it was at first
         self._parts = self._lines_before = 0
         #: The end of the last part that was read, in the file.
         self.position = 0
@@ -58,10 +60,7 @@ class LoadReading:
 
     def close(self) -> None:
         """Ends what is underway, and removes what the tasks have written."""
-        futures = [future for _, _, future in self._underway]
-        for future in futures:
-            future.cancel()
-        wait(futures)
+        end_tasks(future for _, _, future in self._underway)
         if self._folder is not None:
             self._folder.remove()
             assert self._tasks is not None
@@ -115,7 +114,7 @@ class LoadReading:
                     self.position = file.tell()
                     shown()
                 return
-            start = 0
+            start, self._file = 0, (path, _version_of(os.fstat(file.fileno())))
             while start < size:
                 stop = _line_end(file, start + self._part_bytes, size)
                 self._submit(path, start, stop)
@@ -124,6 +123,7 @@ class LoadReading:
         while self._underway:
             self._take_in_next()
             shown()
+        self._check_unchanged()
 
     def end(self) -> Loading | DividedLoading:
         """There is no more of it."""
@@ -144,9 +144,12 @@ class LoadReading:
     def _divide(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Leaves a part in a file of its own for the task that reads it."""
         path = Path(self._place(), f"lines-{self._parts}")
-        with path.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
+        try:
+            with path.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece)
+        except OSError as error:
+            raise load_failed(error) from error
         self._submit(str(path), 0, sum(map(len, pieces)), is_own=True)
 
     def _place(self) -> str:
@@ -166,8 +169,9 @@ class LoadReading:
         self._parts += 1
 
     def _take_in_next(self) -> None:
-        task, is_own, future = self._underway.popleft()
+        task, is_own, future = self._underway[0]
         found: PartRead = future.result()
+        self._underway.popleft()
         if not found.is_good:
             self._raise_what_is_wrong(task)
         assert self._divided is not None
@@ -181,9 +185,21 @@ class LoadReading:
             Path(task.path).unlink()
 
     def _raise_what_is_wrong(self, task: ReadPart) -> None:
+        self._check_unchanged()
         careful = UnusualLineReader(self._quads, self._go_on)
         task.read_into(Loading(careful, self._quads, self._lines_before))
         raise RilletError(f"the bytes {task.start} to {task.stop} of {task.path} were changed while they were loaded")
+
+    def _check_unchanged(self) -> None:
+        """Each task opens the file by its name: what is there now may be another one."""
+        if self._file is not None:
+            path, version = self._file
+            if _version_of(os.stat(path)) != version:
+                raise RilletError(f"{path} was changed while it was loaded, and nothing was loaded")
+
+
+def _version_of(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _line_end(file: IO[bytes], at: int, size: int) -> int:

@@ -27,9 +27,10 @@ from endpoint.cli.command_line import main
 from endpoint.client import Client, Refused
 from endpoint.files.load import ServerTarget, Wanted, load_all
 from endpoint.files.reading import Source, digest_of, pieces_of, place_of
+from endpoint.http.workers import Pool
 from hbase_store.errors import AnotherWriter
 from hbase_store.layout.terms import iri
-from stream_ext.errors import BadData
+from stream_ext.errors import BadData, Overload
 from stream_ext.writer import load_reading
 from stream_ext.writer.load_processes import LoadProcesses
 from stream_ext.writer.load_records import Loaded
@@ -282,6 +283,30 @@ def test_a_server_reads_long_loads_in_processes(small_parts: list[str], tmp_path
         answer = served.service.query("SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?o) AS ?m) { ?s ?p ?o }")
         assert [[text.split(b'"')[1] for text in row] for row in served.service.decode(answer)] == [[b"3000", b"1"]]
     assert {"ReadPart", "SortRows"} < {*small_parts}
+
+
+def test_a_load_that_was_accepted_is_not_refused_later(served: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other writes fill the queue as soon as the load has its place."""
+    checked: list[str] = []
+
+    def check_room(pool: Pool) -> None:
+        checked.append(pool.kind)
+        if checked.count(pool.kind) > 1:
+            raise Overload("too many", 1)
+
+    monkeypatch.setattr(Pool, "_check_room", check_room)
+    answer = served.http.post("/$/loads", content=lines(10), headers={"content-type": NT})
+    assert (answer.status_code, answer.json()["statements"]) == (200, 10)
+
+
+def test_a_disk_that_is_full_is_no_wrong_compression(tmp_path: Path) -> None:
+    path = tmp_path / "a.nt"
+    path.write_bytes(lines(1))
+    with (
+        pytest.raises(OSError, match=r"^5 requested and 2 written$"),
+        pieces_of(Source(str(path), NT), "http://base/", io.StringIO(), lambda: 0),
+    ):
+        raise OSError("5 requested and 2 written")
 
 
 def test_a_bad_line_sent_to_a_server_is_reported_with_its_place_and_adds_nothing(served: Live) -> None:

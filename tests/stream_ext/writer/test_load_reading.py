@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
-from collections.abc import Iterator
-from concurrent.futures import Future
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyoxigraph as ox
 import pytest
 
 import hbase_store
 from hbase_store import Store
-from hbase_store.errors import Unwritable
+from hbase_store.errors import BadRow, Unwritable
+from hbase_store.layout.slab import TERM_BYTES_MAX
 from hbase_store.layout.terms import iri, literal
+from hbase_store.writing import load_tasks
+from hbase_store.writing.load_files import FolderFailed, LoadFolder
+from hbase_store.writing.load_tasks import SortRows
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer import load_reading
@@ -233,6 +240,118 @@ def test_a_task_without_room_says_so(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(RilletError, match="TMPDIR"):
         result_of(run_encoded(msgspec.msgpack.encode(task)))
+
+
+class Held(Here):
+    """Of the tasks that sort, one fails, one runs until `ended` is set, and the others have not begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended, self.sorting = threading.Event(), list[Future[Any]]()
+
+    def submit(self, task: Any) -> Future[Any]:
+        if not isinstance(task, SortRows):
+            return super().submit(task)
+        future: Future[Any] = Future()
+        self.sorting.append(future)
+        if len(self.sorting) == 1:
+            future.set_exception(RilletError("no room"))
+        elif len(self.sorting) == 2:
+            future.set_running_or_notify_cancel()
+            threading.Thread(target=lambda: self.ended.wait() and future.set_result(None), daemon=True).start()
+        return future
+
+
+def test_a_write_that_fails_waits_for_the_tasks_that_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Held()
+    waited: list[bool] = []
+
+    def recorded(futures: Iterable[Future[Any]]) -> None:
+        waited.extend(future.done() for future in futures)
+        tasks.ended.set()
+        wait(futures)
+
+    monkeypatch.setattr(load_tasks, "wait", recorded)
+    with pytest.raises(RilletError, match="no room"), read(document(1, False), tasks) as reading:
+        store.load(reading.end())
+    assert waited.count(False) == 1
+    assert all(task.done() for task in tasks.sorting)
+
+
+def test_a_file_that_is_replaced_during_its_load_is_not_loaded(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.nt", tmp_path / "b.nt"
+    path.write_bytes(document(1, False))
+    other.write_bytes(document(2, False))
+    seen: list[int] = []
+
+    def replaced() -> None:
+        seen.append(1)
+        if len(seen) == 2:
+            os.replace(other, path)
+
+    with (
+        LoadReading(True, True, Here()) as reading,
+        pytest.raises(RilletError, match=r"a\.nt was changed while it was loaded"),
+    ):
+        reading.read_file(str(path), replaced)
+
+
+def test_a_term_that_is_too_long_is_said_as_without_tasks(store: Store) -> None:
+    data = document(1, False) + b'<http://ex/a> <http://ex/p> "' + b"x" * (TERM_BYTES_MAX + 1) + b'" .\n'
+    with pytest.raises(BadRow, match="split it") as alone, read(data, None) as reading:
+        store.load(reading.end())
+    with pytest.raises(BadRow) as caught, read(data, Here()) as reading:
+        reading.end()
+    assert str(caught.value) == str(alone.value)
+
+
+def test_terms_that_have_common_numbers_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with read(document(1, False), Here()) as reading:
+        reading.end()
+        names = {path.name.partition("-")[2] for path in next(tmp_path.iterdir()).glob("*.npy")}
+    assert names == {"rows.npy", "predicates.npy"}
+
+
+def test_a_short_write_says_that_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def short(*_: Any, **__: Any) -> None:
+        raise OSError("5 requested and 2 written")  # as numpy does it, without a number
+
+    monkeypatch.setattr(np, "save", short)
+    with pytest.raises(FolderFailed, match=r"No space left on device.*ids\.npy") as caught:
+        LoadFolder(str(tmp_path)).write("ids", np.arange(5))
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_a_load_on_what_is_closed_says_that_it_was_ended() -> None:
+    tasks = LoadProcesses(1)
+    tasks.close()
+    with pytest.raises(RilletError, match="the load was ended"), read(document(1, False), tasks):
+        pass
+
+
+def test_tasks_that_wait_when_all_is_closed_say_that_the_load_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is where it takes a process, another behind it."""
+    tasks, taking, closed = LoadProcesses(1), threading.Event(), threading.Event()
+    take, check = tasks._take, tasks._threads.shutdown
+
+    def taken(is_new: bool) -> Any:
+        taking.set()
+        closed.wait()
+        return take(is_new)
+
+    def shutdown(**options: Any) -> None:
+        closed.set()
+        check(**options)
+
+    monkeypatch.setattr(tasks, "_take", taken)
+    monkeypatch.setattr(tasks._threads, "shutdown", shutdown)
+    futures = [tasks.submit(ReadPart("", 0, "", 0, 0, False, False)) for _ in range(3)]
+    taking.wait()
+    tasks.close()
+    for future in futures:
+        with pytest.raises(RilletError, match="the load was ended"):
+            future.result()
 
 
 def test_a_loading_says_which_graphs_it_names() -> None:

@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
         '  rillet completion zsh > "${fpath[1]}/_rillet"',
     )
     completion_.add_argument(
-        "what", choices=[*_SHELLS, *_NAMED], help="a shell, or what the names of the server are of"
+        "what", choices=[*_SHELLS, *_NAMED], help="a shell; or streams, queries: their names on the server"
     )
     add_server(completion_)
 

@@ -200,7 +200,7 @@ def status(arguments: argparse.Namespace) -> None:
     if server["role"] == "reader":
         print(f"role: reader; {_writer_of(server['holder'])}")
     if server["readers"]:
-        print(f"role: writer; {server['readers']} servers of the same store follow it")
+        print(f"role: writer; other servers of the same store that follow it: {server['readers']}")
     if server["fault"]:
         print(terminal.paint(f"fault: {server['fault']}", "31"))
     for source in sources:

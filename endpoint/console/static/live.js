@@ -131,7 +131,9 @@ export function showLive(section, libraries) {
       const text = await answer.text();
       if (!answer.ok) throw new Error(text.split("\n")[0]);
       if (Number(find("until").value) !== until) return; // the slider has moved on
-      past = text.split("\n").filter(Boolean).map((line) => withTriples(JSON.parse(line)));
+      const found = text.split("\n").filter(Boolean).map((line) => withTriples(JSON.parse(line)));
+      if (!found.length) throw new Error("these emissions are not stored any more");
+      past = found;
       show();
     } catch (error) {
       find("where").textContent = error.message;

@@ -5,6 +5,7 @@ says so: the process that loads reads the part again, and knows how many lines a
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +31,14 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     go_on: bool
 
     def read_into(self, loading: Loading) -> None:
-        with Path(self.path).open("rb", buffering=0) as file:
+        left = self.stop - self.start
+        with contextlib.suppress(FileNotFoundError), Path(self.path).open("rb", buffering=0) as file:
             file.seek(self.start)
-            left = self.stop - self.start
             while left and (piece := file.read(min(left, _PIECE_BYTES))):
                 left -= len(piece)
                 loading.read(piece)
         if left:
-            raise RilletError(f"{self.path} was changed while it was loaded, and nothing was loaded")
+            raise changed_meanwhile(self.path)
         loading.end()
         loading.terms.check_lengths()
 
@@ -85,6 +86,10 @@ def result_of(answer: bytes | bytearray) -> Any:
     if isinstance(result, TaskFailed):
         raise load_failed(result.reason)
     return result
+
+
+def changed_meanwhile(path: str) -> RilletError:
+    return RilletError(f"{path} was changed while it was loaded, and nothing was loaded")
 
 
 def load_failed(reason: object) -> RilletError:

@@ -25,7 +25,7 @@ from hbase_store.writing.load_tasks import LoadTasks, end_tasks
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import RilletError
 from stream_ext.temporary_folder import TemporaryFolder
-from stream_ext.writer.load_parts import PartRead, ReadPart, load_failed
+from stream_ext.writer.load_parts import PartRead, ReadPart, changed_meanwhile, load_failed
 from stream_ext.writer.load_records import REPORTED_MAX, BadLine, UnusualLineReader
 
 #: A part has so many bytes; what is shorter is read here. So is a file of a few parts: processes take half a second of
@@ -194,8 +194,8 @@ class LoadReading:
         """Each task opens the file by its name: what is there now may be another one."""
         if self._file is not None:
             path, version = self._file
-            if _version_of(os.stat(path)) != version:
-                raise RilletError(f"{path} was changed while it was loaded, and nothing was loaded")
+            if not Path(path).exists() or _version_of(os.stat(path)) != version:
+                raise changed_meanwhile(path)
 
 
 def _version_of(status: os.stat_result) -> tuple[int, ...]:

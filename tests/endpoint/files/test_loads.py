@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyoxigraph
 import pytest
 import rdflib
@@ -283,6 +284,24 @@ def test_a_server_reads_long_loads_in_processes(small_parts: list[str], tmp_path
         answer = served.service.query("SELECT (COUNT(*) AS ?n) (COUNT(DISTINCT ?o) AS ?m) { ?s ?p ?o }")
         assert [[text.split(b'"')[1] for text in row] for row in served.service.decode(answer)] == [[b"3000", b"1"]]
     assert {"ReadPart", "SortRows"} < {*small_parts}
+
+
+def test_a_server_without_room_for_its_tasks_says_so(
+    small_parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks have read all; then the server itself has no room for what they need next."""
+
+    def short(*_: Any, **__: Any) -> None:
+        raise OSError("5 requested and 2 written")  # as numpy does it
+
+    with live(tmp_path / "served", push_readers=2) as served:
+        served.service.store.take_lease(served.url)
+        with monkeypatch.context() as patched:
+            patched.setattr(np, "save", short)
+            answer = served.http.post("/$/loads", content=lines(1500), headers={"content-type": NT})
+        assert (answer.status_code, "TMPDIR" in answer.text, "No space left" in answer.text) == (503, True, True)
+        assert "ReadPart" in small_parts
+        assert served.http.post("/$/loads", content=lines(1500), headers={"content-type": NT}).status_code == 200
 
 
 def test_a_load_that_was_accepted_is_not_refused_later(served: Live, monkeypatch: pytest.MonkeyPatch) -> None:

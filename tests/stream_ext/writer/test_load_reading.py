@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -278,7 +279,8 @@ def test_a_write_that_fails_waits_for_the_tasks_that_run(store: Store, monkeypat
     assert all(task.done() for task in tasks.sorting)
 
 
-def test_a_file_that_is_replaced_during_its_load_is_not_loaded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_file_that_is_replaced_during_its_load_is_not_loaded(tmp_path: Path, removed: bool) -> None:
     path, other = tmp_path / "a.nt", tmp_path / "b.nt"
     path.write_bytes(document(1, False))
     other.write_bytes(document(2, False))
@@ -288,6 +290,8 @@ def test_a_file_that_is_replaced_during_its_load_is_not_loaded(tmp_path: Path) -
         seen.append(1)
         if len(seen) == 2:
             os.replace(other, path)
+            if removed:
+                path.unlink()
 
     with (
         LoadReading(True, True, Here()) as reading,
@@ -311,6 +315,14 @@ def test_terms_that_have_common_numbers_leave_the_folder(tmp_path: Path, monkeyp
         reading.end()
         names = {path.name.partition("-")[2] for path in next(tmp_path.iterdir()).glob("*.npy")}
     assert names == {"rows.npy", "predicates.npy"}
+
+
+def test_lines_that_find_no_room_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with read(document(1, False), Here()) as reading:
+        shutil.rmtree(next(tmp_path.iterdir()))
+        with pytest.raises(RilletError, match="TMPDIR"):
+            reading.read(document(1, False))
 
 
 def test_a_short_write_says_that_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

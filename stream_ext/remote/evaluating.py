@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +49,6 @@ class FunctionsGone(Exception):
     """Functions that the query called when it was registered are not there."""
 
 
-@runtime_checkable
 class EvaluatingSource(Source, Protocol):
     def functions_of(self, query: Query) -> list[str]:
         """The functions of this process that the query may call; none: our engine evaluates it. BadArgument if it
@@ -60,3 +59,9 @@ class EvaluatingSource(Source, Protocol):
         """The rows of a SELECT, in order; one or none for an ASK. Blank nodes of our own store have their labels there
         (`_:b7`), others begin with `_:q`, and are the same in each answer. Raises whatever a function raises."""
         ...
+
+
+def evaluating(source: Source | None) -> EvaluatingSource | None:
+    """The source, if it evaluates whole queries. Its class is looked at: properties of a source ask it over the
+    network."""
+    return cast(EvaluatingSource, source) if hasattr(type(source), "evaluate") else None

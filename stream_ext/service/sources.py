@@ -10,7 +10,7 @@ from stream_ext.catalog.registered import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.remote.evaluating import EvaluatingSource
+from stream_ext.remote.evaluating import evaluating
 from stream_ext.remote.source import MAIN, Source
 from stream_ext.service.bind_join_check import BindJoinCheck
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
@@ -82,8 +82,8 @@ class AttachedSources:
 
     def functions_of(self, query: Query) -> Sequence[str]:
         """The functions of the process of the source main that a registered query calls."""
-        main = self._opened.sources.main
-        return main.functions_of(query) if isinstance(main, EvaluatingSource) else ()
+        main = evaluating(self._opened.sources.main)
+        return () if main is None else main.functions_of(query)
 
     def reserved(self, registration: Registration) -> tuple[Registration, Callable[[], None]]:
         """Waits until what the query needs of the source is held; the registration says what is asked instead. Call

@@ -69,9 +69,11 @@ def live(
     console: bool = True,
     trusting: ssl.SSLContext | bool = True,
     sources: Sequence[Source] = (),
+    evaluated_s: float = 30.0,
     **rules: Any,
 ) -> Iterator[Live]:
-    """`rules`: settings of `rillet serve` on who may come in; `trusting`: the certificates that the client takes."""
+    """`rules`: settings of `rillet serve` on who may come in; `trusting`: the certificates that the client takes;
+    `evaluated_s`: how long wait=evaluated waits."""
     settings = ServeSettings(f"lmdb:{folder}", token=token, **rules)
     tls = settings.tls()
     with (
@@ -80,7 +82,7 @@ def live(
             base=BASE,
             clock=SystemClock(),
             engine="inline",
-            limits=Limits(push_readers=settings.push_readers or 0),
+            limits=Limits(push_readers=settings.push_readers or 0, evaluated_s=evaluated_s),
             allowed_urls=allowed_urls,
             sources=sources,
             updates=settings.updates,

@@ -8,8 +8,6 @@ import pytest
 
 from endpoint.limits import HttpLimits
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.service import service
-from stream_ext.service.service import Limits
 from tests.endpoint.live import live
 
 NOW = 1_000_000_000_000
@@ -21,9 +19,8 @@ FROM NAMED WINDOW ex:w ON STREAM taxis [RANGE P36500D STEP PT0.001S] WHERE { WIN
 def test_what_is_not_evaluated_in_time_is_pending_and_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "Limits", lambda: Limits(evaluated_s=1.0))
     monkeypatch.setattr(TurnLimits, "with_all", TurnLimits.behind)
-    with live(tmp_path, limits=HttpLimits(writers=1, waiters=1, waiting=0)) as running:
+    with live(tmp_path, limits=HttpLimits(writers=1, waiters=1, waiting=0), evaluated_s=1.0) as running:
         running.register(ENDLESS).raise_for_status()
         assert "pending" not in running.push(0).json()
         pushed = running.push(NOW)

@@ -15,7 +15,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.remote.remote_answers import PresentRows
 from stream_ext.network.operators.remote.service import Unanswered, backoff_of
 from stream_ext.plan.logic import SourceEvaluated
-from stream_ext.remote.evaluating import EvaluatingSource, FunctionsGone, OwnData, Texts, WholeQuestion
+from stream_ext.remote.evaluating import FunctionsGone, OwnData, Texts, WholeQuestion, evaluating
 from stream_ext.remote.sparql_client import Solution
 from stream_ext.rows.zset import ZSet, concat, consolidate, empty
 
@@ -66,9 +66,9 @@ class SourceEvaluation:
 
     def _rows(self, moment: Moment, content: list[list[Texts]]) -> ZSet:
         """SourceFailed with what a function raised."""
-        source, vocabulary = moment.sources.main, moment.vocabulary
+        source, vocabulary = evaluating(moment.sources.main), moment.vocabulary
         try:
-            if not isinstance(source, EvaluatingSource):
+            if source is None:
                 raise FunctionsGone(f"there is no <{self._node.functions[0]}> in this process")
             own = OwnData(moment.snapshot, vocabulary.stored, vocabulary.decode)
             windows = dict(zip(self._node.windows, content, strict=True))

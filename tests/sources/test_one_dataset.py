@@ -211,7 +211,7 @@ def test_answers_equal_those_of_one_store(block: int, source: Oxigraph, tmp_path
     assert ended["asked"] > 8, "these seeds ask the source too seldom to prove anything"
 
 
-@pytest.mark.parametrize("seed", [1425, 1838, 31016])
+@pytest.mark.parametrize("seed", [1425, 1838, 31016, 51921])
 def test_they_still_do_where_they_once_did_not(seed: int, source: Oxigraph, tmp_path: Path) -> None:
     """1425: a constant that is a decimal number, where the source has the value of a number only. 1838: OPTIONAL inside
     of EXISTS, which is given the values around it. 31016: a sub-SELECT inside of GRAPH ?g, which an Oxigraph looks for

@@ -44,7 +44,7 @@ from stream_ext.language.algebra.formulas import (
     PathRepeat,
 )
 from stream_ext.language.algebra.replace_parts import rebuilt
-from stream_ext.language.algebra.terms import Constant, Node, Position, Variable
+from stream_ext.language.algebra.terms import Constant, Node, Position, Variable, has_name
 from stream_ext.language.algebra.walk import walk
 from stream_ext.plan.logic import (
     DEFAULT_GRAPH,
@@ -184,7 +184,8 @@ class Attached:
             inner = self._sent(pattern, scope)
         except NotSent:
             return None
-        certain, variables = binds(pattern)
+        # What stands between the steps of a path has a name in the plan only: the source is asked for the path.
+        certain, variables = (frozenset(filter(has_name, names)) for names in binds(pattern))
         graph = frozenset() if scope.variable is None else frozenset({scope.variable})
         about = min((guess(t) for part in walk(pattern) if isinstance(part, Bgp) for t in part.patterns), default=1e3)
         group = SourceGroup(certain | graph, scope if needs_triple(pattern) else None, guess=about)

@@ -144,7 +144,7 @@ class Saving:
                 self._merge.save(number, None)
             self._left.clear()
             states = self._merge.stored().states if self._queries else {}
-            for number, query in list(self._queries.items()):
+            for number, query in self._queries.copy().items():
                 state = states.get(number)
                 if state is not None and state.evaluated is not None and not self._closed:
                     try:

@@ -43,7 +43,8 @@ from hbase_store.version import __version__
 from plugin.store import RilletStore
 
 if TYPE_CHECKING:
-    from stream_ext.service.service import Service
+    from stream_ext.query_memory import QueryMemory
+from stream_ext.service.service import Service
 
 _CONSOLE = CONSOLE.encode() + b"/"
 #: Not sent, only counted: the client is gone.
@@ -180,17 +181,6 @@ def create_app(
     The query workers run from `app_state.start()` to `app_state.close()`."""
     limits = limits or HttpLimits()
     memory = limits.query_memory()
-    start = Start(
-        service.store.url,
-        service.base,
-        limits.query_bytes,
-        memory.bytes_max,
-        limits.term_bytes,
-        limits.rows,
-        limits.readers,
-        service.allowed_urls,
-        current_log(),
-    )
     url = service.base + "sparql"
     router = RilletRouter(
         title=interface.TITLE,
@@ -215,7 +205,7 @@ def create_app(
         Workers(limits),
         Description(router, service.base, service.streams),
         AnswerCache(limits.remembered_bytes),
-        QueryWorkers(start, query_workers, memory=memory),
+        QueryWorkers(_start_of(service, limits, memory), query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
         rates,
         None,
@@ -228,3 +218,18 @@ def create_app(
         state.console = ReadFirst(shown, state)
         app.mount(CONSOLE, state.console)
     return app
+
+
+def _start_of(service: Service, limits: HttpLimits, memory: QueryMemory) -> Start:
+    """What a query worker begins with."""
+    return Start(
+        service.store.url,
+        service.base,
+        limits.query_bytes,
+        memory.bytes_max,
+        limits.term_bytes,
+        limits.rows,
+        limits.readers,
+        service.allowed_urls,
+        current_log(),
+    )

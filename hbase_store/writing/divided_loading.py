@@ -125,12 +125,11 @@ class DividedLoading:
         graph = NO_TERM if self._graph < 0 else int(ids[self._graph])
         tasks = max(self._tasks.most, -(-self.statements // _ROWS_OF_TASK))
         sample = np.concatenate(self._samples, axis=1)
+        graphs, known = bool(self._named or graph), np.append(ids, np.uint64(graph))
         for order, column in KEY_COLUMNS.items():
-            graphs = bool(self._named or graph)
             if order == BY_GRAPH and not graphs:
                 continue
-            keys = np.append(ids, np.uint64(graph))[sample[column]]
-            for keys_of_task in _ranges(keys, tasks):
+            for keys_of_task in _ranges(known[sample[column]], tasks):
                 name = f"rows-{order}-{keys_of_task.low}"
                 yield SortRows(folder, name, len(self._numbers), order, keys_of_task, graphs, graph, run, time)
         if len(new.hashes[0]):

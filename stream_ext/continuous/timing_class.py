@@ -52,6 +52,7 @@ class TimingClass:
         self._schedule = first.cohorts[0].schedule.copy()
         self._occupancy: Sequence[Occupancy] = first.evaluator.triggered(False).occupancy()
         self._awake: dict[Run, None] = {}
+        self._wakers: dict[Run, Set[Waker]] = {}  # what wakes each of them
         self._asleep: dict[Run, int] = {}
         self._woken_by: dict[Waker, dict[Run, None]] = {}
         self._read_store: dict[Run, None] = {}  # of those that sleep
@@ -77,7 +78,8 @@ class TimingClass:
 
     def join(self, run: Run) -> None:
         self._awake[run] = None
-        for key in _wakers_of_run(run):
+        wakers = self._wakers[run] = _wakers_of_run(run)
+        for key in wakers:
             self._woken_by.setdefault(key, {})[run] = None
         run.in_class.join(self._schedule)
 
@@ -85,7 +87,7 @@ class TimingClass:
         """The run goes on from where the class is, or from where its step has come to."""
         self._wake(run)
         del self._awake[run]
-        for key in _wakers_of_run(run):
+        for key in self._wakers.pop(run):
             others = self._woken_by[key]
             del others[run]
             if not others:

@@ -194,7 +194,11 @@ class LoadReading:
         """Each task opens the file by its name: what is there now may be another one."""
         if self._file is not None:
             path, version = self._file
-            if not Path(path).exists() or _version_of(os.stat(path)) != version:
+            try:
+                found = _version_of(os.stat(path))
+            except FileNotFoundError:
+                raise changed_meanwhile(path) from None
+            if found != version:
                 raise changed_meanwhile(path)
 
 

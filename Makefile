@@ -22,12 +22,12 @@ test-fast: $(STAMP)  ## the tests of language, plans, operators and layouts: a m
 	$(BIN)/python -m pytest $(TEST_FLAGS) tests/test_names.py tests/docs/test_links.py tests/law tests/hbase_store/layout \
 	  tests/hbase_store/sorted tests/stream_ext/language tests/stream_ext/plan tests/stream_ext/network tests/stream_ext/rows
 
-setup: $(STAMP)  ## the virtual environment, the packages, the editor of the console, the compiled kernels
+setup: $(STAMP)  ## the virtual environment, the packages, the editor of the console, compiled kernels, Spark's classes
 
 $(STAMP): pyproject.toml $(wildcard endpoint/console/web/*.js*)
 	$(PYTHON) -c 'import sys; sys.exit("Rillet needs Python 3.11 or later" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	@echo "setting up $(VENV): packages first, then kernels are compiled; two or three minutes together"
+	@echo "setting up $(VENV): packages first, then kernels and the classes of Spark are prepared; two or three minutes together"
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	$(BIN)/python -m endpoint.console.web

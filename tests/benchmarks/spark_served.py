@@ -4,7 +4,8 @@ start      from `rillet serve` until all shards are Spark's
 push       from a push's first byte to the emission that it made due: 500 elements a second, 10 queries
 idle       the CPU of each process while nothing comes; memory, pages that are shared divided among those who do
 silence    the longest such time of each query after a SIGKILL of a worker, the JVM, the driver, in order: a query that
-           was being evaluated then is tried in a process of its own before it goes on, the others are not
+           was being evaluated then is tried in a process of its own before it goes on, the others are not; and after
+           a SIGSTOP of each, with `--step-timeout 3s`
 elements   how many a second come in over HTTP, and what each costs the server and the others"""
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
@@ -33,6 +34,7 @@ _STARTS_S = 600
 #: The first is the one that the subscriber hears.
 _NAMES = ("near", *(f"q{number}" for number in range(9)))
 _STEP_MS = 20
+STEP_TIMEOUT = ("--step-timeout", "3s")
 _NDJSON = {"content-type": "application/x-ndjson"}
 
 
@@ -140,15 +142,14 @@ class Served:
         """Milliseconds from push to emission, 50 pushes of 10 elements a second."""
         return _waited(self.pushed(seconds), arrived)
 
-    def pushed(self, seconds: float, between: dict[int, int] | None = None) -> list[tuple[int, float]]:
-        """The close that each push makes due, and when it was pushed. `between`: which process is killed before which
-        push."""
+    def pushed(self, seconds: float, happens: Callable[[], None] = lambda: None) -> list[tuple[int, float]]:
+        """The close that each push makes due, and when it was pushed. `happens` a second after the first."""
         pushed: list[tuple[int, float]] = []
         start = time.perf_counter()
         for number in range(int(seconds * 50)):
             time.sleep(max(0.0, start + number / 50 - time.perf_counter()))
-            if between and number in between:
-                os.kill(between[number], signal.SIGKILL)
+            if number == 50:
+                happens()
             pushed.append((self._time + _STEP_MS, self.push(10)))
         return pushed
 
@@ -172,8 +173,8 @@ def measure(shards: int, seconds: float, elements: int) -> Figures:
             time.sleep(seconds)
             found["idle_cpu"] = served.shares(before, seconds)
             found["pss_mb"] = served.pss_mb()
-            if shards:
-                found["silence_ms"] = silences(served, arrived)
+        if shards:
+            found.update(silences(shards))
         for readers in (0, None):
             flags = () if readers is None else ("--push-readers", str(readers))
             with Served(Path(name, f"heavy{readers}"), shards, heavy(), flags).running() as served:
@@ -181,14 +182,25 @@ def measure(shards: int, seconds: float, elements: int) -> Figures:
     return found
 
 
-def silences(served: Served, near: Arrived) -> dict[str, list[float]]:
-    """For each kind of process that is killed, the longest time from a push to its emission, of each query. Then waits
-    until Spark is back."""
+def silences(shards: int) -> Figures:
+    """Of a server that holds a silent process for hung after three seconds, not ten."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rillet-bench-") as name,
+        Served(Path(name, "ten"), shards, ten(), STEP_TIMEOUT).running() as served,
+    ):
+        ways = {"worker": served.worker, "jvm": served.jvm, "driver": served.driver}
+        killed = {what: lambda pid=pid: os.kill(pid(), signal.SIGKILL) for what, pid in ways.items()}
+        stopped = {what: lambda pid=pid: os.kill(pid(), signal.SIGSTOP) for what, pid in ways.items()}
+        return {"silence_ms": silences_after(served, killed), "silence_if_stopped_ms": silences_after(served, stopped)}
+
+
+def silences_after(served: Served, events: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:
+    """For each event, the longest time from a push to its emission, of each query. Then waits until Spark is back."""
     found = {}
     with contextlib.ExitStack() as stack:
-        subscribers = [near, *(stack.enter_context(subscriber(served.server, name)) for name in _NAMES[1:])]
-        for what, pid in (("worker", served.worker), ("jvm", served.jvm), ("driver", served.driver)):
-            pushed = served.pushed(6, {50: pid()})
+        subscribers = [stack.enter_context(subscriber(served.server, name)) for name in _NAMES]
+        for what, happens in events.items():
+            pushed = served.pushed(6, happens)
             found[what] = sorted(round(max(_waited(pushed, each)), 1) for each in subscribers)
             served.until_on_spark()
     return found

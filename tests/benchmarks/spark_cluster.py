@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this machine: the longest silence of each query when a part of it is killed or stopped.
+"""A standalone cluster of Spark on this machine: the silence of each query when a part of it is killed or stopped.
 
 There are three workers with a slot each and two shards, so that there is always a slot to go to. Where this user may
 make networks, each worker has one of its own, and the server's line to the tasks is encrypted."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stream_ext.errors import RilletError
 from stream_ext.runners.spark import archive_making, class_archive, driver
 from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.class_archive import SparkHome
@@ -98,6 +99,6 @@ def test_an_archive_that_cannot_be_made_says_why_and_leaves_no_file(
     java.write_text("#!/bin/sh\necho no such Java >&2; exit 3\n")
     java.chmod(0o755)
     environ = {**os.environ, "RILLET_CACHE": str(tmp_path / "cache")}
-    with pytest.raises(archive_making.RilletError, match="Java made no archive of the classes of Spark"):
+    with pytest.raises(RilletError, match="Java made no archive of the classes of Spark"):
         archive_making.make(replace(JAVA, home=java.parent.parent), environ)
     assert not list((tmp_path / "cache").rglob("*.jsa"))

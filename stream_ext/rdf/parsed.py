@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 
 import numpy as np
 import numpy.typing as npt
@@ -51,31 +51,46 @@ class Numbering:
     """Numbers terms in order of first appearance, batch by batch of rows."""
 
     def __init__(self) -> None:
-        self._codes: dict[bytes, int] = {b"": -1}  # of each spelling
-        self._terms: dict[bytes, int] = {}
+        self._codes: dict[bytes, int] = {b"": -1}  # of each spelling, the canonical one of each term among them
+        self._terms: list[bytes] = []
         self._numbers: list[Indexes] = []
 
     def add(self, rows: Sequence[Row]) -> None:
         self._numbers.append(self.numbers(list(chain.from_iterable(rows))))
 
-    def add_triples(self, s: Sequence[bytes], p: Sequence[bytes], o: Sequence[bytes]) -> None:
-        """Triples of the default graph."""
+    def add_triples(self, s: Sequence[bytes], p: Sequence[bytes], o: Sequence[bytes], as_written: bool) -> None:
+        """Triples of the default graph. `as_written`: all terms are IRIs without escapes."""
         rows = np.full((len(s), 4), -1, np.int32)
-        rows[:, :3] = self.numbers(list(chain.from_iterable(zip(s, p, o, strict=True)))).reshape(-1, 3)
+        texts = list(chain.from_iterable(zip(s, p, o, strict=True)))
+        rows[:, :3] = self._numbered(texts, as_written).reshape(-1, 3)
         self._numbers.append(rows.ravel())
 
     def numbers(self, texts: Sequence[bytes]) -> Indexes:
         """For each text the index of its term (-1 for b"")."""
+        return self._numbered(texts, as_written=False)
+
+    def _numbered(self, texts: Sequence[bytes], as_written: bool) -> Indexes:
         codes, terms = self._codes, self._terms
-        for text in dict.fromkeys(texts):
-            if text not in codes:
-                # Two spellings of one term ("a" and "a"^^xsd:string) meet here; most have one only.
-                spelled = text if text[0] != _QUOTE and b"\\" not in text else canonical(text)
-                codes[text] = terms.setdefault(spelled, len(terms))
+        new = [text for text in dict.fromkeys(texts) if text not in codes]
+        if as_written:
+            codes.update(zip(new, count(len(terms)), strict=False))
+            terms += new
+        else:
+            for text in new:
+                self._add(text)
         return np.fromiter(map(codes.__getitem__, texts), dtype=np.int32, count=len(texts))
+
+    def _add(self, text: bytes) -> None:
+        # Two spellings of one term ("a" and "a"^^xsd:string) meet here; most have one only.
+        spelled = text if text[0] != _QUOTE and b"\\" not in text else canonical(text)
+        code = self._codes.get(spelled)
+        if code is None:
+            code = self._codes[spelled] = len(self._terms)
+            self._terms.append(spelled)
+        self._codes[text] = code
 
     def parsed(self) -> Parsed:
         """All rows that were added."""
         numbers = self._numbers[0] if len(self._numbers) == 1 else np.concatenate([_NO_NUMBERS, *self._numbers])
         s, p, o, g = np.ascontiguousarray(numbers.reshape(-1, 4).T)
-        return Parsed(list(self._terms), s, p, o, g)
+        return Parsed(self._terms, s, p, o, g)

@@ -16,6 +16,7 @@ from stream_ext.times import TIME_MS_MAX
 
 # Quotes are escaped in JSON; between them is no other escape, neither of JSON nor of N-Triples.
 _LITERAL = rb'\\"[^"\\\x00-\x1f]*+\\"(?:@[A-Za-z]++(?:-[A-Za-z0-9]++)*+|\^\^' + IRI + rb")?+"
+_QUOTE = b'\\"'
 _LINE = re.compile(
     rb'\{"timestamp": ?(0|-?[1-9][0-9]{0,18}), ?"data": ?" *+(%b) *+(%b) *+(%b|%b) *+\. *+"\}\r?+(?:\n|\Z)|(.++)'
     % (IRI, IRI, IRI, _LITERAL),
@@ -25,12 +26,14 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PlainElements:
-    """Elements of one triple each, without a graph: their times, and the terms as they were written."""
+    """Elements of one triple each, without a graph: their times, and the terms as they were written. `iris`: all terms
+    are IRIs."""
 
-    times: Sequence[int]
+    times: list[int]
     s: Sequence[bytes]
     p: Sequence[bytes]
     o: Sequence[bytes]
+    iris: bool
 
 
 def plain_elements(piece: bytes) -> PlainElements | None:
@@ -45,7 +48,9 @@ def plain_elements(piece: bytes) -> PlainElements | None:
     numbers = list(map(int, times))
     if min(numbers) < -TIME_MS_MAX or max(numbers) > TIME_MS_MAX:
         return None
-    return PlainElements(numbers, s, p, [text.replace(b'\\"', b'"') for text in o])
+    if _QUOTE not in piece:
+        return PlainElements(numbers, s, p, o, iris=True)
+    return PlainElements(numbers, s, p, [text.replace(_QUOTE, b'"') for text in o], iris=False)
 
 
 def _is_utf8(piece: bytes) -> bool:

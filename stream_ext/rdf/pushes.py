@@ -165,7 +165,7 @@ class _ElementLines:
 
     def add_plain(self, plain: PlainElements, lines: int) -> None:
         self._number()
-        self._numbering.add_triples(plain.s, plain.p, plain.o)
+        self._numbering.add_triples(plain.s, plain.p, plain.o, plain.iris)
         count = len(plain.times)
         self._sizes += [1] * count
         self._times += plain.times
@@ -207,8 +207,11 @@ class _ElementLines:
 
     def pushed(self) -> Pushed:
         self._number()
-        graphs = self._numbering.numbers(self._graphs)
-        element_of = np.repeat(np.arange(len(self._sizes), dtype=np.int32), self._sizes)
+        named = any(self._graphs)
+        graphs = self._numbering.numbers(self._graphs) if named else np.full(len(self._graphs), -1, np.int32)
+        element_of = np.arange(len(self._sizes), dtype=np.int32)
+        if self._sizes.count(1) != len(self._sizes):
+            element_of = np.repeat(element_of, self._sizes)
         return Pushed(self._numbering.parsed(), element_of, np.array(self._times, dtype=np.int64), graphs, True)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,10 @@ Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
+_first_byte = itemgetter(0)
+_UNDERSCORE = ord("_")  # no other term begins with one
+
+
 def is_blank(term: bytes) -> bool:
     return term[:2] == b"_:"
 
@@ -41,7 +46,7 @@ class BlankPlaces:
     @classmethod
     def of(cls, pushed: Pushed) -> BlankPlaces:
         parsed, per_element = pushed.parsed, pushed.blanks_per_element
-        blank = np.fromiter([term[:2] == b"_:" for term in parsed.terms], np.bool_, len(parsed.terms))
+        blank = np.fromiter(map(_first_byte, parsed.terms), np.uint8, len(parsed.terms)) == _UNDERSCORE
         places = cls(np.empty(0, np.int64), blank, per_element)
         if not blank.any():
             return places

@@ -76,6 +76,8 @@ class StreamMove(msgspec.Struct, array_like=True):
     #: How many elements and triples have ever come. None: nothing came.
     elements_total: int | None = None
     triples_total: int | None = None
+    #: As in the position.
+    silent: bytes = b""
 
 
 class CatalogChange(msgspec.Struct, array_like=True, frozen=True):
@@ -148,6 +150,8 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     #: How many elements and triples have ever come.
     elements_total: int = 0
     triples_total: int = 0
+    #: Of a stream of emissions: which evaluation was the last, if that emitted nothing; for those who know queries.
+    silent: bytes = b""
 
 
 def _sizes(pieces: int, nbytes: int) -> list[int]:
@@ -187,4 +191,5 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         position.openings if move.openings is None else move.openings,
         position.elements_total if move.elements_total is None else move.elements_total,
         position.triples_total if move.triples_total is None else move.triples_total,
+        move.silent,
     )

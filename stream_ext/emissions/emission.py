@@ -387,7 +387,7 @@ def _parsed_term_json(text: bytes) -> bytes:
 
 
 class Silence(NamedTuple):
-    """A query was evaluated at `time` without an emission; its last emission before has the number `after`."""
+    """A query was evaluated without an emission; its last emission before has the number `after`."""
 
-    time: int
+    at: LastEvaluation
     after: int

@@ -94,8 +94,8 @@ class Merge(HandOver):
         plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
-        that are stored now, and as JSON those whose rows came as JSON; `on_silence` the queries that were evaluated
-        without an emission, except in groups; `on_unstored` the time by which `flush` must be called; `waits` shows
+        that are stored now, and as JSON those whose rows came as JSON; `on_silence` the queries with a stream that
+        were evaluated without an emission; `on_unstored` the time by which `flush` must be called; `waits` shows
         what the merge waits for. `sources`: of which time the data of sources are that a snapshot holds."""
         self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
         progress = Progress(log, queries(), lambda: self._retry(new_number))
@@ -255,6 +255,12 @@ class Merge(HandOver):
         """The query was dropped: the next commit deletes its state, and its parts do not count any more."""
         with self._idle():
             self._progress.drop(query)
+            self._parts.forget(query)
+
+    def silence(self, query: int) -> Silence | None:
+        """The last evaluation of a query with a stream, if that was merged without an emission since the start."""
+        with self._changed:
+            return self._parts.silences.get(query)
 
     def collected(self, oldest: Callable[[int], int]) -> None:
         """Emissions were deleted; `oldest` returns the number of the oldest retained one, of a query or a group."""

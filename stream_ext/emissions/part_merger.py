@@ -33,14 +33,16 @@ _PlaceOfRow = tuple[int, int, bool, int]
 
 
 class PartMerger:
-    """Not thread-safe: the merge has the lock. `silent`: queries that were evaluated without an emission. `in_json`:
-    emissions whose rows came as JSON."""
+    """Not thread-safe: the merge has the lock. `silent`: queries with a stream of emissions that were evaluated without
+    one, which nobody knows yet; `silences`: all whose last evaluation was such. `in_json`: emissions whose rows came as
+    JSON."""
 
     def __init__(
         self, progress: Progress, decode: Callable[[Ids], list[bytes]], sources: Callable[[int], Sources | None]
     ) -> None:
         self._progress, self._decode, self._sources = progress, decode, sources
         self.silent: dict[int, Silence] = {}
+        self.silences: dict[int, Silence] = {}
         self.in_json: InJson = {}
 
     def of_snapshot(
@@ -139,6 +141,7 @@ class PartMerger:
         part = self._rest_of(part)
         self._progress.by_itself(part.query, part.state, part.evaluations)
         if part.emits:
+            self.forget(part.query)
             sources = with_source_times(part, self._sources(part.sn))
             if part.many is not None:
                 numbers = [self._progress.count_emission(part.query, count) for count in part.rows_of_each()]
@@ -153,9 +156,15 @@ class PartMerger:
             if (answer := part.answers.get(part.query)) is not None:
                 self.in_json[part.query, number] = to_json(body, answer)
             return [EmissionRow(part.query, number, encode_body(body))]
-        if part.evaluated:
-            self.silent[part.query] = Silence(part.time, self._progress.last(part.query))
+        if part.evaluated and part.state.evaluated is not None and query.output is not None:
+            silence = Silence(part.state.evaluated, self._progress.last(part.query))
+            self.silent[part.query] = self.silences[part.query] = silence
         return []
+
+    def forget(self, query: int) -> None:
+        """Its last evaluation had an emission, or it was dropped."""
+        self.silent.pop(query, None)
+        self.silences.pop(query, None)
 
     def _rest_of(self, part: Part) -> Part:
         """Without evaluations that are merged already, from another runner, which was cut elsewhere."""

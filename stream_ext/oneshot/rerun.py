@@ -64,7 +64,7 @@ class Rerun:
             )
         at = body.at
         assert at is not None, "every emission is stored with its evaluation"
-        now = self._answer(at)
+        now = self._answer(at, at.sn)
         if body.r2s != R2S.RSTREAM.value and now.boolean is None:
             rows = self._changes(body.r2s, now, self._compared_with(at, body.before))
             columns, created = _encoded(rows, len(body.variables), self.store)
@@ -87,17 +87,15 @@ class Rerun:
             after = NewAfter(began + 1, -1, began=began)
             if before is not None:
                 after = NewAfter(before.sn, before.push, before.arrived_at, before.time, began)
-            return self._answer(at, new_after=after)
-        return None if before is None else self._answer(before)
+            return self._answer(at, at.sn, after)
+        return None if before is None else self._answer(before, before.sn)
 
-    def answer(self, body: EmissionBody, is_last: bool) -> Answer:
-        """The whole answer of the emission's evaluation. What the last evaluation read is retained while the query
-        runs."""
-        assert body.at is not None, "every emission is stored with its evaluation"
-        definition = self.definition
-        return self._answer(body.at, is_last and definition.is_evaluated and body.at.sn >= definition.since)
+    def answer(self, at: LastEvaluation, sn: int) -> Answer:
+        """The whole answer of an evaluation, which was the last one at snapshot `sn`."""
+        return self._answer(at, sn if not self.query.windows else at.sn)
 
-    def _answer(self, at: LastEvaluation, is_retained: bool = False, new_after: NewAfter | None = None) -> Answer:
+    def _answer(self, at: LastEvaluation, sn: int, new_after: NewAfter | None = None) -> Answer:
+        """Over the store at snapshot `sn`."""
         number = self.definition.number
         asking = Asking(
             seed=seed_of(number, at.sn, at.k),
@@ -109,9 +107,7 @@ class Rerun:
             asked=self.definition.asked,
         )
         began = self.definition.state.began
-        instant = Instant(at.time, at.sn, at.push, at.arrived_at, is_retained, new_after, number, began)
-        # Then only one that reads nothing of the store can be older than the oldest snapshot.
-        sn = max(at.sn, self.store.oldest()) if is_retained else at.sn
+        instant = Instant(at.time, at.sn, at.push, at.arrived_at, False, new_after, number, began)
         try:
             windows = [window.for_arrivals() for window in self.windows] if at.arrived else self.windows
             with placed(self.definition.text):

@@ -89,7 +89,7 @@ class Engine:
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
         self._inline_queries = InlineQueries(store, self.merge, self._source_times)
-        self.derived = Derived(injector, self.merge.last, self._room_again)
+        self.derived = Derived(injector, self.merge.last, self.merge.silence, self._room_again)
         self.emissions = Emissions(
             store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
         )
@@ -178,7 +178,7 @@ class Engine:
             self._stream_alarms.set_idle(stream)
         self.retention.start(catalog)
         self._inline_queries.find(self._injector.head)
-        evaluated = {number: state.evaluated.time for number, state in states.items() if state.evaluated is not None}
+        evaluated = {number: state.evaluated for number, state in states.items() if state.evaluated is not None}
         self.derived.start(self._store.emissions, evaluated)
         self._stream_alarms.look_at_clock()
         self._catch_up.start()

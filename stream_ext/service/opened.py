@@ -20,6 +20,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import Sources
 from stream_ext.service.engine import Engine
 from stream_ext.waits import Waits
+from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import checked_graph
@@ -93,14 +94,12 @@ class OpenedStore:
         return sn
 
     def derived_graphs(self, sn: int, control: Control | None = None) -> DerivedGraphs:
-        return DerivedGraphs(
-            self.store, self.catalog, self.origin, sn, self.allowed_urls, control or self.budget.control()
-        )
+        control = control or self.budget.control()
+        return DerivedGraphs(self.store, self.catalog, self.state_of, sn, self.allowed_urls, control, self.sources)
 
-    def origin(self, query: int) -> int | None:
-        """The origin of the closes of a query; None: its first push has not determined it yet."""
-        state = self.engine.merge.state(query)
-        return None if state is None else state.t0
+    def state_of(self, query: int) -> QueryState | None:
+        """The progress of a query by now."""
+        return self.engine.merge.state(query)
 
     @property
     def has_spark(self) -> bool:

@@ -107,7 +107,7 @@ class Statements:
         )
 
     def _change(self, update: Update, text: str, asking: Asking) -> Change:
-        return change_of(update, text, self._opened.store, self._opened.head(), asking, self._opened.origin)
+        return change_of(update, text, self._opened.store, self._opened.head(), asking, self._opened.state_of)
 
     def query(
         self,

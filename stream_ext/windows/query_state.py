@@ -21,6 +21,23 @@ class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
     arrived: bool = False
     arrived_at: int | None = None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Later evaluations have greater ones."""
+        return self.sn, self.k
+
+    def packed(self) -> bytes:
+        return _encode(self)
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> LastEvaluation | None:
+        """None: there was none."""
+        return _decoder.decode(packed) if packed else None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(LastEvaluation)
+
 
 class Within(msgspec.Struct, frozen=True, array_like=True):
     """The progress of a query in the middle of a snapshot: the last push, and the number of evaluations (`k`). The

@@ -2,8 +2,9 @@
 
     SELECT ?s { GRAPH <http://ex/busy> { ?s ?p ?o } }      the query <http://ex/busy>, as its stream has it by then
 
-At a snapshot it is the last emission that the query's stream has received. It is no graph of the store: a query that
-names it, or ranges over all graphs, gets it as the content of a window. It cannot be written to."""
+At a snapshot it is the whole answer of the last evaluation that the query's stream knows of then, with or without an
+emission. It is no graph of the store: a query that names it, or ranges over all graphs, gets it as the content of a
+window. It cannot be written to."""
 
 from __future__ import annotations
 
@@ -16,23 +17,25 @@ from hbase_store import Store
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Registered
-from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body
+from stream_ext.emissions.emission import columns_of, decode_body
 from stream_ext.errors import Gone, NameInUse
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Pattern, Query
 from stream_ext.language.algebra.algebra import Graph as GraphPattern
 from stream_ext.language.algebra.terms import Constant, Node, Variable
 from stream_ext.language.algebra.walk import Part, query_parts, walk
-from stream_ext.network.operators.remote.service import placed
+from stream_ext.oneshot.answers import answer_at_last_evaluation
 from stream_ext.oneshot.derived_graph import DerivedGraph
-from stream_ext.oneshot.evaluate import Asking, evaluate
+from stream_ext.oneshot.evaluate import Answer
 from stream_ext.oneshot.rerun import Rerun
 from stream_ext.plan.places import GraphsInScope
 from stream_ext.remote.allowed_urls import AllowedUrls
-from stream_ext.writer.derived_streams import received_of
+from stream_ext.remote.sources import NO_SOURCES, Sources
+from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.writer.derived_streams import received_of, silence_of
 
-#: The origin of a query's closes, where its first push decided it.
-Origin = Callable[[int], int | None]
+#: The progress of a query by now.
+StateOf = Callable[[int], QueryState | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,11 @@ class DerivedGraphs:
 
     store: Store
     catalog: Catalog
-    origin: Origin
+    state: StateOf
     sn: int
     allowed_urls: AllowedUrls  # the endpoints that may be requested when an answer is evaluated again
     control: Control = Control.FREE  # the budget of that
+    sources: Sources = NO_SOURCES
 
     def of_query(self, query: Query) -> tuple[DerivedGraph, ...]:
         """The derived graphs that a query may read."""
@@ -93,38 +97,55 @@ class DerivedGraphs:
 
     def _graph_of(self, definition: QueryDefinition) -> DerivedGraph | None:
         """The graph of a query; None: it has no triple."""
-        number = received_of(self.store.vts(self.sn).get(definition.output or 0), definition.number)
-        row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
-        if row is None and not number:
-            return None
-        if row is None or row.number != number:
-            raise Gone(
-                f"the answer of {definition.name!r} at snapshot {self.sn} is no longer retained; use a later snapshot"
-            )
-        body = decode_body(row.body)
-        if definition.r2s == R2S.RSTREAM.value:
-            found = DerivedGraph(Constant(iri(definition.iri)), body.terms, columns_of(body))
-        else:
-            found = self._evaluated_again(definition, body)
-        return found if len(found.triples[0]) else None
-
-    def _evaluated_again(self, definition: QueryDefinition, body: EmissionBody) -> DerivedGraph:
-        registered = Registered.of(definition, self.catalog)
-        query = registered.query
-        if not query.windows:  # it emits nothing if no row came or went
-            with placed(definition.text):
-                answer = evaluate(
-                    self.store, query, self.sn, asking=Asking(allowed_urls=self.allowed_urls, control=self.control)
-                )
-        else:
-            is_last = body.number == self.store.emissions.last(definition.number)
-            windows = registered.windows_from(self.origin(definition.number))
-            rerun = Rerun(definition, query, windows, self.store, self.allowed_urls, self.control)
-            answer = rerun.answer(body, is_last)
+        position = self.store.vts(self.sn).get(definition.output or 0)
+        number, at = received_of(position, definition.number), silence_of(position)
+        is_whole = definition.r2s == R2S.RSTREAM.value
+        if at is None:
+            row = next(self.store.emissions.read(definition.number, number - 1, 1), None) if number else None
+            if row is None and not number:
+                return None
+            if row is None or row.number != number:
+                raise Gone(_GONE.format(definition.name, self.sn))
+            body = decode_body(row.body)
+            if is_whole:
+                return _if_any(DerivedGraph(Constant(iri(definition.iri)), body.terms, columns_of(body)))
+            assert body.at is not None, "every emission is stored with its evaluation"
+            at = body.at
+        elif is_whole:
+            return None  # only an empty answer is not emitted
+        answer = self._answer(definition, at)
         assert answer.graph is not None, "a CONSTRUCT makes a graph"
         ids, places = np.unique(np.concatenate(answer.graph), return_inverse=True)
         texts = answer.vocabulary.decode(ids) if len(ids) else []
-        return DerivedGraph(Constant(iri(definition.iri)), texts, np.split(places.reshape(-1).astype(np.int32), 3))
+        triples = np.split(places.reshape(-1).astype(np.int32), 3)
+        return _if_any(DerivedGraph(Constant(iri(definition.iri)), texts, triples))
+
+    def _answer(self, definition: QueryDefinition, at: LastEvaluation) -> Answer:
+        """The whole answer of that evaluation."""
+        state = self.state(definition.number)
+        if state is not None and state.evaluated == at:
+            return answer_at_last_evaluation(
+                self.store, self.catalog, definition, state, self.allowed_urls, self.control, self.sources
+            )
+        registered = Registered.of(definition, self.catalog)
+        has_ranks = state is not None and state.ranked is not None
+        if has_ranks or definition.asks_source or registered.functions:
+            raise Gone(_PASSED.format(definition.name, self.sn))
+        windows = registered.windows_from(None if state is None else state.t0)
+        rerun = Rerun(definition, registered.query, windows, self.store, self.allowed_urls, self.control, self.sources)
+        return rerun.answer(at, self.sn)
+
+
+def _if_any(graph: DerivedGraph) -> DerivedGraph | None:
+    return graph if len(graph.triples[0]) else None
+
+
+_GONE = "the answer of {!r} at snapshot {} is no longer retained; use a later snapshot"
+#: What was asked of a source, and the order of first appearance, is known of the last evaluation only.
+_PASSED = (
+    "the answer of {!r} at snapshot {} cannot be made again, because the query was evaluated since; "
+    "use a later snapshot"
+)
 
 
 def read_by(catalog: Catalog, query: Query) -> Iterator[QueryDefinition]:

@@ -7,8 +7,9 @@ An emission is stored before it is pushed, and the push may be repeated: the str
 emissions it has, and a repeated push adds nothing. So after a crash the missing ones are pushed again, and each counts
 once.
 
-Any thread may announce emissions. They are pushed in the order of their numbers; the time of an evaluation without an
-emission is pushed after the emissions before it."""
+Any thread may announce emissions. They are pushed in the order of their numbers. An evaluation without an emission
+advances the stream, too, after the emissions before it; its position says which that was, so that who reads a snapshot
+knows of which evaluation the query's latest answer is."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from stream_ext.errors import DeadlineExceeded, RilletError, TooLarge
 from stream_ext.rdf.parsed import Parsed
 from stream_ext.values.term_order import ranks_of_texts
 from stream_ext.values.vocabulary import stored_blank
+from stream_ext.windows.query_state import LastEvaluation
 from stream_ext.writer.elements import Elements, absorbed_of, check_terms, no_blanks
 from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.published import Receipt
@@ -62,6 +64,11 @@ def received_of(position: StreamPosition | None, query: int) -> int:
     return 0 if position is None else position.sources.get(source_of(query), 0)
 
 
+def silence_of(position: StreamPosition | None) -> LastEvaluation | None:
+    """The last evaluation of the query, if the stream knows that it came after the last emission, and had none."""
+    return None if position is None else LastEvaluation.unpacked(position.silent)
+
+
 def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
     """One element with the triples of the emission; none if it has none.
 
@@ -86,35 +93,45 @@ def elements_of(body: EmissionBody, stream: StreamDefinition) -> Elements:
 @dataclass(slots=True)
 class _PendingEmissions:
     """Of one query: the number of the next emission to push, the emissions that were announced before their turn, the
-    last evaluation without an emission, and the outcome of the latest push."""
+    last evaluation without an emission, the last such that was pushed, and the outcome of the latest push."""
 
     next: int
     early: dict[int, EmissionRow]
     silence: Silence | None = None
+    silent: LastEvaluation | None = None
     latest: Future[Receipt] | None = None
 
 
 class Derived:
     """Any thread may call the methods."""
 
-    def __init__(self, pushes: Pushes, last: Callable[[int], int], on_room: Callable[[], None] = lambda: None) -> None:
-        """`last` returns the number of a query's last stored emission; `on_room` is called when there is room again."""
-        self._pushes, self._last, self._on_room = pushes, last, on_room
+    def __init__(
+        self,
+        pushes: Pushes,
+        last: Callable[[int], int],
+        silence: Callable[[int], Silence | None] = lambda _: None,
+        on_room: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`last` returns the number of a query's last stored emission, `silence` its last evaluation if that had none;
+        `on_room` is called when there is room again."""
+        self._pushes, self._last, self._silence, self._on_room = pushes, last, silence, on_room
         self._underway = 0  # pushes that are not acknowledged yet
         self._changed = threading.Condition()
         self._lines: dict[int, _PendingEmissions] = {}
         #: Queries one of whose emissions could not be pushed, and why.
         self.faults: dict[int, str] = {}
 
-    def start(self, log: EmissionReader, evaluated: Mapping[int, int]) -> None:
-        """Pushes emissions that were stored and not pushed. `evaluated`: the time of each query's last evaluation, with
-        or without an emission. Call it before anything is evaluated."""
+    def start(self, log: EmissionReader, evaluated: Mapping[int, LastEvaluation]) -> None:
+        """Pushes emissions that were stored and not pushed. `evaluated`: each query's last evaluation, with or without
+        an emission. Call it before anything is evaluated."""
         for query in self._pushes.catalog.deriving:
             self.emitted(list(log.read(query.number, self._line(query).next - 1)))
-            time, position = evaluated.get(query.number), self._pushes.positions.get(query.output or 0)
-            come_to = None if position is None else position.heartbeat
-            if time is not None and (come_to is None or come_to < time):
-                self.silent({query.number: Silence(time, self._last(query.number))})
+            if (at := evaluated.get(query.number)) is not None:
+                last = self._last(query.number)
+                row = next(iter(log.read(query.number, last - 1, 1)), None) if last else None
+                emitted = None if row is None else decode_body(row.body).at
+                if emitted is None or emitted.place < at.place:
+                    self.silent({query.number: Silence(at, last)})
 
     def emitted(self, rows: Sequence[EmissionRow]) -> None:
         """These emissions are stored."""
@@ -136,9 +153,10 @@ class Derived:
             if query is not None and query.output is not None:
                 with self._changed:
                     line = self._line(query)
-                    if line.silence is None or line.silence.time < silence.time:
+                    if line.silence is None or line.silence.at.place < silence.at.place:
                         line.silence = silence
                     self._push_in_turn(catalog, number)
+                    self._changed.notify_all()
 
     @property
     def has_room(self) -> bool:
@@ -170,8 +188,8 @@ class Derived:
             with self._changed:
                 if query.number in self._pushes.catalog.queries:
                     self._line(query)  # its first emission may be stored, and not announced yet
-                last = self._last(query.number)
-                pushed = self._changed.wait_for(lambda: self._has_pushed(query.number, last), deadline_s)  # noqa: B023  waited for here
+                last, silence = self._last(query.number), self._silence(query.number)
+                pushed = self._changed.wait_for(lambda: self._has_pushed(query.number, last, silence), deadline_s)  # noqa: B023  waited for here
                 latest = self._lines[query.number].latest if query.number in self._lines else None
             if not pushed or (latest is not None and wait([latest], deadline_s).not_done):
                 raise DeadlineExceeded(
@@ -181,13 +199,20 @@ class Derived:
                 found = max(found, latest.result().snapshot)
         return found
 
-    def _has_pushed(self, query: int, last: int) -> bool:
-        return query not in self._lines or self._lines[query].next > last
+    def _has_pushed(self, query: int, last: int, silence: Silence | None) -> bool:
+        if (line := self._lines.get(query)) is None:
+            return True
+        if line.next <= last:
+            return False
+        if silence is None or silence.after < line.next - 1:
+            return True
+        return line.silent is not None and line.silent.place >= silence.at.place
 
     def _line(self, query: QueryDefinition) -> _PendingEmissions:
         if query.number not in self._lines:
             position = self._pushes.positions.get(query.output or 0)
-            self._lines[query.number] = _PendingEmissions(received_of(position, query.number) + 1, {})
+            received = received_of(position, query.number)
+            self._lines[query.number] = _PendingEmissions(received + 1, {}, silent=silence_of(position))
         return self._lines[query.number]
 
     def _push_in_turn(self, catalog: Catalog, number: int) -> None:
@@ -207,9 +232,12 @@ class Derived:
             self._enqueue(line, partial(self._pushes.derived, push))
             if line.latest is not None:
                 line.latest.add_done_callback(partial(self._pushed, number, row.number))
-        if line.silence is not None and line.silence.after < line.next:
-            self._enqueue(line, partial(self._pushes.derived, Heartbeat(query.output, line.silence.time)))
+        if (silence := line.silence) is not None and silence.after < line.next:
             line.silence = None
+            if silence.after == line.next - 1 and (line.silent is None or line.silent.place < silence.at.place):
+                line.silent = silence.at
+                beat = Heartbeat(query.output, silence.at.time, silent=silence.at.packed())
+                self._enqueue(line, partial(self._pushes.derived, beat))
 
     def _enqueue(self, line: _PendingEmissions, push: Callable[[], Future[Receipt]]) -> None:
         try:

@@ -41,11 +41,13 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Advances a stream to `time`; `by_clock`: as an arrival at that time does, so less the lateness."""
+    """Advances a stream to `time`; `by_clock`: as an arrival at that time does, so less the lateness. `silent`: of a
+    stream of emissions, the evaluation that emitted nothing (`StreamPosition`)."""
 
     stream: int
     time: int
     by_clock: bool = False
+    silent: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class _Moving:
     marks: list[PushMark] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
     sources_moved: dict[str, int] = field(default_factory=dict)
+    silent: bytes = b""
 
     def arrives(self, time: int) -> None:
         self.latest = time if self.latest is None else max(self.latest, time)
@@ -153,7 +156,7 @@ class Gathering:
             moving.triples_total += len(push.elements.element)
         if push.heartbeat is not None:
             moving.beats(push.heartbeat)
-        moving.idle = False
+        moving.idle, moving.silent = False, b""
         return self._mark(moving, times, push.elements)
 
     def heartbeat(self, heartbeat: Heartbeat) -> Accepted:
@@ -163,6 +166,7 @@ class Gathering:
         else:
             moving.beats(heartbeat.time)
             moving.idle = False
+        moving.silent = heartbeat.silent or moving.silent
         return self._mark(moving, _NO_TIMES, None)
 
     def idle(self, idle: Idle) -> Accepted:
@@ -184,18 +188,10 @@ class Gathering:
         if position is None:
             return _Moving(definition, 0, None, None, None, None, [], {})
         return _Moving(
-            definition,
-            position.batch,
-            position.time,
-            position.heartbeat,
-            position.first,
-            position.latest,
-            openings_of(position.openings, position.first),
-            dict(position.sources),
-            position.elements_total,
-            position.triples_total,
-            position.idle,
-        )
+            definition, position.batch, position.time, position.heartbeat, position.first, position.latest,
+            openings_of(position.openings, position.first), dict(position.sources), position.elements_total,
+            position.triples_total, position.idle, silent=position.silent,
+        )  # fmt: skip
 
     @staticmethod
     def _decide(moving: _Moving, elements: Elements) -> None:
@@ -237,6 +233,7 @@ class Gathering:
                 openings=self._moved_openings(moving),
                 elements_total=moving.elements_total,
                 triples_total=moving.triples_total,
+                silent=moving.silent,
             )
             for number, moving in self._moving.items()
         ]

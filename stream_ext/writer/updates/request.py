@@ -31,9 +31,10 @@ from stream_ext.network.operators.remote.service import check_services
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.rdf import Parsed
 from stream_ext.remote.allowed_urls import AllowedUrls
+from stream_ext.remote.sources import Sources
 from stream_ext.writer.change import Change, HeadView, Intent, MustBeFirst, Together
 from stream_ext.writer.charged import ChargedBatch
-from stream_ext.writer.derived_graphs import DerivedGraphs, Origin
+from stream_ext.writer.derived_graphs import DerivedGraphs, StateOf
 from stream_ext.writer.elements import check_terms
 from stream_ext.writer.updates.data import Known, delete_data, insert_data, nodes_of
 from stream_ext.writer.updates.graphs import manage, transfer
@@ -72,20 +73,20 @@ def change_of(
     store: Store,
     head: int,
     asking: Asking | None = None,
-    origin: Origin = lambda _: None,
+    state: StateOf = lambda _: None,
 ) -> Change:
-    """Its result is an `UpdateOutcome`; a request that asserts nothing of any quad makes no snapshot. `origin` is that
-    of the closes of registered queries, whose answers it may read."""
+    """Its result is an `UpdateOutcome`; a request that asserts nothing of any quad makes no snapshot. `state` is that
+    of registered queries, whose answers it may read."""
     request = _Request(update, text, asking or Asking())
     request.prepare()
     request.solve_ahead(store, head)
-    return _UpdateChange(request, origin)
+    return _UpdateChange(request, state)
 
 
 @dataclass(frozen=True, slots=True)
 class _UpdateChange:
     request: _Request
-    origin: Origin
+    state: StateOf
 
     @property
     def together(self) -> Together | None:
@@ -93,7 +94,8 @@ class _UpdateChange:
 
     def __call__(self, view: HeadView) -> Intent:
         request = self.request
-        derived = DerivedGraphs(view.store, view.catalog, self.origin, view.head, request.allowed_urls, request.control)
+        allowed_urls, control, sources = request.allowed_urls, request.control, request.sources
+        derived = DerivedGraphs(view.store, view.catalog, self.state, view.head, allowed_urls, control, sources)
         return Intent(
             lambda sn: UpdateOutcome(sn, request.asserts),
             write=lambda batch: request.run(view.store, batch, derived),
@@ -135,6 +137,10 @@ class _Request:
         self._documents: dict[int, Parsed | None] = {}
         self._ahead: Ahead | None = None  # of the first operation
         self.asserts = False
+
+    @property
+    def sources(self) -> Sources:
+        return self._asking.sources
 
     @property
     def allowed_urls(self) -> AllowedUrls:

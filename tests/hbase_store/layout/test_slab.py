@@ -258,12 +258,13 @@ def test_only_the_records_asked_for_are_read() -> None:
 
 
 def test_the_layout_of_the_small_rows_does_not_change() -> None:
+    marks = [PushMark(0, 5, 7, 4, True)]
     row = SnRow(
         sn=3,
         epoch=2,
         published_ms=1000,
         moves=[
-            StreamMove(6, 1, 5, None, 4, [PushMark(0, 5, 7, 4, True)], {"a": 7}, 2, 1, True, 7, True, [(0, 4)], 5, 9)
+            StreamMove(6, 1, 5, None, 4, marks, {"a": 7}, 2, 1, True, 7, True, [(0, 4)], 5, 9, b"s"),
         ],
         catalog=[CatalogChange("query", 1, b"x"), CatalogChange("stream", 6, None)],
         slab_pieces=1,
@@ -275,12 +276,12 @@ def test_the_layout_of_the_small_rows_does_not_change() -> None:
     )
     layout = (
         "524e0100 9b 03 02 cd03e8"
-        "91 9f 06 01 05 c0 04 91 95 00 05 07 04 c3 81 a161 07 02 01 c3 07 c3 91 92 00 04 05 09"
+        "91 dc0010 06 01 05 c0 04 91 95 00 05 07 04 c3 81 a161 07 02 01 c3 07 c3 91 92 00 04 05 09 c40173"
         "92 93 a57175657279 01 c40178 93 a673747265616d 06 c0"
         "01 63 91 94 06 c3 00 08 05 02 03"
     )
     content = bytes.fromhex(layout)
-    older = bytes.fromhex(layout.replace("91 9f", "91 9c").replace("c3 91 92 00 04 05 09", "c3"))
+    older = bytes.fromhex(layout.replace("91 dc0010", "91 9c").replace("c3 91 92 00 04 05 09 c40173", "c3"))
     of_before = unpack_row(older + zlib.crc32(older).to_bytes(4, "little"), sn_key(2, 3))
     assert of_before.moves[0].openings is None, "rows of before there were openings are read, too"
     assert pack_row(row) == content + zlib.crc32(content).to_bytes(4, "little")

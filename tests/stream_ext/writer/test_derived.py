@@ -14,6 +14,7 @@ from stream_ext.emissions.emission import Silence
 from stream_ext.errors import BadArgument, DeadlineExceeded, NameInUse
 from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
+from stream_ext.windows.query_state import LastEvaluation
 from tests.parts.waiting import until
 from tests.stream_ext.opened import EX, Reader, emissions_of, open_service, opened, push, registration, triple, values
 
@@ -123,7 +124,8 @@ def test_a_silence_is_emitted_after_what_was_emitted_before_it_whoever_is_quicke
     push(service, "s", 1100, triple("b", "here"), wait="published")
     service._engine.merge.wait(service.head(), 10)
     until(lambda: held, "the emission is announced")  # which the position does not wait for
-    derived.silent({service.query_definition("busy").number: Silence(2000, after=1)})
+    silence = Silence(LastEvaluation(service.head(), 0, 9, 2000), after=1)
+    derived.silent({service.query_definition("busy").number: silence})
     assert service.stream_status("busy")["time"] is None
     emissions_of(held)
     service._engine.await_evaluated(service.head(), 10)
@@ -141,7 +143,8 @@ def test_a_silent_evaluation_whose_time_did_not_come_to_the_stream_brings_it_the
         service.update(f"INSERT DATA {{ {triple('a', 'b', 'k')} }}", wait="evaluated")
         clock.advance(2_000)
         service._engine.derived.silent = lambda times: None  # type: ignore[method-assign]  # as if it died here
-        service.update(f"DELETE DATA {{ {triple('a', 'b', 'k')} }}", wait="evaluated")
+        service.update(f"DELETE DATA {{ {triple('a', 'b', 'k')} }}")
+        service._engine.merge.wait(service.head(), 10)
         assert observed(service, "over") == []
     heads = []
     for _ in range(2):

@@ -103,7 +103,7 @@ def play(seed: int, folder: Path) -> int:
         if chance.random() < 0.2:
             service.close()
             service = open_service(folder)
-    for name, stage, observed in zip(names[1:], stages, expected, strict=False):
+    for name, observed in zip(names[1:], expected, strict=False):
         found = emissions_of(service, name)
         shown = [
             (each["time"], Bag(map(_split, each["graph"].splitlines())) if "graph" in each else _bag(each))

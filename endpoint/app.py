@@ -35,6 +35,7 @@ from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import current as current_log
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.subscribers import Subscribers
 from endpoint.query_workers import QueryWorkers, Start
 from endpoint.routes import interface
 from endpoint.routes import table as routes
@@ -193,8 +194,8 @@ def create_app(
     )
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
-    rates = RateHistory(service)
-    shown = create_console(service, access, limits, memory, rates) if console else None
+    rates, subscribers = RateHistory(service), Subscribers()
+    shown = create_console(service, access, limits, memory, rates, subscribers) if console else None
     seal = Seal(service.store.secret()) if forwards else None
     state = AppState(
         service,
@@ -208,6 +209,7 @@ def create_app(
         QueryWorkers(_start_of(service, limits, memory), query_workers, memory=memory),
         Bodies(limits.bodies_bytes),
         rates,
+        subscribers,
         None,
         shown.is_reader if shown else lambda _: False,
         seal,

@@ -136,6 +136,16 @@ def status(url: str) -> NamespaceStatus:
         kv.close()
 
 
+def regions(url: str) -> dict[str, dict[str, int]]:
+    """Of each table, how many regions each region server has."""
+    place = _of(url)
+    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    try:
+        return {table: _regions(connections, table_name(place.namespace, table)) for table in TABLES}
+    finally:
+        connections.close()
+
+
 def _left_ms(holder: CellHolder | None) -> int:
     if holder is None or is_dead(holder):
         return 0

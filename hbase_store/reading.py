@@ -66,6 +66,11 @@ class StoreReader:
         """The last snapshot that this process has read."""
         return self._sn
 
+    @property
+    def runs(self) -> RunList:
+        """The runs that this process knows; newer snapshots are not folded yet."""
+        return self._edges.list
+
     def refresh(self) -> Sn:
         """Reads what any process committed meanwhile; returns the new head."""
         value, emitted = self.kv.get_many("meta", [self._cell.key, self.emissions.cell.key])

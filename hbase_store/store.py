@@ -139,6 +139,10 @@ class Store(StoreReader):
         """Whether this process lost the lease: another process is the writer, or may be. This one reads only."""
         return self._cell.is_lost or (self._cell.epoch != 0 and self._lease.lost)
 
+    def now_ms(self) -> int:
+        """The time of the clock that dates its snapshots."""
+        return self._clock.now_ms()
+
     def resign(self) -> None:
         """Writes nothing more until `take_lease`: a publish whose outcome is unknown is not repeated either."""
         with self._writing:

@@ -16,6 +16,7 @@ from endpoint.http import browsers
 from endpoint.http.access import Access, Caller
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.subscribers import Subscribers
 from stream_ext.errors import TooLarge
 
 if TYPE_CHECKING:
@@ -36,7 +37,13 @@ class Console(Flask):
 
 
 def create_console(
-    service: Service, access: Access, limits: HttpLimits, memory: QueryMemory, rates: RateHistory, http: str = ".."
+    service: Service,
+    access: Access,
+    limits: HttpLimits,
+    memory: QueryMemory,
+    rates: RateHistory,
+    subscribers: Subscribers,
+    http: str = "..",
 ) -> Console:
     """`rates`: whoever starts the server starts and closes them."""
     app = Console(access)
@@ -47,7 +54,9 @@ def create_console(
         SESSION_COOKIE_HTTPONLY=True,
         SESSION_COOKIE_SAMESITE="Strict",
     )
-    blueprint = console_blueprint(service, access=access, limits=limits, http=http, memory=memory, rates=rates)
+    blueprint = console_blueprint(
+        service, access=access, limits=limits, http=http, memory=memory, rates=rates, subscribers=subscribers
+    )
     app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, _of_flask)
     app.register_error_handler(Exception, failed)

@@ -12,9 +12,11 @@ from flask import Blueprint, Response, render_template, request, url_for
 from endpoint.console import (
     assets,
     checking,
+    expected,
     figures,
     graphs,
     log_page,
+    operators,
     overview,
     queries,
     query_editor,
@@ -23,9 +25,10 @@ from endpoint.console import (
     signing,
     sources,
     streams,
+    subscribers,
     vocabulary,
 )
-from endpoint.console.display import length, moment, number, size, stream_time
+from endpoint.console.display import brief, length, moment, number, program_name, seconds, size, stream_time
 from endpoint.console.packed_pages import pack
 from endpoint.console.room import Room
 from endpoint.console.statistics import Statistics
@@ -34,6 +37,7 @@ from endpoint.http import browsers
 from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.subscribers import Subscribers
 from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
 from stream_ext.waits import STOPS
@@ -70,6 +74,7 @@ PAGES = (
     Page("/", "overview", overview.page, ("GET", "POST")),
     Page("/query", "query", query_editor.query, ("GET", "POST")),
     Page("/query/check", "check", checking.check, ("GET", "POST")),
+    Page("/query/expected", "expected", expected.page),
     Page("/query/layout", "layout", checking.layout, ("POST",)),
     Page("/query/cancel", "cancel", query_editor.cancel, ("POST",)),
     Page("/vocabulary", "vocabulary", vocabulary.page),
@@ -83,6 +88,8 @@ PAGES = (
     Page("/streams/<path:name>", "stream", streams.stream, ("GET", "POST")),
     Page("/queries", "queries", queries.page, ("GET", "POST")),
     Page("/queries/<path:name>", "registered", queries.registered, ("GET", "POST")),
+    Page("/operators/<path:name>", "operators", operators.page),
+    Page("/subscribers", "subscribers", subscribers.page),
     Page("/sign-in", "sign_in", signing.page, ("GET", "POST")),
     Page("/sign-out", "sign_out", signing.out, ("POST",)),
     Page("/snapshot", "snapshot", snapshot),
@@ -101,6 +108,7 @@ MENU = (
     ("upload", "Upload"),
     ("streams", "Streams"),
     ("queries", "Registered queries"),
+    ("subscribers", "Subscribers"),
     ("explain", "Explain"),
     ("sources", "Attached stores"),
     ("server", "Server"),
@@ -111,7 +119,13 @@ _OPEN = ("sign_in", "static")
 #: Pages that need no store.
 WITHOUT_STORE = ("overview", "static", "sign_in", "sign_out", "snapshot", "figures", "log")
 #: Pages that belong to a link of the bar, and are not its target.
-_UNDER = {"resource": "query", "stream": "streams", "registered": "queries", "drop_graph": "graphs"}
+_UNDER = {
+    "resource": "query",
+    "stream": "streams",
+    "registered": "queries",
+    "operators": "queries",
+    "drop_graph": "graphs",
+}
 
 
 def console_blueprint(
@@ -123,22 +137,23 @@ def console_blueprint(
     name: str = "rillet",
     memory: QueryMemory | None = None,
     rates: RateHistory | None = None,
+    subscribers: Subscribers | None = None,
 ) -> Blueprint:
     """`http`: where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
     no live results. `memory`: the memory that all queries share, those of other interfaces included. `rates`: of the
-    last minutes; without them there are rates from the time on at which a page is open. The application needs a secret
-    key, for the messages after a change."""
+    last minutes; without them there are rates from the time on at which a page is open. `subscribers`: who reads
+    emissions over HTTP. The application needs a secret key, for the messages after a change."""
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
     access, rates = access or Access(None, service.base), rates or RateHistory(service)
-    room = Room(service, access, limits, memory, Statistics(service.store), rates, http)
+    room = Room(service, access, limits, memory, Statistics(service.store), rates, subscribers or Subscribers(), http)
     blueprint = Blueprint(name, __name__, template_folder="templates")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)
     blueprint.before_request(partial(_admit, room))
     blueprint.before_request(partial(_check_store, room))
     blueprint.context_processor(partial(_context, room, name))
-    for filter in (number, size, moment, stream_time, length):
+    for filter in (number, size, moment, stream_time, length, brief, seconds, program_name):
         blueprint.add_app_template_filter(filter, f"rillet_{filter.__name__}")
     for kind in (RilletError, StoreError):
         blueprint.register_error_handler(kind, failed)

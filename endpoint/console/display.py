@@ -28,6 +28,7 @@ WELL_KNOWN = {
 }
 
 _PREFIX = re.compile(r"\bPREFIX\s+([\w.-]*):\s*<([^<>\s]*)>", re.IGNORECASE)
+_BROWSER = re.compile(r"(Edg|Firefox|Chrome|Safari)/")
 _DIGITS = re.compile(r"^([^.eE]*\.0*(?!0)\d{6})\d+$")
 _LOCAL = re.compile(r"[A-Za-z0-9_][\w.-]*|")
 _NUMBERS = frozenset(WELL_KNOWN["xsd"] + name for name in ("integer", "decimal", "double", "float", "int", "long"))
@@ -131,3 +132,32 @@ def length(milliseconds: int | None) -> str:
         if milliseconds and milliseconds % worth == 0:
             return f"{milliseconds // worth} {unit}"
     return f"{milliseconds} ms"
+
+
+def brief(value: float) -> str:
+    """A mean with as many digits as matter: 12 345, 17.3, 0.04."""
+    return number(round(value)) if value >= 100 else f"{value:.3g}"
+
+
+def seconds(count: int) -> str:
+    """How long ago, or for how long: 40 s, 12 min, 3 h."""
+    for unit, worth in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if count >= 2 * worth:
+            return f"{count // worth} {unit}"
+    return f"{count} s"
+
+
+def shortened(text: str, prefixes: Mapping[str, str]) -> str:
+    """The line with its IRIs as prefixed names."""
+    words = text.split(" ")
+    return " ".join(
+        short(word[1:-1], prefixes) if word.startswith("<") and word.endswith(">") else word for word in words
+    )
+
+
+def program_name(agent: str) -> str:
+    """The program of a User-Agent: a browser says the names of all others, too."""
+    if not agent.startswith("Mozilla/"):
+        return agent or "a program without a name"
+    found = _BROWSER.search(agent)
+    return f"a browser ({found[1]})" if found else "a browser"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from endpoint.console.display import short
+from endpoint.console.display import shortened
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 
@@ -86,7 +86,7 @@ def _operators(listed: Any, prefixes: Mapping[str, str]) -> list[Operator]:
     most = _HOT * sum(each.get(effort, 0) for each in listed)
     return [
         Operator(
-            _brief(each["operator"], prefixes),
+            shortened(each["operator"], prefixes),
             each.get("estimated"),
             each.get("rows"),
             each.get("ms"),
@@ -94,11 +94,3 @@ def _operators(listed: Any, prefixes: Mapping[str, str]) -> list[Operator]:
         )
         for each in listed
     ]
-
-
-def _brief(text: str, prefixes: Mapping[str, str]) -> str:
-    """The line with its IRIs as prefixed names."""
-    words = text.split(" ")
-    return " ".join(
-        short(word[1:-1], prefixes) if word.startswith("<") and word.endswith(">") else word for word in words
-    )

@@ -11,8 +11,10 @@ from endpoint.console.display import prefixes_of
 from endpoint.console.examples import REGISTRATION
 from endpoint.console.explained import plan_of
 from endpoint.console.room import Room
+from endpoint.console.subscribers import may_see_addresses
 from endpoint.errors import describe
 from endpoint.monitoring.rate_history import NAMES_MAX
+from endpoint.monitoring.subscribers import shown_subscribers
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.language.syntax import parse
@@ -65,6 +67,9 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
         table=table_of(room.service, answer, TABLE, prefixes_of(text)),
         answered=answer.sn,
         results=room.http_url("queries", state["query"], "results"),
+        past=room.service.query_past(name),
+        subscribers=shown_subscribers(room.service, room.subscribers, name),
+        shown=may_see_addresses(room),
         since=max(0, int(state["emissions"]) - _EARLIER),
         prefixes=prefixes_of(text),
     )

@@ -23,6 +23,7 @@ from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.last_known import LastKnown
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.subscribers import Subscribers
 from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import TooLarge
 from stream_ext.service.service import READER
@@ -32,8 +33,19 @@ if TYPE_CHECKING:
     from stream_ext.query_memory import QueryMemory
     from stream_ext.service.service import Service
 
+#: Of each table on HBase, how many regions each region server has.
+Regions = dict[str, dict[str, int]]
+
 #: The first so many registered queries are searched for prefixes.
 _PREFIXED_MAX = 500
+
+
+def _regions_of(url: str) -> LastKnown[Regions] | None:
+    if not url.startswith("hbase://"):
+        return None
+    from hbase_store.provisioning import regions
+
+    return LastKnown("regions of the tables", lambda: regions(url))
 
 
 @dataclass(eq=False)
@@ -44,14 +56,17 @@ class Room:
     memory: QueryMemory
     statistics: Statistics
     rates: RateHistory
+    subscribers: Subscribers
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
     figures: Figures = field(init=False)
     running: dict[str, Control] = field(default_factory=dict)  # by the names that pages gave to their queries
     classes: Classes = field(default_factory=Classes)
     demo: DemoInProcess = field(init=False)
+    regions: LastKnown[Regions] | None = field(init=False)  # None: the store is not on HBase
 
     def __post_init__(self) -> None:
+        self.regions = _regions_of(self.service.store.url)
         self.counts = LastKnown("counts", self.statistics.counts)
         self.figures = Figures(self.service, self.rates)
         self.demo = DemoInProcess(self.service)

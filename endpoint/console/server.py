@@ -13,7 +13,12 @@ from endpoint.console.display import number, size
 from endpoint.console.room import Room
 from endpoint.console.statistics import disk_bytes
 from endpoint.limits import HttpLimits
+from hbase_store.errors import StoreError
+from stream_ext.errors import RilletError
 from stream_ext.query_memory import usual_bytes
+
+#: For how long the page waits for HBase to say where its regions are.
+_PATIENCE_S = 2.0
 
 
 def page(room: Room) -> ResponseReturnValue:
@@ -28,9 +33,24 @@ def page(room: Room) -> ResponseReturnValue:
         shards=shards,
         ui=ui if ui is not None and ui.startswith(("http://", "https://")) else None,
         disk=disk_bytes(room.service.store.url),
+        regions=_regions(room),
         sources=room.service.sources_status(),
         limits=_limits(room.limits),
     )
+
+
+def _regions(room: Room) -> list[tuple[str, int, str]] | str | None:
+    """Of each table on HBase: its regions, and where they are. A text: why that is not known; None: not on HBase."""
+    if room.regions is None:
+        return None
+    try:
+        found = room.regions.wait(_PATIENCE_S).value
+    except (StoreError, RilletError) as error:
+        return str(error)
+    return [
+        (table, sum(on.values()), ", ".join(f"{server}: {count}" for server, count in sorted(on.items())))
+        for table, on in found.items()
+    ]
 
 
 def _limits(limits: HttpLimits) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import TABLE, Table, table_of
+from endpoint.console.display import Shown
 from endpoint.console.examples import PUSH
 from endpoint.console.graphs import FORMATS
 from endpoint.console.room import Room
@@ -19,6 +21,12 @@ from stream_ext.service.service import PushReceipt
 from stream_ext.times import parse_time
 
 _RECENT_ELEMENTS = 10
+_RECENT = """SELECT ?time ?subject ?predicate ?object
+FROM NAMED WINDOW <urn:recent> ON STREAM <{stream}> [ELEMENTS {elements}] {{
+  WINDOW <urn:recent> {{
+    ?subject ?predicate ?object BIND(<urn:rillet:ns#timestamp>(?subject, ?predicate, ?object) AS ?time)
+  }}
+}} ORDER BY DESC(?time)"""
 _LATE_ELEMENTS = 10
 _RECENT_DEADLINE_S = 5.0
 _NDJSON = "application/x-ndjson"
@@ -123,13 +131,19 @@ def _recent(room: Room, iri: str, time: int | None) -> Table | str:
     """The triples of the last elements; or why there are none to show."""
     if time is None:
         return "No element has arrived yet."
-    window = f"FROM NAMED WINDOW <urn:recent> ON STREAM <{iri}> [ELEMENTS {_RECENT_ELEMENTS}]"
-    text = f"SELECT ?subject ?predicate ?object {window} {{ WINDOW <urn:recent> {{ ?subject ?predicate ?object }} }}"
+    text = _RECENT.format(stream=iri, elements=_RECENT_ELEMENTS)
     try:
         with room.control(_RECENT_DEADLINE_S) as control:
-            return table_of(room.service, room.service.query(text, at=time, control=control), TABLE, room.prefixes())
+            answer = room.service.query(text, at=time, control=control)
+            found = table_of(room.service, answer, TABLE, room.prefixes())
     except (RilletError, StoreError) as error:
         return describe(error).detail
+    return replace(found, rows=[[_as_time(row[0]), *row[1:]] for row in found.rows])
+
+
+def _as_time(cell: Shown | None) -> Shown | None:
+    """As the page shows other times: without the datatype."""
+    return None if cell is None else Shown("time", cell.text.replace("T", " "), cell.full)
 
 
 def _late(room: Room, stream: str) -> list[dict[str, Any]]:

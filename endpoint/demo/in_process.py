@@ -29,6 +29,8 @@ _QUERIES = {
     for question in CITY.questions
     for dialect in question.dialects
 }
+#: What is due within so long is pushed together: the city is for looking at, and each push is a snapshot.
+_PAUSE_S = 0.1
 #: Longer than an ordinary push takes; the store may hang.
 _ENDS_S = 30.0
 
@@ -120,7 +122,7 @@ class DemoInProcess:
                 raise NameInUse(f"the query {query.name} is there, and is not the demonstration's")
 
     def _pause(self, seconds: float) -> None:
-        self._stop.wait(seconds)
+        self._stop.wait(max(seconds, _PAUSE_S))
 
     def _play(self, player: Player) -> None:
         ends_s = self._now() + _LONGEST_S

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 def shown_query(service: Service, name: tuple[str, int]) -> dict[str, Any]:
     found = service.query_status(name[0])
     plan = service.explain(found["text"])
-    return {**found, "dialect": plan["dialect"], "plan": plan}
+    return {**found, "dialect": plan["dialect"], "plan": plan, "past": service.query_past(name[0])}

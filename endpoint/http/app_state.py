@@ -30,6 +30,7 @@ from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import PATIENCE_S, LastKnown, LastKnownOf
 from endpoint.monitoring.lookout import Lookout
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.subscribers import Subscribers
 from endpoint.query_workers import QueryWorkers
 from stream_ext.errors import Overload
 
@@ -60,6 +61,7 @@ class AppState:
     query_workers: QueryWorkers
     bodies: Bodies
     rates: RateHistory  # read while there is a console
+    subscribers: Subscribers
     console: Application | None
     is_reader: Callable[[Caller], bool]  # by the console's cookie
     seal: Seal | None = None  # of requests between servers of one store; None: this one shares its store with none

@@ -145,6 +145,10 @@ class Exchange:
     def caller(self) -> Caller:
         return caller_of(self._scope, self.headers)
 
+    @property
+    def client_address(self) -> str:
+        return (self._scope.get("client") or ("unknown",))[0]
+
     def check_host(self) -> None:
         """First of all: finds out who sends the request; refuses it if this server does not answer its host name."""
         header, seal = self.headers.get(SEALED), self.state.seal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from endpoint import negotiation
 from endpoint.formats import graph_results, results
 from endpoint.http.exchange import Exchange
 from endpoint.http.parameters import SPARQLWRAPPER, Parameters, whole_number
+from endpoint.monitoring.subscribers import Subscriber, Way
 from endpoint.negotiation import Offer
 from endpoint.routes.one_shot import send_pieces, written
 from stream_ext.errors import NotFound
@@ -70,7 +71,8 @@ async def read_results(exchange: Exchange, name: str) -> None:
     if ranged and offer not in (NDJSON, SSE):
         offer = NDJSON  # a range of emissions: as lines, whatever the Accept header prefers
     if offer not in (NDJSON, SSE):
-        await _latest(exchange, name, offer, parameters)
+        with _reading(exchange, definition.name, definition.number, "latest", None):
+            await _latest(exchange, name, offer, parameters)
         return
     span = _span(exchange, parameters, offer)
     check = exchange.state.service.check_retained  # 404 and 410 must be sent before the answer begins
@@ -137,7 +139,9 @@ async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers:
     try:
         # One subscription from the first page on: a later query of the same name is another query.
         async with _listening(exchange, name, span.since) as listener:
-            await _send_all(exchange, listener, span, sse)
+            way: Way = "events" if sse else "lines"
+            with _reading(exchange, name, listener.subscription.query, way, span.since) as subscriber:
+                await _send_all(exchange, listener, span, sse, subscriber)
             was_dropped = listener.subscription.ended and listener.subscription.fault is None
     except NotFound:  # dropped meanwhile: its emissions are gone
         was_dropped = True
@@ -146,13 +150,25 @@ async def emit(exchange: Exchange, name: str, span: Span, offer: Offer, headers:
     await exchange.end()
 
 
-async def _send_all(exchange: Exchange, listener: Listener, span: Span, sse: bool) -> None:
+@contextmanager
+def _reading(exchange: Exchange, name: str, query: int, way: Way, since: int | None) -> Iterator[Subscriber]:
+    """While it lasts, the client is listed as a subscriber of the query."""
+    subscribers, program = exchange.state.subscribers, exchange.headers.get("user-agent", "")
+    subscriber = subscribers.begin(query, name, exchange.client_address, program, way, since)
+    try:
+        yield subscriber
+    finally:
+        subscribers.end(subscriber)
+
+
+async def _send_all(exchange: Exchange, listener: Listener, span: Span, sse: bool, subscriber: Subscriber) -> None:
     last, sent = span.since, 0
     deadline = None if span.follow else asyncio.get_running_loop().time() + span.wait_s
     while not (listener.over or span.is_over(last, sent)):
         found = await listener.take()
         if found:
             last, sent = await _send(exchange, found, span, sse, last, sent)
+            exchange.state.subscribers.sent(subscriber, last)
         elif listener.subscription.ended or (deadline is not None and (sent or not span.wait_s)):
             return
         elif not await listener.news(deadline):

@@ -148,6 +148,9 @@ _OF_QUERIES: dict[str, dict[str, Operation]] = {
         "GET": Operation("The status of a query", gives=(JSON,), also=(404,), tag="Queries"),
         "DELETE": Operation("Drop a query", "", (), (), 204, (404,), "Queries", True),
     },
+    "/queries/{query}/operators": {
+        "GET": Operation("What the operators of a query do", gives=(JSON,), also=(404,), tag="Queries")
+    },
     "/queries/{query}/results": {
         method: Operation(
             "The latest result, or the emissions",
@@ -165,6 +168,9 @@ _OF_OPERATION: dict[str, dict[str, Operation]] = {
     "/$/ping": {"GET": Operation("Liveness check", gives=(TEXT,), tag="Operation")},
     "/$/ready": {"GET": Operation("Readiness check", gives=(TEXT,), also=(503,), tag="Operation")},
     "/$/queries": {"GET": Operation("List the running queries and updates of /sparql", gives=(JSON,), tag="Operation")},
+    "/$/subscribers": {
+        "GET": Operation("List who reads emissions", "query", (), (JSON,), also=(404,), tag="Operation", writes=True)
+    },
     "/$/queries/{query}": {
         "DELETE": Operation("Cancel a query or update", status=204, also=(404,), tag="Operation", writes=True)
     },

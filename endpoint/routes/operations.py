@@ -10,6 +10,7 @@ from dataclasses import astuple
 from endpoint.http.exchange import Exchange
 from endpoint.monitoring.figures import MeasuredFigures
 from endpoint.monitoring.last_known import Known
+from endpoint.monitoring.subscribers import shown_subscribers
 from endpoint.routes.metrics import MEDIA_TYPE as METRICS_TYPE
 from endpoint.routes.metrics import text as text_of_metrics
 from hbase_store.errors import StoreUnavailable
@@ -59,6 +60,17 @@ def _ms(age_s: float | None) -> int | None:
 async def running(exchange: Exchange) -> None:
     exchange.parameters().done("none")
     await exchange.answer_json(200, {"queries": exchange.state.underway.summaries()})
+
+
+async def subscribers(exchange: Exchange) -> None:
+    """Who reads emissions: addresses of clients, which only those may see who may write."""
+    parameters = exchange.parameters()
+    name = parameters.text("query")
+    parameters.done("query")
+    exchange.check_may_write()
+    state = exchange.state
+    found = await state.workers.operations.run(shown_subscribers, state.service, state.subscribers, name)
+    await exchange.answer_json(200, {"subscribers": found})
 
 
 async def cancel(exchange: Exchange, id: str) -> None:

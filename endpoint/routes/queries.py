@@ -77,6 +77,13 @@ async def status(exchange: Exchange, name: str) -> None:
     await exchange.answer_json(200, await state.last_known(state.one_query, (query.iri, query.number)))
 
 
+async def operators(exchange: Exchange, name: str) -> None:
+    """What its operators do; the first request begins to measure."""
+    exchange.parameters().done(_NO_PARAMETERS)
+    state = exchange.state
+    await exchange.answer_json(200, await state.workers.operations.run(state.service.query_operators, name))
+
+
 async def drop(exchange: Exchange, name: str) -> None:
     exchange.parameters().done(_NO_PARAMETERS)
     exchange.check_may_write()

@@ -46,6 +46,7 @@ ROUTES = (
         "/queries/{query}",
         {"PUT": queries.register, "POST": queries.act, "GET": queries.status, "DELETE": queries.drop},
     ),
+    Route("/queries/{query}/operators", {"GET": queries.operators}),
     Route("/queries/{query}/results", {"GET": emissions.read_results, "POST": emissions.read_results}),
     Route("/sources", {"GET": sources.list_sources}),
     Route("/sources/{source}", {"GET": sources.status}),
@@ -54,6 +55,7 @@ ROUTES = (
     Route("/$/ready", {"GET": operations.ready}),
     Route("/$/queries", {"GET": operations.running}),
     Route("/$/queries/{query}", {"DELETE": operations.cancel}),
+    Route("/$/subscribers", {"GET": operations.subscribers}),
     Route("/$/metrics", {"GET": operations.metrics}),
     Route("/$/assets/{asset}", {"GET": assets.give}),
     Route("/$/stats", {"GET": operations.stats}),
@@ -67,7 +69,14 @@ OPEN = ("/$/ping", "/$/assets/{asset}", "/sparql", "/query", "/update")
 #: Answered by any server of a store, whatever the method: their text decides, or they are about this server.
 _OF_ANY = ("/sparql", "/query", "/update", "/queries/{query}/results", "/$/queries/{query}")
 #: What is read of the writer, if it answers: it knows what waits, what is late, and what it holds of attached stores.
-_OF_WRITER = ("/streams/{stream}", "/streams/{stream}/late", "/queries/{query}", "/sources", "/sources/{source}")
+_OF_WRITER = (
+    "/streams/{stream}",
+    "/streams/{stream}/late",
+    "/queries/{query}",
+    "/queries/{query}/operators",
+    "/sources",
+    "/sources/{source}",
+)
 
 _Tree = dict[bytes, Any]
 _LEAF = b""

@@ -17,6 +17,7 @@ import msgspec
 
 from hbase_store import Store
 from stream_ext.catalog.options import StreamOptions
+from stream_ext.catalog.past import PastEvent
 from stream_ext.catalog.persistent_map import Layered
 from stream_ext.catalog.sources import MAIN_NUMBER, HeldPattern, SourceRecord, decoded
 from stream_ext.computed_once import computed_once
@@ -79,7 +80,8 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     in the server's process when the others are on Spark; `left`: its position when it was last moved. `asked`: its
     patterns that the source main is asked for at each evaluation, as too many quads match to be held. `placement`: the
     same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number. `functions`:
-    those of the source's process that it calls, by IRI; with any, the source evaluates it as a whole."""
+    those of the source's process that it calls, by IRI; with any, the source evaluates it as a whole. `past`: what
+    happened to it, and to earlier queries that it replaced; the latest is the last."""
 
     number: int
     name: str
@@ -103,6 +105,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     asked: list[HeldPattern] = []
     placement: int = 0
     functions: list[str] = []
+    past: list[PastEvent] = []
 
     @property
     def asks_source(self) -> bool:

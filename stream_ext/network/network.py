@@ -20,6 +20,7 @@ from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
+from stream_ext.network.operator_meter import OperatorMeter
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.distinct import first_of_each
@@ -90,7 +91,8 @@ class Network:
         if not answer.reads_removals:
             _omit_unread_removals(self.stages, self._last)
         self._driver = driver_of(self.stages, self._last)
-        self._steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
+        self._steps = self._plain_steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
+        self._meter: OperatorMeter | None = None  # while somebody looks
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
 
@@ -207,6 +209,14 @@ class Network:
             self._retained, self._added = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
         return self._retained + self._added
 
+    def meter(self) -> OperatorMeter:
+        """The meter of its operators, which begins now if nobody looked lately. Any thread may call."""
+        meter = self._meter
+        if meter is None:
+            self._meter = meter = OperatorMeter(self._plain_steps)
+            self._steps = meter.metered_steps
+        return meter
+
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
         NOW()."""
@@ -240,6 +250,8 @@ class Network:
 
     def _changed(self, moment: Moment) -> ZSet:
         """Steps all stages; releases each change when the last stage has read it."""
+        if self._meter is not None and not self._meter.stepped():
+            self._steps, self._meter = self._plain_steps, None
         control, is_registered = moment.control, not moment.last
         changes: list[Any] = []
         alive: dict[int, ZSet] = {}

@@ -47,6 +47,7 @@ class InlineRunner:
         self._closed = False
         self._fault: BaseException | None = None
         self.faults: dict[int, QueryFault] = {}
+        self.shard: Shard | None = None  # None: it has no queries now
         self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
 
     def start(self) -> None:
@@ -100,11 +101,18 @@ class InlineRunner:
         role = self._merge.role
         if role is None:
             return
+        try:
+            self._own_as(role)
+        finally:
+            self.shard = None
+
+    def _own_as(self, role: Runner) -> None:
         _, position, states = self._merge.attempt(role)
         shard, loads = self._make_shard(role), StepLoads()
         shard.suspended, shard.stepping = self._suspended(), loads.steps
         self.faults = {}
         shard.build(states, position)
+        self.shard = shard
         self._report_faults(self._new_faults(shard))
         while self._has_work(role, shard):
             if shard.sn < self._head:

@@ -32,6 +32,7 @@ from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.service.inline_queries import InlineQueries
+from stream_ext.service.past_faults import PastFaults
 from stream_ext.service.stream_alarms import StreamAlarms
 from stream_ext.sources.source_times import SourceTimes
 from stream_ext.upkeep.alarms import Alarms
@@ -85,7 +86,7 @@ class Engine:
         )
         self._stream_alarms = StreamAlarms(self.alarms, clock, injector, self.lateness.next_due_ms)
         self.elements: Counter[int] = Counter()  # of each stream, since this process started
-        self._handed = Handed()
+        self._handed, self.past_faults = Handed(), PastFaults()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
         self._inline_queries = InlineQueries(store, self.merge, self._source_times)
@@ -296,10 +297,10 @@ class Engine:
     def _look_at_fault(self, query: int, fault: str, since: int) -> None:
         """Any thread may call. A query that exceeded its budget fails: it would exceed it again, also after a
         restart."""
-        failure = failure_of(fault)
-        if failure is not None:
-            definition = self._queries.get(query)
-            name = str(query) if definition is None else definition.name
+        if (failure := failure_of(fault)) is None:
+            self.past_faults.add(query, self.clock.now_ms(), fault)
+        else:
+            name = str(query) if (known := self._queries.get(query)) is None else known.name
             log.warning("a query has exceeded its budget", extra={"fields": {"query": name, "why": failure.message}})
             self.fail(query, failure, since)
 
@@ -355,6 +356,7 @@ class Engine:
             self.retention.forget(step.number, news.sn)
             self.saving.forget(step.number)
             self.merge.dropped(step.number)
+            self.past_faults.forget(step.number)
             self.derived.dropped(step.number)
             self.subscriptions.end(step.number)
         elif step.kind == "stream" and step.definition is None:

@@ -11,13 +11,16 @@ from typing import Any, Literal, cast
 
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.catalog.registered import query_of
+from stream_ext.continuous.metering import metered
+from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.question import Question
+from stream_ext.service.engine import Engine
 from stream_ext.service.opened import OpenedStore
 from stream_ext.service.sources import AttachedSources
-from stream_ext.service.status import fault_of_query, has_fault, query_figures, query_status
+from stream_ext.service.status import fault_of_query, has_fault, query_figures, query_past, query_status
 from stream_ext.writer.catalog_changes import drop_query, move_query, pause_query, resume_query
 from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
 
@@ -89,6 +92,21 @@ class Registrations:
     def query_figures(self, query: QueryDefinition) -> dict[str, Any]:
         return query_figures(query, self._opened.engine)
 
+    def query_past(self, name: str) -> list[dict[str, Any]]:
+        return query_past(self.query_definition(name), self._opened.engine)
+
+    def query_operators(self, name: str) -> dict[str, Any]:
+        """The operators of a registered query, each with its rows, its time and its state. Measuring begins with the
+        first call, and ends when nobody has called for a while; until then each evaluation takes some microseconds
+        more. `networks` is empty if nothing is measured here; `why` says why."""
+        definition, engine = self.query_definition(name), self._opened.engine
+        shard = engine.inline.shard
+        found = None if shard is None else metered(shard, definition.number)
+        if found is None or not found["networks"]:
+            why = _why_not_metered(definition, engine)
+            return {"query": definition.name, "shared_by": 1, "networks": [], "why": why}
+        return {"query": definition.name, **found, "why": None}
+
     def why_not_evaluated(self, name: str) -> str | None:
         """Why the query waits for an answer, or has failed; None: neither."""
         query = self._opened.catalog.find_query(name)
@@ -126,6 +144,14 @@ class Registrations:
 
     def drop_query(self, name: str) -> None:
         self._opened.change(drop_query(name))
+
+
+def _why_not_metered(definition: QueryDefinition, engine: Engine) -> str:
+    if fault_of_query(definition, engine) is not None or not definition.is_evaluated:
+        return "the query is not evaluated now"
+    if engine.merge.runner_of(definition) is Runner.SPARK:
+        return "Spark evaluates the query, and only what this process evaluates is measured: move it inline"
+    return "the query has no operators yet: its first evaluation is not due, or another server evaluates it"
 
 
 def _called(release: Callable[[], None], done: Future[Any]) -> None:

@@ -127,6 +127,7 @@ class Service:
         self.register_live = registrations.register_live
         self.queries, self.query_definition = registrations.queries, registrations.query_definition
         self.query_status, self.query_figures = registrations.query_status, registrations.query_figures
+        self.query_operators, self.query_past = registrations.query_operators, registrations.query_past
         self.why_not_evaluated, self.move_query = registrations.why_not_evaluated, registrations.move_query
         self.pause_query, self.resume_query = registrations.pause_query, registrations.resume_query
         self.drop_query = registrations.drop_query
@@ -231,7 +232,7 @@ class Service:
     # ---- operations --------------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        return service_status(self.store.url, self._injector, self._engine) | self._role.status()
+        return service_status(self.store, self._injector, self._engine) | self._role.status()
 
     def status_at_once(self) -> dict[str, Any]:
         """The part of `status` that waits for nothing, whatever hangs."""

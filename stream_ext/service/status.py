@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from hbase_store import Store
 from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
 from stream_ext.continuous.faults import is_caught_up_later
 from stream_ext.emissions.merged_progress import Runner
@@ -48,6 +51,17 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "lag_ms": engine.lag_ms(),
         "late": engine.lateness.late_of(query.number),
     }
+
+
+def query_past(query: QueryDefinition, engine: Engine) -> list[dict[str, Any]]:
+    """What happened to the query, the latest first; of the time before this process started without interruptions that
+    ended by themselves."""
+    events = [msgspec.structs.asdict(event) for event in query.past]
+    events += [
+        {"time_ms": fault.time_ms, "snapshot": None, "what": "interrupted", "why": fault.why, "text": ""}
+        for fault in engine.past_faults.of(query.number)
+    ]
+    return sorted(events, key=lambda event: int(event["time_ms"]))[::-1]
 
 
 def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) -> dict[str, Any]:
@@ -97,12 +111,25 @@ def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine)
     }
 
 
-def service_status(url: str, injector: Injector, engine: Engine) -> dict[str, Any]:
+def service_status(store: Store, injector: Injector, engine: Engine) -> dict[str, Any]:
     retention = engine.retention.status(injector.catalog)
     return {
-        **at_once(url, injector, engine),
+        **at_once(store.url, injector, engine),
+        "folded": _folded(store),
         "retention": retention | {"fault": retention["fault"] or engine.saving.fault},
         "spark": None if engine.spark is None else engine.spark.status(),
+    }
+
+
+def _folded(store: Store) -> dict[str, int]:
+    """How much of the store is in sorted runs."""
+    head = int(store.head())
+    runs = store.runs.cover(head)
+    return {
+        "runs": len(runs),
+        "rows": sum(run.rows for run in runs),
+        "bytes": sum(run.nbytes for run in runs),
+        "snapshots_left": head - (runs[-1].last if runs else 0),
     }
 
 

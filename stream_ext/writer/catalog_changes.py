@@ -9,6 +9,7 @@ import msgspec
 
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
 from stream_ext.catalog.options import CHANGEABLE, StreamOptions, parse_options
+from stream_ext.catalog.past import PastEvent, What, with_event
 from stream_ext.catalog.registered import Registered
 from stream_ext.errors import NameInUse
 from stream_ext.windows.schedule import initial_state
@@ -129,8 +130,8 @@ def pause_query(key: str) -> Change:
         query = view.catalog.query(key)
         if not query.is_evaluated:
             return Intent(result=int)
-        step = CatalogStep("query", query.number, msgspec.structs.replace(query, paused=True))
-        return Intent(result=int, steps=[step])
+        paused = msgspec.structs.replace(query, paused=True, past=_past(query, view, "paused"))
+        return Intent(result=int, steps=[CatalogStep("query", query.number, paused)])
 
     return change
 
@@ -145,7 +146,9 @@ def fail_query(number: int, failure: Failure, since: int) -> Change:
         query = view.catalog.queries.get(number)
         if query is None or not query.is_evaluated or query.since != since:
             return Intent(result=lambda _: False)
-        failed = msgspec.structs.replace(query, failure=failure)
+        failed = msgspec.structs.replace(
+            query, failure=failure, past=_past(query, view, failure.state, failure.message)
+        )
         return Intent(result=lambda _: True, steps=[CatalogStep("query", number, failed)])
 
     return change
@@ -161,7 +164,9 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
         registered = Registered.of(query, view.catalog)
         begins = initial_state(registered.timing_from(t0), view.positions, view.head, query.state)
         state = msgspec.structs.replace(begins, t0=t0, gap=True)
-        resumed = msgspec.structs.replace(query, paused=False, failure=None, since=view.head + 1, state=state)
+        resumed = msgspec.structs.replace(
+            query, paused=False, failure=None, since=view.head + 1, state=state, past=_past(query, view, "resumed")
+        )
         return Intent(result=int, steps=[CatalogStep("query", query.number, resumed, registered)])
 
     return change
@@ -174,7 +179,12 @@ def move_query(key: str, home: Literal["inline"] | None, left: Callable[[QueryDe
         query = view.catalog.query(key)
         if query.home == home:
             return Intent(result=int)
-        moved = msgspec.structs.replace(query, home=home, left=left(query))
+        past = _past(query, view, "moved", "to the server's process" if home == "inline" else "to Spark")
+        moved = msgspec.structs.replace(query, home=home, left=left(query), past=past)
         return Intent(result=int, steps=[CatalogStep("query", query.number, moved)])
 
     return change
+
+
+def _past(query: QueryDefinition, view: HeadView, what: What, why: str = "") -> list[PastEvent]:
+    return with_event(query.past, PastEvent(view.store.now_ms(), view.head + 1, what, why))

@@ -25,6 +25,7 @@ from stream_ext.catalog.catalog import (
 from stream_ext.catalog.chains import check_ends
 from stream_ext.catalog.held_patterns import patterns_of
 from stream_ext.catalog.options import StreamOptions
+from stream_ext.catalog.past import PastEvent, with_event
 from stream_ext.catalog.registered import Registered, RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.catalog.timing import key_of
@@ -84,7 +85,10 @@ class Registration:
         names = self.names or self._generated(view.catalog)
         existing = view.catalog.find_query(names.name) or view.catalog.find_query(names.iri)
         ended: list[CatalogStep] = []
+        past: list[PastEvent] = []
         if existing is not None and self.replaces and not self._is_same(existing):
+            replaced = PastEvent(view.store.now_ms(), view.head + 1, "replaced", text=existing.text)
+            past = with_event(existing.past, replaced)
             ended, view = self._without(existing, view)
         elif existing is not None:
             same = self._same(existing)  # refused here: an error of `result` would be one of the writer
@@ -126,6 +130,7 @@ class Registration:
             asked=list(self.asked),
             placement=registered.placement,
             functions=list(self.functions),
+            past=past,
         )
         step = CatalogStep("query", number, definition, registered)
         if output is not None:

@@ -23,7 +23,7 @@ export function codeEditor(area) {
   area.after(host);
   const root = host.attachShadow({ mode: "open", delegatesFocus: true });
   const words = JSON.parse(area.dataset.words);
-  const completion = new Completion(words, area.dataset.vocabulary);
+  const completion = new Completion(words, area.dataset.vocabulary, area.dataset.expected);
   const view = new EditorView({
     root,
     parent: root,

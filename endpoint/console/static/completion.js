@@ -1,6 +1,11 @@
 // What the editor offers to complete at the cursor: variables of the text, words of the language, names of the store.
+// The server's parser says which words may follow here, and whether a predicate, an object or an expression is missing.
 
+// A longer text is not sent: all words are offered.
+const BEFORE_MAX = 4000;
+const ALL = { keywords: null, wanted: "" };
 const FRESH_MS = 30_000;
+const VALID = /^[?$]?[\p{L}\p{N}_:.-]*$/u;
 const WORD = /(?:[?$][\p{L}\p{N}_]*|(?:[\p{L}][\p{L}\p{N}_.-]*)?:?[\p{L}\p{N}_.-]*)$/u;
 const RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 
@@ -9,10 +14,12 @@ export class Completion {
   #url;
   #names = null;
   #asked = 0;
+  #expected;
 
-  constructor(words, url) {
+  constructor(words, url, expected) {
     this.#words = words;
     this.#url = url;
+    this.#expected = expected;
   }
 
   async at(context) {
@@ -23,10 +30,21 @@ export class Completion {
     if (!word && !context.explicit) return null;
     const text = context.state.doc.toString();
     const from = context.pos - word.length;
-    const options = /^[?$]/.test(word)
-      ? variables(text, word)
-      : this.#options(before.slice(0, before.length - word.length), await this.#known(), prefixesIn(text));
-    return { from, options, validFor: /^[?$]?[\p{L}\p{N}_:.-]*$/u };
+    if (/^[?$]/.test(word)) return { from, options: variables(text, word), validFor: VALID };
+    const [known, here] = await Promise.all([this.#known(), this.#here(text.slice(0, from))]);
+    const options = this.#options(before.slice(0, before.length - word.length), known, prefixesIn(text), here);
+    return { from, options, validFor: VALID };
+  }
+
+  // What may follow the text, as the parser says.
+  async #here(before) {
+    if (!this.#expected || before.length > BEFORE_MAX) return ALL;
+    try {
+      const answer = await fetch(`${this.#expected}?${new URLSearchParams({ before })}`);
+      return answer.ok ? await answer.json() : ALL;
+    } catch {
+      return ALL;
+    }
   }
 
   // The names of the store, asked for again after a while.
@@ -43,22 +61,28 @@ export class Completion {
     return this.#names ?? { prefixes: {}, predicates: [], classes: [], graphs: [], streams: [], queries: [] };
   }
 
-  #options(before, known, declared) {
+  #options(before, known, declared, here) {
     const prefixes = { ...known.prefixes, ...declared };
-    const iris = (kind, found, boost = 0) => found.map(([iri, count]) => option(iri, count, kind, prefixes, declared, boost));
+    // The most used ones first.
+    const iris = (kind, found, boost = 0) => found.map(([iri, count], place) =>
+      option(iri, count, kind, prefixes, declared, boost + 1 - place / found.length));
     const names = (kind, found, boost) => found.map(([name]) => ({ label: name, detail: kind, boost }));
     const last = /(\S+)\s*$/.exec(before)?.[1] ?? "";
     if (/^(STREAM|ON)$/i.test(last)) return names("stream", known.streams, 9);
     if (/^QUERY$/i.test(last)) return names("query", known.queries, 9);
     if (/^(GRAPH|FROM|NAMED|INTO|WITH|USING)$/i.test(last)) {
-      return [...iris("graph", known.graphs, 5), ...words(this.#words.keywords, "keyword")];
+      const more = here.wanted === "name" ? ["NAMED", "WINDOW", "STREAM"] : here.keywords ?? this.#words.keywords;
+      return [...iris("graph", known.graphs, 5), ...words(more, "keyword")];
     }
     if (last === "a" || last === "rdf:type" || last === `<${RDF_TYPE}>`) return iris("class", known.classes, 9);
+    if (here.wanted === "name") return [];
+    const fits = (...kinds) => here.keywords === null || kinds.includes(here.wanted);
+    const functions = this.#words.functions.map((name) => ({ label: `${name}(`, detail: "function" }));
     return [
-      ...iris("predicate", known.predicates, 2),
-      ...iris("class", known.classes, 1),
-      ...words(this.#words.keywords, "keyword"),
-      ...this.#words.functions.map((name) => ({ label: `${name}(`, detail: "function" })),
+      ...(fits("predicate") ? iris("predicate", known.predicates, 2) : []),
+      ...(fits("object", "expression") ? iris("class", known.classes, 1) : []),
+      ...words(here.keywords ?? this.#words.keywords, "keyword"),
+      ...(fits("expression") ? functions : []),
       ...Object.entries(prefixes).map(([name, space]) => ({
         label: `${name}:`,
         detail: "prefix",

@@ -3,6 +3,7 @@
 import { editors } from "./editors.js";
 import { figures } from "./figures.js";
 import { showLive } from "./live.js";
+import { again, measured } from "./parts_again.js";
 import { queryPage } from "./query_page.js";
 import { upload } from "./upload.js";
 
@@ -52,6 +53,8 @@ for (const field of document.querySelectorAll("[data-chooses]")) {
 
 for (const form of document.querySelectorAll("form[data-upload]")) upload(form);
 
+for (const each of document.querySelectorAll("[data-measured]")) measured(each);
+for (const each of document.querySelectorAll("[data-again]")) again(each);
 for (const section of document.querySelectorAll("[data-live]")) showLive(section, libraries);
 
 // Last, as the editor takes longest to load.

@@ -15,7 +15,7 @@ import trustme
 from playwright.sync_api import Browser, Page, expect
 
 from tests.endpoint.console.conftest import editor, write
-from tests.endpoint.live import NEAR, Live, live
+from tests.endpoint.live import NEAR, SPARQL_QUERY, Live, live
 from tests.parts.browser import browser as real_browser
 
 #: To whom a name belongs is up to who owns it: here it leads to this machine, as after a rebinding.
@@ -31,7 +31,18 @@ EVIL_IRIS = (
     "http://x/%22onclick=mark()",
     "http://x/?a=1&lt;script&gt;mark()&lt;/script&gt;",
 )
-EVIL_TEXTS = ("<img src=x onerror=mark()>", "'\"><script>mark()</script>", "</textarea><svg onload=mark()>", "{{7*7}}")
+EVIL_TEXTS = (
+    "<img src=x onerror=mark()>",
+    "'\"><script>mark()</script>",
+    "</textarea><svg onload=mark()>",
+    "{{7*7}}",
+    "</pre></code></details><iframe srcdoc='<script>parent.mark()</script>'></iframe>",
+    "<base href='http://x/'><style>@import url(http://x/)</style>",
+    "<meta http-equiv=refresh content='0;url=javascript:mark()'>",
+    "\u202e<math><mtext><mglyph><style></math><img src onerror=mark()>",
+    "]]><!--><script>mark()</script>-->",
+    "${mark()} [x](javascript:mark()) &#60;script&#62;mark()&#60;/script&#62;",
+)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +175,13 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
         server.register(text).raise_for_status()
         names = NEAR.replace("near", "names").replace("ON STREAM taxis", f"ON STREAM <{stream}>")
         names = names.replace("SELECT ?taxi ?zone ?city", "SELECT ?text (1 AS ?n)").replace("?zone ex:partOf ?city", "")
-        server.register(names.replace("WHERE {", f"WHERE {{ VALUES ?text {{ {' '.join(texts)} }}")).raise_for_status()
+        named = names.replace("WHERE {", f"WHERE {{ VALUES ?text {{ {' '.join(texts)} }}")
+        server.register("".join(f"# {text}\n" for text in EVIL_TEXTS) + named).raise_for_status()
+        put = {"params": {"replace": "true"}, "content": named, "headers": SPARQL_QUERY}
+        server.http.put("/queries/names", **put).raise_for_status()
+        for text in EVIL_TEXTS:
+            agent = {"user-agent": text.encode("ascii", "replace").decode()}
+            server.http.get("/queries/names/results", headers=agent).raise_for_status()
         for time in (1000, 1200, 1500):
             path = "/streams/" + quote(stream, safe="")
             body = f"<{EVIL_IRIS[1]}> <http://ex/in> <{EVIL_IRIS[3]}> ."
@@ -174,8 +191,8 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
         late = " ".join(f"{iri} <http://ex/in> {text} ." for iri, text in zip(iris, texts, strict=False))
         server.http.post(hostile, params={"timestamp": "10"}, content=late, headers={"content-type": "text/turtle"})
         assert server.service.stream_status(stream)["late"]
-        for path in ("/", "/server", "/sources", "/log", "/graphs", "/streams", hostile, "/queries",
-                     "/queries/near",
+        for path in ("/", "/server", "/sources", "/log", "/graphs", "/streams", hostile, "/queries", "/queries/near",
+                     "/subscribers", "/subscribers?query=names", "/operators/near", "/operators/names",
                      "/nowhere/" + quote(EVIL_TEXTS[0]), "/explain?query=" + quote(EVIL_TEXTS[2]),
                      *("/resource?iri=" + quote(iri) for iri in EVIL_IRIS), "/resource?iri=" + quote(EVIL_TEXTS[0]),
                      "/queries?query=" + quote(EVIL_TEXTS[2]), "/upload?graph=" + quote(EVIL_TEXTS[1])):  # fmt: skip
@@ -185,6 +202,11 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
                 expect(page.get_by_role("region", name="The latest emission").locator("tbody tr").first).to_be_visible()
             marked(page)
         page.goto(f"{server.url}/console/queries/names")  # the groups of its chart are texts of others
+        page.get_by_text("Operators: rows").click()
+        expect(
+            page.get_by_role("region", name="Operators, evaluated").or_(page.get_by_text("Nothing is"))
+        ).to_be_visible()
+        page.get_by_text("The text that it replaced").click()
         for form in ("lines", "bars", "number"):
             page.get_by_label("as", exact=True).select_option(form)
             expect(page.locator("[data-live-number] b" if form == "number" else ".chart canvas")).to_be_visible()
@@ -192,8 +214,8 @@ def test_no_term_becomes_a_script_on_any_page(page: Page, tmp_path: Path) -> Non
         for query in (
             "SELECT * { ?s ?p ?o } LIMIT 60",
             "SELECT (IRI(\"http://x/'style='animation:x'onanimationstart='mark()\") AS ?s) {}",
-            *(f"SELECT ({text} AS ?t) ?x {{}}" for text in texts),
-            *EVIL_TEXTS,
+            *(f"SELECT ({text} AS ?t) ?x {{}}" for text in texts[:4]),
+            *EVIL_TEXTS[:4],
         ):
             page.goto(f"{server.url}/sparql#query={quote(query)}")
             expect(editor(page)).to_contain_text(query.split()[0])

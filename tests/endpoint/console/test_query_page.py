@@ -70,6 +70,14 @@ def test_words_have_the_colours_of_what_they_are(page: Page) -> None:
     assert len({colour(word) for word in ("SELECT", "WINDOW", "?taxi", "<http://ex/>")}) == 4
 
 
+def test_only_words_that_may_follow_are_offered(page: Page) -> None:
+    write(page, "SELECT * { ?s ?p ?o } ")
+    page.keyboard.type("L")
+    offered = page.locator(".cm-tooltip-autocomplete li")
+    expect(offered.first).to_contain_text("LIMIT")
+    assert not {"LOAD", "LATENESS", "LANG("} & {each.split("keyword")[0].strip() for each in offered.all_inner_texts()}
+
+
 def test_a_name_of_the_store_is_completed_and_its_prefix_declared(page: Page) -> None:
     write(page, "SELECT * { ?s ")
     page.keyboard.type("part")

@@ -154,3 +154,44 @@ def test_the_server_shows_what_is_retained_and_its_limits(busy: Live) -> None:
     assert facts["Retained for"].startswith("snapshots 5 min, emissions 1 h")
     assert facts["Time of a query or update"] == "300 s"
     assert facts["Runner"] == "inline: this service was started with the inline engine"
+
+
+def test_the_operators_of_a_query_are_measured_while_somebody_looks(page: Page, busy: Live) -> None:
+    page.goto("/console/queries/near")
+    page.locator("summary", has_text="Operators: rows, time and memory").focus()
+    page.keyboard.press("Enter")
+    table = page.get_by_role("region", name="Operators, evaluated when windows close")
+    expect(table).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("0 times in the")).to_be_visible()
+    busy.update("INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c9> }")
+    for time in range(4_000, 6_000, 500):
+        busy.push(time).raise_for_status()
+    store = table.get_by_role("row").filter(has_text="partOf")
+    expect(store.locator("td").nth(1)).not_to_have_text("0", timeout=10_000)
+    expect(store.locator("td").nth(3)).to_contain_text(" ms")
+    expect(store.locator("td").nth(5)).to_contain_text("KiB")
+
+
+def test_a_page_says_who_reads_and_what_happened(page: Page, busy: Live) -> None:
+    busy.service.pause_query("near")
+    busy.service.resume_query("near")
+    with busy.http.stream(
+        "GET", "/queries/near/results", headers={"accept": "text/event-stream", "user-agent": "me/1"}
+    ):
+        page.goto("/console/subscribers")
+        row = page.get_by_role("row").filter(has_text="me/1")
+        expect(row).to_contain_text("an event stream")
+        expect(row).to_contain_text("reading")
+    expect(row).to_contain_text("ago", timeout=15_000)
+    page.goto("/console/queries/near")
+    expect(page.get_by_role("listitem").filter(has_text="resumed")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="paused")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="me/1")).to_be_visible()
+
+
+def test_the_last_elements_come_with_their_times(page: Page, busy: Live) -> None:
+    page.goto("/console/streams/taxis")
+    elements = page.get_by_role("region", name="The last elements: rows")
+    expect(elements.locator("tbody tr").first).to_contain_text("1970-01-01 00:00:03")
+    busy.push(9_000).raise_for_status()
+    expect(elements.locator("tbody tr").first).to_contain_text("1970-01-01 00:00:09", timeout=15_000)

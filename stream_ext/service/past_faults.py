@@ -1,0 +1,43 @@
+"""Past faults: when queries could not be evaluated for a while, since this process started.
+
+A query that fails for good has this in its own past (`stream_ext.catalog.past`). One that waits for an endpoint goes on
+by itself, and nothing of it is stored: the last such faults of each query are here."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from typing import NamedTuple
+
+_QUERIES_MAX = 1_000
+_FAULTS_MAX = 20
+_WHY_MAX = 2_000
+
+
+class PastFault(NamedTuple):
+    time_ms: int
+    why: str
+
+
+class PastFaults:
+    """Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: OrderedDict[int, deque[PastFault]] = OrderedDict()
+
+    def add(self, query: int, time_ms: int, why: str) -> None:
+        with self._lock:
+            of_query = self._of.setdefault(query, deque(maxlen=_FAULTS_MAX))
+            of_query.append(PastFault(time_ms, why[:_WHY_MAX]))
+            self._of.move_to_end(query)
+            if len(self._of) > _QUERIES_MAX:
+                self._of.popitem(last=False)
+
+    def forget(self, query: int) -> None:
+        with self._lock:
+            self._of.pop(query, None)
+
+    def of(self, query: int) -> list[PastFault]:
+        with self._lock:
+            return list(self._of.get(query, ()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -39,6 +41,8 @@ _PATIENCE_S = 60.0
 _RETRY_S = 0.5
 
 _SHOWN_EVERY_S = 0.5
+#: A push that took longer says at its end how long.
+_SAID_S = 1.0
 _INTERRUPTED = 130
 
 _PUSH = """\
@@ -122,6 +126,7 @@ class _Sum:
     begun_s: float = field(default_factory=time.monotonic)
     shown_s: float = 0.0
     is_shown: bool = False
+    file: BinaryIO | None = None  # what is read of it shows how much is left; None: a pipe, which has no end
 
     def add(self, receipt: dict[str, Any]) -> None:
         self.accepted += receipt["accepted"]
@@ -137,10 +142,26 @@ class _Sum:
         now_s = time.monotonic()
         if now_s - self.shown_s < _SHOWN_EVERY_S or not terminal.is_live(sys.stderr):
             return
-        rate = self.accepted / max(now_s - self.begun_s, 0.001)
-        sys.stderr.write(f"\r\x1b[K{self}; {rate:,.0f} elements/s")
+        took_s = max(now_s - self.begun_s, 0.001)
+        sys.stderr.write(f"\r\x1b[K{self}; {self.accepted / took_s:,.0f} elements/s{self._left(took_s)}")
         sys.stderr.flush()
         self.shown_s, self.is_shown = now_s, True
+
+    def _left(self, took_s: float) -> str:
+        if self.file is None:
+            return ""
+        position, size = self.file.tell(), os.fstat(self.file.fileno()).st_size
+        if not 0 < position <= size:
+            return ""
+        return f", {100 * position // size} %, {took_s * (size - position) / position:.0f} s left"
+
+    @property
+    def summary(self) -> str:
+        """At the end: a push that took a while also says how long."""
+        took_s = time.monotonic() - self.begun_s
+        if took_s < _SAID_S:
+            return str(self)
+        return f"{self} in {took_s:.1f} s ({self.accepted / took_s:,.0f} a second)"
 
     def clear(self) -> None:
         """Ends the line on the terminal, before other output."""
@@ -167,7 +188,7 @@ def push(arguments: argparse.Namespace) -> None:
         )
     total = _Sum()
     try:
-        with _opened(arguments.file) as source, client_of(arguments) as client:
+        with _opened(arguments.file, total) as source, client_of(arguments) as client:
             if cut:
                 _replay(arguments, format, source, client, total)
             else:
@@ -184,7 +205,7 @@ def push(arguments: argparse.Namespace) -> None:
             _print_notice(f"{total}, then an error:")
         raise
     total.clear()
-    print(total)
+    print(total.summary)
 
 
 def _suffix(name: str) -> str:
@@ -209,13 +230,14 @@ def _check_cut(arguments: argparse.Namespace, format: str) -> None:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def _opened(name: str, total: _Sum) -> Iterator[BinaryIO]:
     from endpoint.files.replay import unpacked
 
     if name == "-":
         yield unpacked(cast("BinaryIO", sys.stdin.buffer))
         return
     with open_file(name) as file:
+        total.file = file if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
         yield unpacked(file)
 
 
@@ -349,7 +371,7 @@ def streams(arguments: argparse.Namespace) -> None:
         heads.insert(-1, "created by")
         for row, each in zip(rows, found, strict=True):
             row.insert(-1, f"query {each['created_by']}" if each["created_by"] else "")
-    advice = "there are no streams; rillet query 'CREATE STREAM name' creates one"
+    advice = "there are no streams; rillet stream create NAME creates one"
     print("\n".join(terminal.table(heads, rows)) if rows else advice)
 
 

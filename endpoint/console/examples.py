@@ -109,6 +109,40 @@ WHERE {{
 }}""",
 }
 
+_CITY_BIKES = "FROM NAMED WINDOW <urn:w> ON STREAM city_bikes [RANGE 5m STEP 1m]"
+_CITY_COUNT = "WINDOW <urn:w> { ?count city:station ?station ; city:free ?free }"
+#: For the city that the console plays.
+CITY = {
+    "Bikes at each station": f"""# How many bikes are free at each station, on average of the last five minutes?
+PREFIX city: <http://example.org/city/>
+REGISTER RSTREAM my_bikes AS
+SELECT ?station (AVG(?free) AS ?bikes)
+{_CITY_BIKES}
+WHERE {{
+  {_CITY_COUNT}
+}}
+GROUP BY ?station""",
+    "Stations with few bikes": f"""# At which stations were there at most two bikes during the last five minutes?
+PREFIX city: <http://example.org/city/>
+REGISTER RSTREAM few_bikes AS
+SELECT ?name (MAX(?free) AS ?most)
+FROM <http://example.org/city/facts>
+{_CITY_BIKES}
+WHERE {{
+  {_CITY_COUNT}
+  ?station city:name ?name
+}}
+GROUP BY ?name
+HAVING (MAX(?free) <= 2)""",
+    "Districts and their stations": """PREFIX city: <http://example.org/city/>
+SELECT ?district ?station ?docks
+FROM <http://example.org/city/facts> {
+  ?at city:in ?area ; city:name ?station ; city:docks ?docks .
+  ?area city:name ?district
+}
+ORDER BY ?district ?station""",
+}
+
 #: By kind; each with its name.
 EXAMPLES = {"Asked once": _ONCE, "Asked continuously: templates to register": _CONTINUOUS}
 

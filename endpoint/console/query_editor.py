@@ -19,7 +19,7 @@ from endpoint.console.answers import (
     table_of,
 )
 from endpoint.console.display import number, prefixes_of
-from endpoint.console.examples import EXAMPLES, EXPLAINED, FIRST
+from endpoint.console.examples import CITY, EXAMPLES, EXPLAINED, FIRST
 from endpoint.console.explained import Plan, plan_of
 from endpoint.console.room import Room
 from endpoint.errors import Problem, describe
@@ -147,7 +147,7 @@ def _editor(
         table=table,
         problem=problem,
         done=done,
-        examples=EXAMPLES,
+        examples={"The city that is played": CITY, **EXAMPLES} if room.demo.state.exists else EXAMPLES,
         options={name: _filled_in(name) for name in ("snapshot", "at")},
         oldest=room.service.status()["retention"]["oldest_snapshot"],
         **more,

@@ -86,6 +86,7 @@ class DemoInProcess:
     def remove(self) -> None:
         """Stops, and drops the queries, the streams and the graph of the demonstration."""
         with self._one_at_a_time():
+            self._check_unread()
             self._end()
             self._check_names()
             with _as_errors_of_ours():
@@ -120,6 +121,18 @@ class DemoInProcess:
         for query in self._service.queries():
             if _QUERIES.get(query.name, query.text) != query.text:
                 raise NameInUse(f"the query {query.name} is there, and is not the demonstration's")
+
+    def _check_unread(self) -> None:
+        """Raises NameInUse if a query that is not its own reads one of its streams, which could not be dropped then."""
+        for stream in self._service.streams():
+            if _STREAMS.get(stream.name) == stream.iri:
+                readers = self._service.stream_status(stream.iri)["readers"]
+                others = [name for name in readers if name not in _QUERIES]
+                if others:
+                    raise NameInUse(
+                        f"the stream {stream.name} of the city is read by {', '.join(others)}: drop "
+                        f"{'this query' if len(others) == 1 else 'these queries'} first"
+                    )
 
     def _pause(self, seconds: float) -> None:
         self._stop.wait(max(seconds, _PAUSE_S))

@@ -384,6 +384,21 @@ def test_an_explanation_shows_the_operators_of_the_server(near: Live, capsys: py
     assert "--format json" in capsys.readouterr().err
 
 
+def test_a_stream_is_created_with_options(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
+    create = ("stream", "create", "readings", "--lateness", "5s", "--timeless", "http://ex/in", "--server", near.url)
+    assert rillet(*create) == 0
+    assert "rillet push readings FILE" in capsys.readouterr().out
+    options = near.service.stream("readings").options
+    assert (options.lateness_ms, options.timeless) == (5000, ["http://ex/in"])
+    assert rillet(*create) == 0, "the same again changes nothing"
+    assert rillet("stream", "create", "readings", "--server", near.url) == 1
+    assert "already exists with other options" in capsys.readouterr().err
+    assert rillet("stream", "create", "all", "--timeless", "all", "--server", near.url) == 0
+    assert near.service.stream("all").options.timeless is True
+    assert rillet("stream", "create", "late", "--lateness", "soon", "--server", near.url) == 1
+    assert "'soon' is not a duration" in capsys.readouterr().err
+
+
 def test_a_stream_is_dropped_but_not_while_a_query_reads_it(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", near.url)
     assert rillet("query", "CREATE STREAM old", *server) == 0

@@ -379,6 +379,20 @@ def test_what_is_pushed_is_shown_as_it_grows(
     assert re.match(r"\d elements? accepted, snapshot \d+; [\d,]+ elements/s", shown[1]) and shown[-1] == ""
 
 
+def test_of_a_file_it_is_shown_how_much_is_left(
+    running: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "many.ndjson").write_text("".join(element(n) for n in range(30_000)))
+    monkeypatch.setattr("endpoint.cli.terminal.is_live", lambda out: True)
+    monkeypatch.setattr("endpoint.cli.pushing._SHOWN_EVERY_S", 0.0)
+    monkeypatch.setattr("endpoint.cli.pushing._SAID_S", 0.0)
+    assert rillet("push", "s", tmp_path / "many.ndjson", "--server", running.url) == 0
+    answered = capsys.readouterr()
+    assert re.match(r"30,000 elements accepted, snapshot \d+ in [\d.]+ s \([\d,]+ a second\)\n", answered.out)
+    parts = [int(part) for part in re.findall(r"elements/s, (\d+) %, \d+ s left", answered.err)]
+    assert parts == sorted(parts) and parts[-1] == 100
+
+
 def test_what_was_probably_not_meant_is_reported_once(running: Live, capsys: pytest.CaptureFixture[str]) -> None:
     seconds = int(time.time())
     lines = "".join(element(seconds + n) for n in range(3))

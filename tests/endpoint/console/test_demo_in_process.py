@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from endpoint.console.examples import CITY as EXAMPLES
 from endpoint.demo import in_process
 from endpoint.demo.benchmark import Recording
 from endpoint.demo.city import CITY
@@ -45,6 +46,20 @@ def test_a_click_plays_the_city_and_another_removes_it(tmp_path: Path) -> None:
         assert "dropped" in answered(post(server, "/", act="remove"))
         assert (server.service.queries(), server.service.streams()) == ([], [])
         assert get(server, "/").facts()["Triples"] == "1", "what was there before"
+
+
+def test_a_query_of_ones_own_over_the_city_is_offered_and_keeps_its_streams(tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        assert "The city that is played" not in [each.shown for each in get(server, "/query").all("h3")]
+        post(server, "/", act="play")
+        assert "The city that is played" in [each.shown for each in get(server, "/query").all("h3")]
+        post(server, "/query", act="register", query=EXAMPLES["Bikes at each station"])
+        wait_for(lambda: server.service.query_status("my_bikes")["rows"], "my_bikes has no rows")
+        refused = answered(post(server, "/", 409, act="remove"))
+        assert "read by my_bikes: drop this query first" in refused
+        assert server.service.query_status("city_bikes")["state"] == "running", "nothing was removed"
+        server.service.drop_query("my_bikes")
+        assert "dropped" in answered(post(server, "/", act="remove"))
 
 
 def test_playing_takes_the_right_to_write(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from endpoint.console.assets import assets, has_libraries
-from endpoint.console.examples import EXAMPLES
+from endpoint.console.examples import CITY, EXAMPLES
 from tests.endpoint.console.html import get
 from tests.endpoint.live import NEAR, Live, live
 from tests.parts.missing import missing
@@ -80,7 +80,7 @@ def test_what_is_probably_not_meant_is_told(server: Live) -> None:
     assert "?taxy is never bound" in warning
 
 
-@pytest.mark.parametrize("text", [text for kind in EXAMPLES.values() for text in kind.values()])
+@pytest.mark.parametrize("text", [text for kind in (*EXAMPLES.values(), CITY) for text in kind.values()])
 def test_every_template_is_accepted(server: Live, text: str) -> None:
     assert check(server, text)["problems"] == []
 

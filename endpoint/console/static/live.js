@@ -98,11 +98,19 @@ export function showLive(section, libraries) {
     const [of, by, as] = ["of", "by", "as"].map((name) => find(name).value);
     const limit = find("limit").value === "" ? null : Number(find("limit").value);
     const label = of ? `?${of}` : "rows";
+    noteCut(as, by, shown);
     find("chart").hidden = as === "number" || !chart;
     find("number").hidden = as !== "number";
     if (as === "number") bigNumber(find("number"), emission, of, label, limit);
     else if (chart && as === "bar") bars(chart, emission, of, by, label, limit, prefixes);
     else if (chart) lines(chart, shown, of, by, label, limit, prefixes);
+  }
+
+  // That not each group has a line.
+  function noteCut(as, by, shown) {
+    const groups = as === "line" && by ? groupsOf(shown, by) : 0;
+    find("cut").hidden = groups <= GROUPS_MAX;
+    find("cut").textContent = `The lines of ${GROUPS_MAX} of ${groups} different ?${by}. Bars show more.`;
   }
 
   // ---- back in time
@@ -253,6 +261,10 @@ function valuesOf(emission, of, by, prefixes) {
   if (!of && !by) return new Map([["", count(emission)]]);
   const sum = (found) => found.reduce((total, value) => total + value, 0);
   return new Map([...groups].map(([name, found]) => [name, of === ROWS ? sum(found) : sum(found) / found.length]));
+}
+
+function groupsOf(emissions, by) {
+  return new Set(emissions.flatMap((emission) => (emission.results?.bindings ?? []).map((each) => each[by]?.value))).size;
 }
 
 function lines(chart, emissions, of, by, label, threshold, prefixes) {

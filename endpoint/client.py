@@ -35,7 +35,7 @@ class Client:
     def __init__(
         self, url: str = "http://127.0.0.1:8000", *, token: str | None = None, timeout_s: float | None = 60.0
     ) -> None:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers = {"user-agent": "rillet client"} | ({"authorization": f"Bearer {token}"} if token else {})
         self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, timeout=timeout_s)
 
     def __enter__(self) -> Client:

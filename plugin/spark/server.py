@@ -72,7 +72,7 @@ class RilletServer:
         return self._open(path, urlencode(form).encode(), {"Accept": accept})
 
     def _open(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> IO[bytes]:
-        url, sent = self.url + path, dict(headers)
+        url, sent = self.url + path, {"User-Agent": "Rillet data source of Spark", **headers}
         if self.token:
             sent["Authorization"] = f"Bearer {self.token}"
         return _repeated(lambda: urlopen(Request(url, body, sent), timeout=self.timeout_s), url)

@@ -118,7 +118,7 @@ def test_a_failure_stays_in_the_past_when_the_query_is_resumed(tmp_path: Path) -
         service.register(registration(window="RANGE 1h STEP 1s"))
         push(service, "s", 100, *(triple(f"a{n}", n) for n in range(5_000)), wait="published")
         service.heartbeat("s", 1_100)
-        until(lambda: service.query_status("q")["state"] == "failed", "the query fails")
+        until(lambda: past(service), "the query fails, and that is stored")
         service.resume_query("q")
         (resumed, failed) = past(service)
         assert (resumed[1], failed[1]) == ("resumed", "failed")

@@ -75,8 +75,10 @@ class _Count:
 
 
 class Trial(Protocol):
-    """Steps these queries alone, up to a snapshot, in a fresh process. `close` ends it from another thread."""
+    """`run` steps these queries alone, up to a snapshot, in a fresh process, for which `prepare` makes ready what takes
+    long. `close` ends it from another thread."""
 
+    def prepare(self) -> None: ...
     def run(self, states: Mapping[int, Any], position: int, until: int) -> Outcome: ...
     def close(self) -> None: ...
 
@@ -129,15 +131,24 @@ class Quarantine:
             self._undecided.update(numbers)
             self._suspended |= self._undecided
             self._deaths.append(replace(death, among=numbers))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="rillet-quarantine", daemon=True)
-                self._thread.start()
+            self._start()
             self._changed.notify_all()
         log.warning(
             "queries are in quarantine: they may have killed a worker",
             extra={"fields": {"queries": len(numbers), "first": min(numbers, default=0), "snapshot": death.sn}},
         )
         self._on_change()
+
+    def prepare(self) -> None:
+        """Workers of Spark step queries from now on: makes ready for a trial. It does not wait."""
+        with self._changed:
+            if not self._closed:
+                self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="rillet-quarantine", daemon=True)
+            self._thread.start()
 
     def _forget_old(self) -> None:
         now = time.monotonic()
@@ -174,6 +185,7 @@ class Quarantine:
     # ---- the thread that tries ---------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._trial.prepare()
         while True:
             with self._changed:
                 self._busy = bool(self._deaths)

@@ -1,6 +1,6 @@
 """A trial: a fresh process steps some queries without others, to see whether it survives.
 
-The process reads its job from standard input, and reports its progress on standard output:
+The process, which `trial_parent` forks, reads its job from one pipe, and reports its progress on another:
 
     opened   the store is open; from now on the process must show signs of life
     built    the state of the queries is built
@@ -13,11 +13,10 @@ The results are discarded: if the trial survives, the runner of the other querie
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
-import subprocess
+import socket
 import sys
 import tempfile
 import threading
@@ -29,16 +28,15 @@ from typing import Any
 import msgspec
 
 from hbase_store.errors import StoreUnavailable
-from stream_ext import warm
-from stream_ext.child_environment import program_environment
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Outcome
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.trial_parent import Trial, TrialParent, serve
 from stream_ext.runners.underway import StepWatch, Underway
 
-#: Interpreter, imports, compiled loops and store; on a busy machine.
+#: Interpreter, imports and compiled loops, if they are not there yet, and the store; on a busy machine.
 _OPENS_S = 120.0
 _LOOK_S = 0.2
 _CATCH_UP_S = 5.0
@@ -67,8 +65,24 @@ class Process:
         self._store_url, self._base, self._allowed_urls, self._budget = store_url, base, allowed_urls, budget
         self._factory, self._timeout_s = settings.shard_factory, settings.step_timeout_s
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._parent: TrialParent | None = None
         self._closed = False
+
+    def prepare(self) -> None:
+        """Starts the process that forks trials, so that the first one need not wait for it."""
+        with contextlib.suppress(OSError):  # it is tried again for the first trial, which says what is wrong
+            self._living_parent()
+
+    def _living_parent(self) -> TrialParent:
+        with self._lock:
+            if self._closed:
+                raise ConnectionError("the service is being closed")
+            if self._parent is not None and not self._parent.is_alive:
+                self._parent.close()
+                self._parent = None
+            if self._parent is None:
+                self._parent = TrialParent(self._factory)
+            return self._parent
 
     def run(self, states: Mapping[int, Any], position: int, until: int) -> Outcome:
         """Tries the queries, in one process for each position that some of them have."""
@@ -94,8 +108,8 @@ class Process:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._process is not None:
-                self._process.kill()
+            if self._parent is not None:
+                self._parent.close()
 
     def _job(self, states: Mapping[int, Any], sn: int, until: int, underway: Path) -> TrialJob:
         from_there = {number: msgspec.structs.replace(state, behind_at=None) for number, state in states.items()}
@@ -105,33 +119,16 @@ class Process:
         )  # fmt: skip
 
     def _run(self, job: TrialJob, watched: StepWatch) -> Outcome:
-        with self._lock:
-            if self._closed:
-                return Outcome("failed", "the service is being closed")
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-m", "stream_ext.runners.trial"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=program_environment(os.environ),
-                start_new_session=True,
-            )
-        with process:
-            try:
-                assert process.stdin is not None
-                with contextlib.suppress(BrokenPipeError):  # it has died already
-                    process.stdin.write(msgspec.msgpack.encode(job))
-                    process.stdin.close()
-                return self._followed(process, watched)
-            finally:
-                process.kill()
+        with self._living_parent().fork(_OPENS_S) as process:
+            process.begin(msgspec.msgpack.encode(job))
+            return self._followed(process, watched)
 
-    def _followed(self, process: subprocess.Popen[bytes], watched: StepWatch) -> Outcome:
+    def _followed(self, process: Trial, watched: StepWatch) -> Outcome:
         """The outcome of the process. It is killed if it shows no sign of life for too long."""
-        assert process.stdout is not None
         output, changes, alive = b"", 0, time.monotonic()
         while True:
-            readable, _, _ = select.select([process.stdout], [], [], _LOOK_S)
-            more = os.read(process.stdout.fileno(), 1 << 12) if readable else b""
+            readable, _, _ = select.select([process.report], [], [], _LOOK_S)
+            more = os.read(process.report, 1 << 12) if readable else b""
             if readable and not more:
                 return self._ended(process, output, watched)
             output += more
@@ -145,7 +142,7 @@ class Process:
                     return Outcome("failed", f"it did not start within {limit_s:g} s")
                 return self._died(f"it did not answer for {limit_s:g} s", watched)
 
-    def _ended(self, process: subprocess.Popen[bytes], output: bytes, watched: StepWatch) -> Outcome:
+    def _ended(self, process: Trial, output: bytes, watched: StepWatch) -> Outcome:
         code = process.wait()
         last, _, why = output.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
         if last == "stepped":
@@ -166,11 +163,16 @@ class Process:
 
 
 def main() -> None:
-    """The process of a trial: steps the queries of the job on its standard input, and reports how far it came."""
-    _end_with_parent()
-    report = os.dup(1)
-    os.dup2(2, 1)  # other prints are not reports
-    job = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=TrialJob)
+    """The process that forks trials, for the server at the other end of this socket."""
+    with socket.socket(fileno=int(sys.argv[1])) as server, contextlib.suppress(ConnectionError):
+        serve(server, sys.argv[2], _try)
+    os._exit(0)
+
+
+def _try(job_from: int, report: int) -> None:
+    """Steps the queries of the job, and reports how far it came."""
+    with os.fdopen(job_from, "rb") as pipe:
+        job = msgspec.msgpack.decode(pipe.read(), type=TrialJob)
     try:
         _step(job, lambda word: os.write(report, word.encode() + b"\n"))
     except StoreUnavailable as error:
@@ -179,18 +181,11 @@ def main() -> None:
         os.write(report, f"failed {_one_line(error)}\n".encode())
 
 
-def _end_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent ends, which also works in the middle of compiled code. The
-    thread that started the process lives as long as the server."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def _one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:_WHY_BYTES_MAX]
 
 
 def _step(job: TrialJob, report: Callable[[str], object]) -> None:
-    warm.warm()
     codec, underway = wire.Codec(job.factory), Underway(Path(job.underway))
     shard = codec.open_shard(job.store_url, job.base, job.allowed_urls, job.budget, job.states.keys())
     shard.refresh()

@@ -334,7 +334,12 @@ def pss_of(pid: int) -> int:
     return 0
 
 
-_KINDS = {"push_reader": "push readers", "query_workers": "query worker", "spark.driver": "driver"}
+_KINDS = {
+    "push_reader": "push readers",
+    "query_workers": "query worker",
+    "spark.driver": "driver",
+    "runners.trial": "trials",
+}
 
 
 def kind_of(pid: int) -> str:

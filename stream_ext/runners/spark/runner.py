@@ -60,7 +60,7 @@ class SparkRunner:
         `subscribed`: the queries that have a subscriber."""
         clock = MonotonicClock(clock)
         self._settings, self._clock, self._environ = settings, clock, dict(environ)
-        self._on_state, self._on_silence = on_state, on_silence
+        self._on_state, self._on_silence, self._quarantine = on_state, on_silence, quarantine
         self._changed = threading.Condition()
         self._state: State = "starting"
         self._why = "Spark is starting"
@@ -279,6 +279,7 @@ class SparkRunner:
     def _is_up(self) -> None:
         if self._up_ms is None:
             self._up_ms = self._clock.now_ms()
+        self._quarantine.prepare()
         self._becomes("up", "")
 
     def _becomes(self, state: State, why: str) -> None:

@@ -45,6 +45,9 @@ class Scene:
             return Outcome("survived")
         return Outcome("died", "it ended by SIGSEGV", (min(found),) if self.names and found else None)
 
+    def prepare(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

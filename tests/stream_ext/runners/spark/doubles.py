@@ -147,6 +147,9 @@ class Noticed:
         self.suspended: frozenset[int] = frozenset()
         self.deaths: list[Death] = []
 
+    def prepare(self) -> None:
+        pass
+
     def hold(self, death: Death) -> None:
         self.deaths.append(death)
         self.suspended |= frozenset(death.numbers or ())

@@ -37,7 +37,9 @@ export function codeEditor(area) {
         linter((shown) => problems(shown, area), { delay: CHECK_AFTER_MS }),
         EditorView.contentAttributes.of({ "aria-label": label.textContent.trim(), spellcheck: "false" }),
         EditorView.updateListener.of((update) => {
-          if (update.docChanged) area.value = update.state.doc.toString();
+          if (!update.docChanged) return;
+          area.value = update.state.doc.toString();
+          area.dispatchEvent(new Event("input"));
         }),
         keymap.of([
           { key: "Mod-Enter", run: () => (area.form.requestSubmit(), true) },

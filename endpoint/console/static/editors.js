@@ -1,5 +1,7 @@
 // The text areas for queries: each becomes an editor with the same four verbs, a plain one or a CodeMirror.
 
+const DRAFT_AFTER_MS = 300;
+
 // Maps each text area to its editor.
 export async function editors(libraries) {
   const areas = [...document.querySelectorAll("[data-editor]")];
@@ -26,6 +28,7 @@ function begin(area, editor) {
     document.querySelector("[data-outcome]")?.replaceChildren(); // it is of another text
     fill();
   });
+  keepDraft(area, editor);
   for (const example of document.querySelectorAll("[data-example]")) {
     example.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey) return;
@@ -34,6 +37,21 @@ function begin(area, editor) {
       editor.focus();
     });
   }
+}
+
+// What somebody wrote is there again after Back and after a reload. It is not run, as no text is.
+function keepDraft(area, editor) {
+  const { draft } = history.state ?? {};
+  if (typeof draft === "string" && draft !== editor.text) editor.text = draft;
+  const note = () => {
+    if (area.value !== history.state?.draft) history.replaceState({ ...history.state, draft: area.value }, "");
+  };
+  let resting = null;
+  area.addEventListener("input", () => {
+    clearTimeout(resting);
+    resting = setTimeout(note, DRAFT_AFTER_MS);
+  });
+  document.addEventListener("click", note, { capture: true });
 }
 
 function plainEditor(area) {

@@ -70,6 +70,22 @@ def test_words_have_the_colours_of_what_they_are(page: Page) -> None:
     assert len({colour(word) for word in ("SELECT", "WINDOW", "?taxi", "<http://ex/>")}) == 4
 
 
+def test_a_text_is_there_again_after_back_and_a_reload(page: Page) -> None:
+    text = "SELECT ?s ?o { ?s <http://ex/partOf> ?o }"
+    write(page, text)
+    page.get_by_role("button", name="Run").click()
+    page.locator("[data-result] a.term").first.click()
+    expect(page.get_by_role("heading", name="Its triples")).to_be_visible()
+    page.go_back()
+    expect(editor(page)).to_have_text(text)
+    page.reload()
+    expect(editor(page)).to_have_text(text)
+    page.goto("/console/query?query=ASK {}")
+    expect(editor(page)).to_have_text("ASK {}")
+    expect(page.get_by_text("This text comes from the link")).to_be_visible()
+    expect(page.locator("[data-result]")).to_have_count(0)
+
+
 def test_only_words_that_may_follow_are_offered(page: Page) -> None:
     write(page, "SELECT * { ?s ?p ?o } ")
     page.keyboard.type("L")

@@ -135,13 +135,14 @@ class DemoInProcess:
                     )
 
     def _pause(self, seconds: float) -> None:
-        self._stop.wait(max(seconds, _PAUSE_S))
+        self._stop.wait(seconds)
 
     def _play(self, player: Player) -> None:
         ends_s = self._now() + _LONGEST_S
         try:
             while not (self._stop.is_set() or player.progress.ended or self._now() >= ends_s):
                 player.tick()
+                self._stop.wait(_PAUSE_S)
         except Refused as error:  # a stream was dropped, the store is full, another process became the writer
             self._why_ended = str(error)
 

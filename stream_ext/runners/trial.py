@@ -33,7 +33,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Outcome
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.settings import SparkSettings
-from stream_ext.runners.trial_parent import Trial, TrialParent, serve
+from stream_ext.runners.trial_parent import ForkedTrial, TrialParent, serve
 from stream_ext.runners.underway import StepWatch, Underway
 
 #: Interpreter, imports and compiled loops, if they are not there yet, and the store; on a busy machine.
@@ -123,7 +123,7 @@ class Process:
             process.begin(msgspec.msgpack.encode(job))
             return self._followed(process, watched)
 
-    def _followed(self, process: Trial, watched: StepWatch) -> Outcome:
+    def _followed(self, process: ForkedTrial, watched: StepWatch) -> Outcome:
         """The outcome of the process. It is killed if it shows no sign of life for too long."""
         output, changes, alive = b"", 0, time.monotonic()
         while True:
@@ -142,7 +142,7 @@ class Process:
                     return Outcome("failed", f"it did not start within {limit_s:g} s")
                 return self._died(f"it did not answer for {limit_s:g} s", watched)
 
-    def _ended(self, process: Trial, output: bytes, watched: StepWatch) -> Outcome:
+    def _ended(self, process: ForkedTrial, output: bytes, watched: StepWatch) -> Outcome:
         code = process.wait()
         last, _, why = output.rstrip(b"\n").rpartition(b"\n")[2].decode("utf-8", "replace").partition(" ")
         if last == "stepped":

@@ -50,14 +50,14 @@ class TrialParent:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def fork(self, within_s: float) -> Trial:
+    def fork(self, within_s: float) -> ForkedTrial:
         """A new process, which reads its job; an OSError: there is none within this time."""
         job_end, job = os.pipe()
         report, report_end = os.pipe()
         try:
             self._socket.settimeout(within_s)
             socket.send_fds(self._socket, [b"f"], [job_end, report_end])
-            return Trial(self._socket, self._number(), job, report)
+            return ForkedTrial(self._socket, self._number(), job, report)
         except BaseException:
             os.close(job)
             os.close(report)
@@ -82,7 +82,7 @@ class TrialParent:
         self._socket.close()
 
 
-class Trial:
+class ForkedTrial:
     """A process that was forked. `report`: the descriptor of what it reports."""
 
     def __init__(self, parent: socket.socket, pid: int, job: int, report: int) -> None:
@@ -108,7 +108,7 @@ class Trial:
             self._code = int(_NUMBER.unpack(body)[0]) if len(body) == _NUMBER.size else -signal.SIGKILL
         return self._code
 
-    def __enter__(self) -> Trial:
+    def __enter__(self) -> ForkedTrial:
         return self
 
     def __exit__(

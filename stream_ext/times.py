@@ -182,8 +182,11 @@ def parse_time(text: str) -> int:
 
 def checked_time(time_ms: int) -> int:
     if abs(time_ms) > TIME_MS_MAX:
+        nanoseconds = time_ms // 1_000_000
+        hint = f"; as nanoseconds it would be {date_of_ms(nanoseconds)}: if you mean that, send {nanoseconds}"
         raise BadArgument(
             f"the time {time_ms} is out of range: it counts milliseconds since 1970, at most {TIME_MS_MAX}"
+            + hint * (abs(time_ms) < 2**63)
         )
     return time_ms
 

@@ -12,6 +12,7 @@ from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.errors import BadArgument, Overload, TooLarge
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
+from stream_ext.times import checked_time
 from stream_ext.writer.elements import Elements
 from stream_ext.writer.future_times import check_ahead
 from stream_ext.writer.gathering import Heartbeat, Push
@@ -56,6 +57,8 @@ class StreamPushes:
         check_wait(wait)
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
+        if timestamp is not None:
+            checked_time(timestamp)
         if len(data) > self._opened.limits.push_bytes:
             raise TooLarge(
                 f"a push of {len(data)} bytes exceeds the limit of {self._opened.limits.push_bytes}: send it in parts"
@@ -79,7 +82,7 @@ class StreamPushes:
         definition = self._opened.catalog.stream(stream)
         self._check_takes_pushes(definition)
         check_wait(wait)
-        warnings = check_ahead(definition, np.array([timestamp], np.int64), self._opened.clock.now_ms())
+        warnings = check_ahead(definition, np.array([checked_time(timestamp)], np.int64), self._opened.clock.now_ms())
         future = self._opened.injector.heartbeat(Heartbeat(definition.number, timestamp))
         return self._receipt(definition, future, wait, warnings)
 

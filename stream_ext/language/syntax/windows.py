@@ -185,7 +185,7 @@ def _count(cursor: Cursor, draft: _WindowDraft, word: str) -> None:
 
 def _how_many(cursor: Cursor, owner: str) -> int:
     if cursor.kind != "integer" or not int(cursor.raw[:_COUNT_DIGITS_MAX]) or len(cursor.raw) > _COUNT_DIGITS_MAX:
-        cursor.expected(f"a whole number above 0 after {owner}")
+        cursor.expected(f"a whole number above 0, of {_COUNT_DIGITS_MAX} digits at most, after {owner}")
     count = int(cursor.raw)
     cursor.advance()
     return count

@@ -69,6 +69,20 @@ class Several:
                 del emission["snapshot"]
         return found
 
+    def graphs(self) -> dict[int, tuple[object, object]]:
+        """Of each CONSTRUCT the whole answer of its last evaluation, as GET and as its graph has it."""
+        self.service._engine.await_evaluated(self.service.head(), 60)
+        found: dict[int, tuple[object, object]] = {}
+        for seed in SEEDS:
+            query = self.service.query_definition(f"q{seed}")
+            if query.constructs:
+                answer = self.service.latest(query.name)
+                assert answer.graph is not None
+                latest = sorted(zip(*map(answer.vocabulary.decode, answer.graph), strict=True))
+                graph = self.service.query(f"SELECT ?s ?p ?o {{ GRAPH <{query.iri}> {{ ?s ?p ?o }} }}")
+                found[seed] = latest, sorted(self.service.decode(graph))
+        return found
+
 
 def rows_told(emission: dict[str, Any]) -> object:
     if "graph" in emission:
@@ -83,14 +97,17 @@ def test_arrivals_on_spark_say_what_they_say_inline_and_what_is_true(tmp_path: P
     with opened(tmp_path / "inline", SystemClock()) as service:
         scenes = Several(service)
         scenes.play()
-        inline = scenes.observed()
+        inline, answers = scenes.observed(), scenes.graphs()
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
         scenes = Several(service)
         assert on_spark(service)
         scenes.play(kills=5)
         assert on_spark(service)
-        spark = scenes.observed()
+        spark, answers_on_spark = scenes.observed(), scenes.graphs()
     assert spark == inline
+    assert answers_on_spark == answers
+    assert all(latest == graph for latest, graph in answers.values())
+    assert any(latest for latest, _ in answers.values())
     for seed, true in scenes.true.items():
         assert [(each["time"], rows_told(each)) for each in spark[seed]] == true, (
             f"seed {seed}: {scenes.oracles[seed].scene.text}"

@@ -26,7 +26,13 @@ from hbase_store.backends.meta_cells import (
     check_layout,
     counter_key,
 )
-from hbase_store.backends.thrift_connections import ConnectionDied, Connections, ServerAddress, thrift
+from hbase_store.backends.thrift_connections import (
+    ConnectionDied,
+    Connections,
+    NoAnswer,
+    ServerAddress,
+    thrift,
+)
 from hbase_store.backends.thrift_transports import IN_THE_CLEAR, ThriftAccess
 from hbase_store.backends.thrift_verbs import (
     COLUMN,
@@ -58,6 +64,8 @@ TIMEOUT_MS = LEASE_MS * 2 // 3
 #: By so much the largest row of late counts less with each answer.
 _FORGETS = 7 / 8
 DELETE_ROWS = 4096
+#: A read that has no answer in time is made so often.
+_TRIES = 2
 #: So many threads make calls for others; and so many answers of one read are on their way at a time.
 _THREADS = 16
 _AT_A_TIME = 4
@@ -150,9 +158,10 @@ class HBaseKeyValue:
         found: dict[Key, Value] = {}
         wanted = [salted(table, key) for key in dict.fromkeys(keys) if key]
         size_of = {salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
-        start = 0
+        start, tries = 0, self._tries(table)
         while start < len(wanted):
             calls: list[Callable[[], list[Row]]] = []
+            first = start
             while start < len(wanted) and len(calls) < _AT_A_TIME:
                 # While nothing is known of the sizes in this table, the first answer is awaited alone.
                 if calls and size_of is None and not self._largest[table]:
@@ -160,13 +169,26 @@ class HBaseKeyValue:
                 count = self._rows_per_call(table) if size_of is None else that_fit(wanted, start, size_of)
                 calls.append(partial(self._call, get_rows, self._names[table], wanted[start : start + count]))
                 start += count
-            with self._sizing(table):
-                answers = self._parallel.all(calls)
+            try:
+                with self._sizing(table):
+                    answers = self._parallel.all(calls)
+            except NoAnswer:
+                tries -= 1
+                if not tries:
+                    raise
+                start = first
+                continue
             for rows in answers:
                 found.update(rows)
                 self._note_sizes(table, rows)
                 self.calls.add_bytes("get_rows", _bytes_of(rows))
         return [found.get(salted(table, key)) if key else None for key in keys]
+
+    def _tries(self, table: str) -> int:
+        """How often rows of a table are asked for until they come. While a region moves, a Thrift server asks for it
+        after longer and longer pauses, up to 20 s: a call that is made anew finds it at once. What `meta` says is
+        wanted soon or not at all: lease and head."""
+        return 1 if table == "meta" else _TRIES
 
     def _rows_per_call(self, table: str) -> int:
         return min(max(CALL_BYTES_MAX // (self._largest[table] or CALL_BYTES_MAX), ROWS_MIN), ROWS_MAX)
@@ -207,11 +229,17 @@ class HBaseKeyValue:
         scan.stopRow = salt + stop if stop is not None else after(salt)
         if keys_only:
             scan.filterString = b"KeyOnlyFilter()"
-        complete = False
+        complete, tries = False, self._tries(table)
         while not complete:
             row_count = ROWS_MAX if keys_only else self._rows_per_call(table)
-            with self._sizing(table):
-                rows, complete = self._call(scan_chunk, self._names[table], scan, row_count)
+            try:
+                with self._sizing(table):
+                    rows, complete = self._call(scan_chunk, self._names[table], scan, row_count)
+            except NoAnswer:
+                tries -= 1
+                if not tries:
+                    raise
+                continue
             if not rows:
                 return
             self.calls.add_bytes("scan_chunk", _bytes_of(rows))

@@ -29,7 +29,7 @@ from hbase_store.backends.thrift_transports import (
 )
 from hbase_store.errors import BadRow, StoreUnavailable
 
-__all__ = ["ConnectionDied", "Connections", "ServerAddress", "first_line", "thrift"]
+__all__ = ["ConnectionDied", "Connections", "NoAnswer", "ServerAddress", "first_line", "thrift"]
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -43,6 +43,10 @@ _LEFT_OUT_S = 5.0
 
 #: What HBase says of a cell that it takes from nobody; of other arguments that it does not like we are not the cause.
 _TOO_LARGE = re.compile("too large|exceeds", re.IGNORECASE)
+
+
+class NoAnswer(StoreUnavailable):
+    """A call had no answer in time. It may be done nevertheless."""
 
 
 class ConnectionDied(Exception):
@@ -112,7 +116,7 @@ class Connections:
             raise ConnectionDied(why) from error
         except TimeoutError as error:
             self._failed(server)
-            raise StoreUnavailable(
+            raise NoAnswer(
                 f"HBase at {_shown(server)} did not answer within {self._timeout_ms} ms; is it overloaded?"
             ) from error
         except (TException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import Hbase_thrift as thrift
 import pytest
@@ -183,9 +184,38 @@ def test_an_answer_that_does_not_come_in_time_is_asked_for_in_smaller_parts(
         return get(rows)
 
     server.row_answer = too_slow  # type: ignore[method-assign]
-    with pytest.raises(StoreUnavailable, match="did not answer within"):
-        backend.get_many("run", keys)
     assert all(backend.get_many("run", keys))
+
+
+def test_a_read_that_has_no_answer_in_time_is_made_anew_once(server: PretendedHBase, backend: HBaseKeyValue) -> None:
+    """While a region moves HBase's client waits longer and longer; a new call finds the region at once."""
+    backend.put_many([Put("sn", b"%d" % i, b"value", 1) for i in range(40)])
+    keys = [b"%d" % i for i in range(40)]
+    reads: list[Callable[[], object]] = [
+        lambda: backend.get_many("sn", keys),
+        lambda: backend.get_many("sn", keys, [5] * 40),
+        lambda: list(backend.scan("sn", b"", None)),
+    ]
+    left = 0
+
+    def is_late(verb: str) -> None:
+        nonlocal left
+        if verb in ("getRowsWithColumns", "scannerGetList") and left:
+            left -= 1
+            raise TimeoutError
+
+    server.fault = is_late
+    for read in reads:
+        expected = read()
+        left = 1
+        assert read() == expected
+    for read in (*reads, lambda: backend.get_many("meta", [b"head"])):
+        left = 1000
+        with pytest.raises(StoreUnavailable, match="did not answer within"):
+            read()
+    left = 1
+    with pytest.raises(StoreUnavailable, match="did not answer within"):
+        backend.get_many("meta", [b"head"])  # a lease, and a head, are wanted soon or not at all
 
 
 def test_a_snapshot_of_many_large_pieces_is_read(server: PretendedHBase, monkeypatch: pytest.MonkeyPatch) -> None:

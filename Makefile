@@ -55,7 +55,7 @@ soak: $(STAMP)  ## the long, seeded campaigns that continuous integration runs a
 	$(BIN)/python -m pytest -m soak -o faulthandler_timeout=7500 $(TEST_FLAGS)
 
 hbase: $(STAMP)  ## a real HBase on this machine, for --store hbase://127.0.0.1:9090/rillet (needs JDK 17 and Maven)
-	$(BIN)/python -m tests.parts.hbase.server run --data rillet-data/hbase --port 9090
+	$(BIN)/rillet hbase up
 
 fuseki: $(STAMP)  ## a real Apache Jena Fuseki on this machine, http://127.0.0.1:3030/ds/sparql, in memory (needs JDK 17 and Maven)
 	$(BIN)/python -m tests.parts.fuseki.server run --home rillet-data/fuseki --port 3030 $(FUSEKI_FLAGS)

@@ -65,6 +65,11 @@ def script(url: str, compression: str = "NONE") -> str:
     return "\n".join(lines) + "\n"
 
 
+def regions_at_first(namespace: str) -> dict[str, int]:
+    """The tables of a store, and into how many regions each is best split: one for each bucket of its keys."""
+    return {table_name(namespace, table): 1 if table == "meta" else BUCKETS for table in TABLES}
+
+
 def create(url: str, compression: str = "NONE") -> None:
     """Makes the tables that are absent, through Thrift: one region each."""
     place = _of(url, compression)

@@ -1,4 +1,4 @@
-"""`rillet hbase create|check|status|drop`: the tables of a store on HBase, and who uses it."""
+"""`rillet hbase create|check|status|drop|up|down`: the tables of a store on HBase, who uses it, and an HBase to try."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from endpoint.cli.flags import Commands, UsageError, add_command, add_store
 if TYPE_CHECKING:
     from hbase_store.provisioning import NamespaceStatus
 
-_ACTIONS = ("create", "check", "status", "drop")
+_ACTIONS = ("create", "check", "status", "drop", "up", "down")
+_DATA, _PORT, _NAMESPACE, _HEAP = "rillet-data/hbase", 9090, "rillet", "512m"
+#: The options of an HBase for trying out, and which action takes each.
+_OF_TRIAL = {"data": ("up", "down"), "port": ("up",), "namespace": ("up",), "heap": ("up",)}
 
 
 def add(commands: Commands) -> None:
@@ -20,7 +23,8 @@ def add(commands: Commands) -> None:
         commands,
         "hbase",
         run,
-        "make, check or drop the tables of a store on HBase, or show who uses it",
+        "make, check or drop the tables of a store on HBase, show who uses it, or run an HBase for trying out",
+        "  rillet hbase up\n"
         "  rillet hbase check --store hbase://127.0.0.1:9090/rillet\n"
         "  rillet hbase status --store hbase://127.0.0.1:9090/rillet\n"
         "  rillet hbase create --script --store hbase://127.0.0.1:9090/rillet | hbase shell -n\n"
@@ -34,12 +38,28 @@ def add(commands: Commands) -> None:
         "--compression", default="NONE", metavar="NAME", help="create: NONE (default), SNAPPY, LZ4, ZSTD or GZ"
     )
     hbase_.add_argument("--yes", action="store_true", help="drop: delete the tables, with all data of the store")
+    hbase_.add_argument("--data", metavar="DIR", help=f"up, down: the folder of its data and logs (default {_DATA})")
+    hbase_.add_argument("--port", type=int, help=f"up: the port of its Thrift server (default {_PORT})")
+    hbase_.add_argument("--namespace", metavar="NAME", help=f"up: whose tables it makes (default {_NAMESPACE})")
+    hbase_.add_argument("--heap", metavar="SIZE", help=f"up: the memory of its Java process (default {_HEAP})")
     add_store(hbase_)
 
 
 def run(arguments: argparse.Namespace) -> int:
     from hbase_store import provisioning
 
+    _check_options(arguments)
+    if arguments.action == "up":
+        from endpoint.trial_hbase.up import bring_up
+
+        data, port = arguments.data or _DATA, arguments.port or _PORT
+        return bring_up(data, port, arguments.namespace or _NAMESPACE, arguments.heap or _HEAP)
+    if arguments.action == "down":
+        from endpoint.trial_hbase.up import bring_down
+
+        bring_down(arguments.data or _DATA)
+        print(f"HBase of {arguments.data or _DATA} has ended; its data is still there")
+        return 0
     if arguments.action == "create":
         if arguments.script:
             print(provisioning.script(arguments.store, arguments.compression), end="")
@@ -59,6 +79,12 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [[each.table, each.found, each.advice] for each in found]
     print("\n".join(terminal.table(["table", "found", "advice"], rows)))
     return 0 if all(each.is_there for each in found) else 1
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    for name, actions in _OF_TRIAL.items():
+        if getattr(arguments, name) is not None and arguments.action not in actions:
+            raise UsageError(f"--{name} is for {' and '.join(f'rillet hbase {action}' for action in actions)}")
 
 
 def _lines(status: NamespaceStatus) -> Iterator[str]:

@@ -26,13 +26,13 @@ import pyoxigraph as ox
 from rdflib import Graph, URIRef
 from SPARQLWrapper import JSON, SPARQLWrapper
 
+from endpoint.trial_hbase.jdk import MissingTool
 from stream_ext.clock import ManualClock
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.endpoint_source import SparqlEndpointSource
 from stream_ext.remote.source import MAIN, Mode, SourceSettings
 from stream_ext.service.service import Limits, Service
 from tests.parts.fuseki.server import Fuseki
-from tests.parts.jdk import MissingTool
 from tests.parts.waiting import until
 
 Figures = dict[str, Any]

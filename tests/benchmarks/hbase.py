@@ -29,7 +29,7 @@ _TEXTS = 40_000
 
 
 def run(quick: bool) -> Figures:
-    from tests.parts.hbase.server import HBase
+    from endpoint.trial_hbase.server import HBase
 
     figures: Figures = {}
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name:

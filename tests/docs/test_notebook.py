@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from endpoint.trial_hbase.jdk import SHORT_LIVED, MissingTool
 from stream_ext.runners.spark.java import find_java
 from tests.docs.pages import DOCS
 from tests.docs.test_docs import address, at
-from tests.parts.jdk import SHORT_LIVED, MissingTool
 from tests.parts.kafka import kit
 from tests.parts.kafka.server import Kafka
 from tests.parts.missing import missing

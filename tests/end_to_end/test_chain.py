@@ -22,8 +22,8 @@ import httpx
 import pytest
 
 from endpoint.client import Client
+from endpoint.trial_hbase.server import HBase
 from tests.end_to_end.process import Listener, Process
-from tests.parts.hbase.server import HBase
 from tests.stream_ext.runners.spark.processes import worker
 
 EX = "http://ex/"

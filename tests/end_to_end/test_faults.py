@@ -23,9 +23,9 @@ from typing import Any
 import httpx
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from tests.end_to_end.process import PATIENCE_S, Listener, Process
 from tests.end_to_end.test_line import SPARK_FLAGS, Model, Partition, Push, open_line, received, sent, story
-from tests.parts.hbase.server import HBase
 from tests.stream_ext.runners.spark.processes import family
 
 #: The clock of the server's process is behind by as many milliseconds as stand in this file.

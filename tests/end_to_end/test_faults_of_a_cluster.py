@@ -18,11 +18,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store.backends.lease import LEASE_MS
 from tests.end_to_end.process import Process
 from tests.end_to_end.test_two_servers import OtherFaults, check_under_faults
 from tests.parts.hbase.cluster import Cluster
-from tests.parts.hbase.server import HBase
 from tests.parts.waiting import until
 
 pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store.backends.lease import LEASE_MS
 from tests.end_to_end.process import Listener, Process
-from tests.parts.hbase.server import HBase
 
 pytestmark = [pytest.mark.soak, pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
 

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
+from endpoint.trial_hbase.server import HBase
 from tests.end_to_end.process import PATIENCE_S, Listener, Process
-from tests.parts.hbase.server import HBase
 
 EX = "http://ex/"
 RANGE, STEP = 10_000, 1_000

@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store.backends.lease import LEASE_MS
 from tests.end_to_end.process import Listener, Process
 from tests.end_to_end.test_faults_of_hbase import QUERY, Clients, check
-from tests.parts.hbase.server import HBase
 from tests.parts.waiting import until
 
 SEEDS = range(int(os.environ.get("RILLET_SHARED_SEEDS", "2")))

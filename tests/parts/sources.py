@@ -9,7 +9,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from tests.parts.cache import folder, locked
+from endpoint.trial_hbase.cache_folder import folder, locked
 from tests.parts.missing import missing
 
 

@@ -11,13 +11,13 @@ import happybase
 import lmdb
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store.backends.hbase import HBaseKeyValue
 from hbase_store.backends.keyvalue import CompareAndSet, Put
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.backends.lmdb_opening import Durability
 from hbase_store.errors import BadStoreUrl, Corrupt, LayoutError, StoreUnavailable
 from tests.hbase_store.check_backend import check_backend
-from tests.parts.hbase.server import HBase
 
 ROOT = Path(__file__).parents[3]
 CHILD_S_MAX = 60

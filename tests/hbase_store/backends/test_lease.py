@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store.backends.hbase import HBaseKeyValue
 from hbase_store.backends.keyvalue import CompareAndSet, KeyValue, Put
 from hbase_store.backends.lease import LEASE_MS, CellHolder, CellLease, FileLease, born, this_machine
@@ -24,7 +25,6 @@ from hbase_store.backends.meta_cells import LEASE_KEY
 from hbase_store.errors import AnotherWriter, StoreUnavailable
 from stream_ext.clock import ManualClock
 from tests.hbase_store.check_backend import CountingKeyValue
-from tests.parts.hbase.server import HBase
 from tests.parts.processes import started
 
 ROOT = Path(__file__).parents[3]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import hbase_store
+from endpoint.trial_hbase.server import HBase
 from hbase_store import provisioning
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import LEASE_MS
 from hbase_store.errors import AnotherWriter, BadStoreUrl, StoreUnavailable
 from tests.benchmarks.server import free_port
-from tests.parts.hbase.server import HBase
 
 
 def test_the_script_makes_every_table_split_into_its_buckets() -> None:

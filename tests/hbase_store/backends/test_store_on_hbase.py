@@ -13,6 +13,7 @@ import pytest
 
 import hbase_store
 import hbase_store.log.emissions
+from endpoint.trial_hbase.server import HBase
 from hbase_store import NAMED, EmissionRow, PushMark, Sn, Store, StreamColumns, StreamMove
 from hbase_store.arrays import as_ids
 from hbase_store.backends.lease import LEASE_MS
@@ -22,7 +23,6 @@ from hbase_store.layout.terms import iri, literal
 from hbase_store.terms.transient import GENERATION_MS
 from hbase_store.writing.collection import GRACE_MS
 from tests.hbase_store.terms.test_transient import SEVEN, A, B, P, push
-from tests.parts.hbase.server import HBase
 
 pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
 

@@ -9,12 +9,12 @@ import pytest
 import trustme
 
 import hbase_store
+from endpoint.trial_hbase.server import HBase
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
 from hbase_store.opening import place_of
 from tests.hbase_store.backends.sasl_proxy import PlainConversation, proxy
 from tests.hbase_store.backends.thrift_server import round_trip, served
 from tests.hbase_store.check_backend import check_backend
-from tests.parts.hbase.server import HBase
 
 PASSWORDS = {"anna": "secret"}
 

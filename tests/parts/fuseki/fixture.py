@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from endpoint.trial_hbase.jdk import MissingTool
 from tests.parts.fuseki.server import Fuseki
-from tests.parts.jdk import MissingTool
 from tests.parts.missing import missing
 
 

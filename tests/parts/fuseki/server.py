@@ -19,8 +19,8 @@ from types import FrameType, TracebackType
 
 import httpx
 
-from tests.parts import jdk
-from tests.parts.cache import folder, locked
+from endpoint.trial_hbase import jdk
+from endpoint.trial_hbase.cache_folder import folder, locked
 
 VERSION = "5.6.0"  # the last ones run on JDK 21 and later only
 DATASET = "ds"

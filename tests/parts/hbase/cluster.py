@@ -10,8 +10,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from tests.parts.hbase import kit
-from tests.parts.hbase.server import HBase
+from endpoint.trial_hbase.server import HBase
 
 START_S_MAX = 300
 _ADMIN_S_MAX = 180
@@ -71,7 +70,7 @@ class Cluster(HBase):
 
     def admin(self, *words: str) -> int:
         """Does what an administrator would (`ClusterAdmin.java`); the number of region servers that are alive."""
-        command = [*self._java(), str(kit.SOURCES / "ClusterAdmin.java"), *words]
+        command = [*self._java(), str(Path(__file__).with_name("ClusterAdmin.java")), *words]
         with self._errors() as errors:
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=_ADMIN_S_MAX, stderr=errors)
         return int(done.stdout)

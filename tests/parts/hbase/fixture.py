@@ -9,9 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.parts.hbase.kit import MissingTool
-from tests.parts.hbase.server import HBase
+from endpoint.trial_hbase import kit
+from endpoint.trial_hbase.kit import MissingTool
+from endpoint.trial_hbase.server import HBase
 from tests.parts.missing import missing
+
+
+def need_hbase() -> None:
+    """For a test that starts one of its own."""
+    try:
+        kit.class_path()
+    except MissingTool as error:
+        missing("HBASE", error)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.parts import jdk
-from tests.parts.cache import folder, locked
+from endpoint.trial_hbase import jdk
+from endpoint.trial_hbase.cache_folder import folder, locked
 
 _POM = Path(__file__).parent / "pom.xml"
 WHAT = "Kafka"

@@ -19,7 +19,7 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from tests.parts import jdk
+from endpoint.trial_hbase import jdk
 from tests.parts.kafka import kit
 
 START_S_MAX = 120

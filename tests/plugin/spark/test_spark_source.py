@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from endpoint.trial_hbase.jdk import SHORT_LIVED
 from plugin.spark.server import RilletServer, ServerRefused
 from plugin.spark.values import RowReader, ntriples
 from plugin.spark.writing import ElementsWriter, source_of
 from stream_ext.runners.spark.java import find_java
 from tests.docs.pages import pages
 from tests.endpoint.live import Live, live
-from tests.parts.jdk import SHORT_LIVED
 from tests.parts.waiting import until
 from tests.plugin.spark.program import committed
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from endpoint.trial_hbase.server import HBase
 from hbase_store import Store
 from hbase_store.backends.hbase import HBaseKeyValue
 from hbase_store.backends.lease import LEASE_MS, Leasing
@@ -24,7 +25,6 @@ from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.writer.write_queue import PublishingPace
 from tests.hbase_store import faulty
 from tests.hbase_store.faulty import Leased
-from tests.parts.hbase.server import HBase
 from tests.stream_ext.opened import BASE, Reader, emissions_of, push, registration, times, triple
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Java and Maven, for the servers that tests and people start: a JDK that is new enough, and what Maven fetches."""
+"""Java and Maven, for servers that are started to try them out: a JDK that is new enough, and what Maven fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs the HBase of the tests: a JDK, Maven, and the jars that Maven fetches once into a cache folder."""
+"""What a trial HBase runs on: a JDK, and the jars that Maven fetches once into a cache folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.parts import jdk
-from tests.parts.cache import folder, locked
-from tests.parts.jdk import MissingTool
+from endpoint.trial_hbase import jdk
+from endpoint.trial_hbase.cache_folder import folder, locked
+from endpoint.trial_hbase.jdk import MissingTool
 
 __all__ = ["SOURCES", "MissingTool", "class_path", "java"]
 
@@ -23,7 +23,7 @@ def java() -> str:
 
 
 def class_path() -> str:
-    """The jars and our compiled class, made on first use. Test processes that start together wait for one another."""
+    """The jars and our compiled class, made on first use. Processes that start together wait for one another."""
     java()  # a clear word about a missing JDK before a long download
     cache = folder("hbase-kit", "RILLET_HBASE_KIT")
     jars, classes, stamp = cache / "jars", cache / "classes", cache / "made-from"

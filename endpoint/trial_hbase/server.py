@@ -1,31 +1,26 @@
-"""A real HBase on this machine, in one Java process, for the tests and for trying things out.
+"""A real HBase on this machine, in one Java process, with a Thrift server.
 
-    python -m tests.parts.hbase.server run --data DIR --port 9090
+    with HBase("rillet-data/hbase", 9090, ["rillet"]) as hbase:
+        ...                             hbase://127.0.0.1:9090/rillet
 
-prints READY and runs until Ctrl-C; the data stays in DIR. As a module it is a context manager with `kill` and
-`start`, for tests that let it die. A data folder keeps its ports over restarts, so that clients can reconnect."""
+Its data stays in the folder, and so do its ports, over restarts: clients can reconnect. `kill` and `start` are for
+tests that let it die."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import queue
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 
-from hbase_store.backends.hbase import table_name
-from hbase_store.backends.keyvalue import TABLES
-from hbase_store.backends.thrift_verbs import BUCKETS
-from tests.parts import jdk
-from tests.parts.hbase import kit
+from endpoint.trial_hbase import jdk, kit
+from hbase_store.provisioning import regions_at_first
 
 START_S_MAX = 300
 STOP_S_MAX = 90
@@ -128,9 +123,7 @@ class HBase:
     def _command(self) -> list[str]:
         self._write_configuration()
         tables = (
-            f"{table_name(space, table)}:{BUCKETS if table != 'meta' else 1}"
-            for space in self.namespaces
-            for table in TABLES
+            f"{table}:{regions}" for space in self.namespaces for table, regions in regions_at_first(space).items()
         )
         return [*self._java(), "Standalone", *tables]
 
@@ -194,43 +187,3 @@ def _free_ports(*names: str) -> dict[str, int]:
     finally:
         for bound in sockets:
             bound.close()
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Runs a real HBase with a Thrift server on this machine.")
-    parser.add_argument("command", choices=["run", "fetch"], help="run it, or only fetch what it needs")
-    parser.add_argument("--data", default="rillet-data/hbase", help="folder for its data and logs")
-    parser.add_argument("--port", type=int, default=9090, help="port of the Thrift server")
-    parser.add_argument(
-        "--namespace", action="append", help="make the tables of this store, pre-split (default: rillet)"
-    )
-    parser.add_argument("--heap", default="512m", help="Java heap")
-    options = parser.parse_args()
-    try:
-        kit.class_path()  # before a folder is made
-        if options.command == "fetch":
-            return 0
-        return run(HBase(options.data, options.port, options.namespace or ["rillet"], options.heap))
-    except kit.MissingTool as missing:
-        print(missing, file=sys.stderr)
-        return 1
-
-
-def run(server: HBase) -> int:
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        server.start()
-        print(f"READY hbase://127.0.0.1:{server.thrift_port}/{server.namespaces[0]}", flush=True)
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        server.stop()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Where tests keep what they fetched once, for all test processes and all runs of this machine."""
+"""Where programs that were fetched once are kept, for all processes and all runs of this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def folder(name: str, setting: str) -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Test processes that start together wait for one another."""
+    """Processes that start together wait for one another."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

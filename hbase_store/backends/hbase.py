@@ -69,6 +69,8 @@ _TRIES = 2
 #: So many threads make calls for others; and so many answers of one read are on their way at a time.
 _THREADS = 16
 _AT_A_TIME = 4
+#: So many calls of a long write are on their way at a time: each takes several times its bytes of a Thrift server.
+_WRITES_AT_A_TIME = 3
 #: Of the tables: what HBase compresses its files with.
 COMPRESSIONS = ("NONE", "SNAPPY", "LZ4", "ZSTD", "GZ")
 #: HBase's own namespace, if there is one, and the prefix of the tables.
@@ -167,7 +169,7 @@ class HBaseKeyValue:
                 if calls and size_of is None and not self._largest[table]:
                     break
                 count = self._rows_per_call(table) if size_of is None else that_fit(wanted, start, size_of)
-                calls.append(partial(self._call, get_rows, self._names[table], wanted[start : start + count]))
+                calls.append(partial(self._read, table, get_rows, wanted[start : start + count]))
                 start += count
             try:
                 with self._sizing(table):
@@ -234,7 +236,7 @@ class HBaseKeyValue:
             row_count = ROWS_MAX if keys_only else self._rows_per_call(table)
             try:
                 with self._sizing(table):
-                    rows, complete = self._call(scan_chunk, self._names[table], scan, row_count)
+                    rows, complete = self._read(table, scan_chunk, scan, row_count)
             except NoAnswer:
                 tries -= 1
                 if not tries:
@@ -252,11 +254,18 @@ class HBaseKeyValue:
 
     def put_many(self, puts: Iterable[Put]) -> None:
         self._check_writable()
+        groups = self._mutations(puts)
+        first, second = next(groups, []), next(groups, None)
+        if second is None:
+            self._parallel.all(first)
+        else:  # much is written: the next is made ready while HBase writes these
+            self._parallel.each(chain(first, second, chain.from_iterable(groups)), _WRITES_AT_A_TIME)
+
+    def _mutations(self, puts: Iterable[Put]) -> Iterator[list[Callable[[], object]]]:
+        """Calls that write CALL_BYTES_MAX together."""
         for calls, nbytes in calls_of(puts):
             self.calls.add_bytes("mutate", nbytes)
-            self._parallel.all(
-                [partial(self._call, mutate, self._names[table], rows, time) for (table, time), rows in calls.items()]
-            )
+            yield [partial(self._call, mutate, self._names[table], rows, time) for (table, time), rows in calls.items()]
 
     def delete(self, table: str, keys: Sequence[Key], time: int) -> None:
         self._delete_rows(table, [salted(table, key) for key in keys if key], time)
@@ -312,13 +321,25 @@ class HBaseKeyValue:
             self._parallel.close()
             self._connections.close()
 
+    def _read(
+        self,
+        table: str,
+        verb: Callable[Concatenate[Any, bytes, Parameters], Answer],
+        *arguments: Parameters.args,
+        **options: Parameters.kwargs,
+    ) -> Answer:
+        if table == "meta":
+            return self._call(verb, self._names[table], *arguments, **options)
+        with self._connections.reading():
+            return self._call(verb, self._names[table], *arguments, **options)
+
     def _call(
         self,
         verb: Callable[Concatenate[Any, Parameters], Answer],
         *arguments: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Answer:
-        """`verb`, which may be repeated, with this thread's client; once more if the connection has died."""
+        """`verb`, which may be repeated; once more if the connection has died."""
         try:
             with self.calls.counted(verb.__name__.lstrip("_")):
                 return self._connections.call(verb, *arguments, **options)

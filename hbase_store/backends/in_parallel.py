@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -32,6 +33,19 @@ class InParallel:
         finally:
             wait(others)
         return [first, *(other.result() for other in others)]
+
+    def each(self, calls: Iterable[Callable[[], object]], at_a_time: int) -> None:
+        """Makes calls as they come, so many at a time. Returns, or raises the first error, when none is under way."""
+        executor, underway = self._started(), deque[Future[object]]()
+        try:
+            for call in calls:
+                if len(underway) == at_a_time:
+                    underway.popleft().result()
+                underway.append(executor.submit(copy_context().run, call))
+            while underway:
+                underway.popleft().result()
+        finally:
+            wait(underway)
 
     def _started(self) -> ThreadPoolExecutor:
         with self._lock:

@@ -1,7 +1,7 @@
-"""Connections to the Thrift servers of one HBase: one for each thread, as a client is not thread-safe.
+"""Connections to the Thrift servers of one HBase: one for each call that is under way, as a client is not thread-safe.
 
-Threads are spread over the servers. A server that cannot be reached, or breaks a connection, is left out for some
-seconds; then it is tried again."""
+They are spread over the servers. A server that cannot be reached, or breaks a connection, is left out for some seconds;
+then it is tried again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -36,6 +38,8 @@ Answer = TypeVar("Answer")
 #: Host and port of a Thrift server.
 ServerAddress = tuple[str, int]
 
+#: So many reads are under way at a time; others wait, but no write and no look at a lease or head does.
+READS_MAX = 32
 #: The server drops connections that were idle for a minute; ours are replaced before.
 IDLE_S_MAX = 30.0
 #: For so long a server that failed is left out, if there is another one.
@@ -84,14 +88,31 @@ class _Connection(happybase.Connection):  # type: ignore[misc]  # happybase has 
             self._socket.sock.close()
 
 
-class Connections:
-    """One connection per thread."""
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    connection: Any
+    server: ServerAddress
+    since_s: float
 
-    def __init__(self, servers: Sequence[ServerAddress], timeout_ms: int, access: ThriftAccess = IN_THE_CLEAR) -> None:
+
+class Connections:
+    """A call takes a connection that is idle, or a new one: there are as many as there were calls at a time, not as
+    many as there are threads. A Thrift server has a thread for each connection for as long as it is open, and lets
+    further ones wait without a word."""
+
+    def __init__(
+        self,
+        servers: Sequence[ServerAddress],
+        timeout_ms: int,
+        access: ThriftAccess = IN_THE_CLEAR,
+        reads_max: int = READS_MAX,
+    ) -> None:
         self._servers, self._timeout_ms, self._access = list(servers), timeout_ms, access
+        self._reads_max, self._reads = reads_max, threading.BoundedSemaphore(reads_max)
         self._failed_s: dict[ServerAddress, float] = {}  # when it failed last
         self._next = count()
-        self._of_thread = threading.local()
+        self._lock = threading.Lock()
+        self._idle: list[_Idle] = []  # the last used one at the end
         self._all: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
         _every.add(self)
@@ -102,60 +123,97 @@ class Connections:
         *arguments: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Answer:
-        client = self._client()
-        server: ServerAddress = self._of_thread.server
+        connection, server = self._take()
         try:
-            answer = verb(client, *arguments, **options)
+            answer = verb(connection.client, *arguments, **options)
         except thrift.IOError as error:
+            self._give_back(connection, server)
             raise StoreUnavailable(f"HBase at {_shown(server)} failed: {first_line(error)}") from error
         except thrift.IllegalArgument as error:
+            self._give_back(connection, server)
             why = first_line(error)
             if _TOO_LARGE.search(why):
                 raise BadRow(f"HBase at {_shown(server)} refused a call: {why}") from error
             # A scanner that has expired, a region that has no place just now: what was asked for is not to blame.
             raise ConnectionDied(why) from error
         except TimeoutError as error:
-            self._failed(server)
+            self._failed(connection, server)
             raise NoAnswer(
-                f"HBase at {_shown(server)} did not answer within {self._timeout_ms} ms; is it overloaded?"
+                f"HBase at {_shown(server)} did not answer within {self._timeout_ms} ms; is it overloaded, or are all "
+                "threads of its Thrift server busy (hbase.thrift.maxWorkerThreads)?"
             ) from error
         except (TException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
-            self._failed(server)
+            self._failed(connection, server)
             raise ConnectionDied(str(error) or type(error).__name__) from error
         except BaseException as error:
-            self._discard()  # half of a reply may still be on its way
+            connection.close()  # half of a reply may still be on its way
             if self._closed:  # under our hands
                 raise StoreUnavailable(f"the store at {_shown(server)} is closed; open it again") from error
             raise
-        self._of_thread.used_s = time.monotonic()
+        self._give_back(connection, server)
         return answer
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Waits until there is room for one more read."""
+        reads = self._reads  # a forked child has others
+        if not reads.acquire(timeout=self._timeout_ms / 1000):
+            raise NoAnswer(
+                f"HBase at {_shown(self._servers[0])} did not answer one of {self._reads_max} reads within "
+                f"{self._timeout_ms} ms; is it overloaded?"
+            )
+        try:
+            yield
+        finally:
+            reads.release()
 
     def health(self) -> list[tuple[str, bool]]:
         """The servers, and whether each is used now."""
         return [(_shown(server), self._is_used(server)) for server in self._servers]
 
-    def _failed(self, server: ServerAddress) -> None:
+    def _failed(self, connection: Any, server: ServerAddress) -> None:
+        """The other connections to this server have most probably died, too."""
         self._failed_s[server] = time.monotonic()
-        self._discard()
+        with self._lock:
+            died = [idle.connection for idle in self._idle if idle.server == server]
+            self._idle = [idle for idle in self._idle if idle.server != server]
+        for each in (connection, *died):
+            each.close()
 
     def _is_used(self, server: ServerAddress) -> bool:
         failed_s = self._failed_s.get(server)
         return failed_s is None or time.monotonic() - failed_s >= _LEFT_OUT_S
 
-    def _client(self) -> Any:
+    def _take(self) -> tuple[Any, ServerAddress]:
         if self._closed:
             raise StoreUnavailable(f"the store at {_shown(self._servers[0])} is closed; open it again")
-        connection = getattr(self._of_thread, "connection", None)
-        if connection is not None and time.monotonic() - self._of_thread.used_s > IDLE_S_MAX:
-            self._discard()
-            connection = None
-        if connection is None:
-            connection = self._of_thread.connection = self._connect_to_one()
-            self._of_thread.used_s = time.monotonic()  # now, and not after its first answer, which may be an error
-            self._all.add(connection)
-        return connection.client
+        with self._lock:
+            idle = self._idle.pop(self._place()) if self._idle else None
+            if idle is not None and time.monotonic() - idle.since_s <= IDLE_S_MAX:
+                return idle.connection, idle.server
+        if idle is not None:
+            idle.connection.close()
+        connection, server = self._connect_to_one()
+        self._all.add(connection)
+        return connection, server
 
-    def _connect_to_one(self) -> Any:
+    def _place(self) -> int:
+        """Of the idle connections, the last used one of the server whose turn it is, or of any."""
+        server = self._servers[next(self._next) % len(self._servers)]
+        return max((i for i, idle in enumerate(self._idle) if idle.server == server), default=len(self._idle) - 1)
+
+    def _give_back(self, connection: Any, server: ServerAddress) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            self._idle.append(_Idle(connection, server, now_s))
+            fresh = next(i for i, idle in enumerate(self._idle) if now_s - idle.since_s <= IDLE_S_MAX)
+            old, self._idle = self._idle[:fresh], self._idle[fresh:]
+        for each in old:
+            each.connection.close()
+        if self._closed:
+            connection.close()
+
+    def _connect_to_one(self) -> tuple[Any, ServerAddress]:
         """The next server in turn that is not left out; if none answers, those that are left out are tried, too."""
         first = next(self._next)
         in_turn = [self._servers[(first + i) % len(self._servers)] for i in range(len(self._servers))]
@@ -163,13 +221,10 @@ class Connections:
         failure: StoreUnavailable | None = None
         for server in in_turn:
             try:
-                connection = self._connect(server)
+                return self._connect(server), server
             except StoreUnavailable as error:
                 self._failed_s[server] = time.monotonic()
                 failure = failure or error
-            else:
-                self._of_thread.server = server
-                return connection
         assert failure is not None
         raise failure
 
@@ -182,11 +237,6 @@ class Connections:
             raise StoreUnavailable(why_not_connected(error, _shown(server), self._access)) from error
         return connection
 
-    def _discard(self) -> None:
-        connection = self._of_thread.__dict__.pop("connection", None)
-        if connection is not None:
-            connection.close()
-
     def close(self) -> None:
         self._closed = True
         for connection in list(self._all):
@@ -196,8 +246,8 @@ class Connections:
         """In a forked child: forget the parent's sockets without the shutdown that would cut the parent off."""
         for connection in list(self._all):
             connection.disown()
-        self._all = weakref.WeakSet()
-        self._of_thread = threading.local()
+        self._all, self._idle, self._lock = weakref.WeakSet(), [], threading.Lock()
+        self._reads = threading.BoundedSemaphore(self._reads_max)
 
 
 _every: weakref.WeakSet[Connections] = weakref.WeakSet()

@@ -34,6 +34,11 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
     raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
 
 
+def is_shared(url: str) -> bool:
+    """Whether several processes may write rows to this store at the same time; one of them publishes."""
+    return url.startswith("hbase://")
+
+
 def place_of_files(url: str) -> str:
     """Which file of which machine a store of files is; the same path may be another file elsewhere. A process
     namespace is a machine: LMDB knows its readers by their process numbers. Empty: there is no such file here, or the

@@ -27,7 +27,7 @@ from hbase_store.layout.slab import pack_slice
 from hbase_store.layout.transient_rows import TransientRow, texts_of
 from hbase_store.log.head import Head
 from hbase_store.log.row_reader import row_puts
-from hbase_store.opening import Durability, connect
+from hbase_store.opening import Durability, connect, is_shared
 from hbase_store.reading import StoreReader
 from hbase_store.terms.transient import OpenGeneration
 from hbase_store.writing.batch import Batch, Change, Numbers
@@ -272,6 +272,8 @@ class Store(StoreReader):
             self._undecided = self._load_publication(entry, runs, name)
             return self._publish(self._undecided)
 
+        if isinstance(loading, DividedLoading) and is_shared(self.url):
+            loading.store = self.url
         return self._upkeep.load(loading, graph, publish, turn)
 
     def resolve_outcome(self) -> Sn:

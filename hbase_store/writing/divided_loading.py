@@ -34,6 +34,7 @@ from hbase_store.writing.load_tasks import (
     SortRows,
     end_tasks,
     packed_columns,
+    packed_pages,
 )
 from hbase_store.writing.loading import Numbers32, Terms
 
@@ -64,6 +65,8 @@ class DividedLoading:
         self._samples: list[Numbers32] = []
         self._named: set[int] = set()
         self._graph = -1
+        #: The address at which tasks write their rows into the store; empty: they leave them in the folder.
+        self.store = ""
 
     def add_part(self) -> None:
         """The next part, which was read into the folder."""
@@ -105,9 +108,7 @@ class DividedLoading:
             page_tasks, run_tasks = tasks[:pages_end], tasks[pages_end:]
             rest = [self.terms.chunk(new.first + whole, new.places[whole:])] if whole < len(new.places) else []
             writer.write_pages(pages, [*rest, *others])
-            writer.write_packed_pages(
-                put for task in page_tasks for put in folder.puts(task.result().name, "i2t", time)
-            )
+            writer.write_packed_pages(put for task in page_tasks for put in packed_pages(task.result(), folder, time))
             return writer.write_packed((packed_columns(task.result(), folder, time) for task in run_tasks), first)
         finally:
             end_tasks(tasks)  # after an error some run that nobody waits for
@@ -118,7 +119,7 @@ class DividedLoading:
         step = -(-whole // self._tasks.most // PAGE_TERMS) * PAGE_TERMS
         for start in range(0, whole, max(step, 1)):
             stop, name = min(start + step, whole), f"pages-{start}"
-            yield PackPages(str(self._folder.path), name, start, stop, new.first + start, time)
+            yield PackPages(str(self._folder.path), name, start, stop, new.first + start, time, self.store)
 
     def _run_tasks(self, ids: Ids, new: NewTerms, run: int, time: int) -> Iterator[SortRows | SortHashes]:
         folder = str(self._folder.path)
@@ -131,12 +132,13 @@ class DividedLoading:
                 continue
             for keys_of_task in _ranges(known[sample[column]], tasks):
                 name = f"rows-{order}-{keys_of_task.low}"
-                yield SortRows(folder, name, len(self._numbers), order, keys_of_task, graphs, graph, run, time)
+                parts = len(self._numbers)
+                yield SortRows(folder, name, parts, order, keys_of_task, graphs, graph, run, time, self.store)
         if len(new.hashes[0]):
             self._folder.write(NEW_HASHES, new.hashes[0])
             self._folder.write(NEW_IDS, new.hashes[1])
             for keys_of_task in _ranges(new.hashes[0][::_SAMPLED], self._tasks.most):
-                yield SortHashes(folder, f"hashes-{keys_of_task.low}", keys_of_task, run, time)
+                yield SortHashes(folder, f"hashes-{keys_of_task.low}", keys_of_task, run, time, self.store)
 
 
 def _numbers_or_none(numbers: Numbers32, own: Numbers32) -> Numbers32:

@@ -5,18 +5,21 @@
     PackPages    the texts of new terms, by whole pages                 ->  the pages
 
 A task is a value that any process can run which sees the folder: beside the server or on Spark. It writes files, and
-answers with what the writer has to know of them. Run twice, it writes the same."""
+answers with what the writer has to know of them. To a `store` that several processes may write to, it writes the rows
+itself: nobody looks at them before the load counts. Run twice, it writes the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 
 from hbase_store.arrays import Columns, Ids, Mask, concatenate
+from hbase_store.backends.keyvalue import KeyValue, Put
 from hbase_store.layout.run_blocks import HASH_COLUMN, ColumnKey, RunWriter, pack_index, unpack_columns
 from hbase_store.layout.slab import TermsChunk
 from hbase_store.sorted.view import BY_GRAPH, FORWARD, INVERSE, View, view_of
@@ -29,6 +32,10 @@ from hbase_store.writing.loading import Numbers32, ranks_of, sorted_columns, sor
 KEY_COLUMNS = {FORWARD: 0, INVERSE: 2, BY_GRAPH: 3}
 #: The names of what the writer leaves for its tasks: all terms, the new ones among them, and how they are found.
 ALL_TERMS, NEW_TERMS, NEW_HASHES, NEW_IDS = "all-", "new", "new-hashes", "new-ids"
+
+
+#: Opens the store of an address.
+Opened = Callable[[str], AbstractContextManager[KeyValue]]
 
 
 class LoadTasks(Protocol):
@@ -60,7 +67,7 @@ class KeyRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PackedRun(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Rows of table run: the file, the index of their columns, and their bytes."""
+    """Rows of table run: the file (empty: they are in the store), the index of their columns, and their bytes."""
 
     name: str
     index: bytes
@@ -83,8 +90,9 @@ class SortRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
     graph: int
     run: int
     time: int
+    store: str = ""
 
-    def run_task(self) -> PackedRun:
+    def run_task(self, opened: Opened) -> PackedRun:
         folder = LoadFolder(self.folder)
         picked = [self._picked(folder, part) for part in range(self.parts)]
         predicates = np.unique(np.concatenate([of_part for of_part, _, _ in picked]))
@@ -92,7 +100,7 @@ class SortRows(msgspec.Struct, frozen=True, array_like=True, tag=True):
         ranks = np.concatenate([predicates.searchsorted(of_part).astype(narrow)[own] for of_part, own, _ in picked])
         rows = tuple(map(concatenate, zip(*(columns for _, _, columns in picked), strict=True)))
         del picked
-        return _packed(self, with_predicates(sorted_columns(predicates, ranks, rows, (self.order,))))
+        return _packed(self, with_predicates(sorted_columns(predicates, ranks, rows, (self.order,))), opened)
 
     def _picked(self, folder: LoadFolder, part: int) -> tuple[Ids, Any, Columns]:
         """The predicates of the part, which of them each picked row has, and the rows."""
@@ -121,12 +129,13 @@ class SortHashes(msgspec.Struct, frozen=True, array_like=True, tag=True):
     keys: KeyRange
     run: int
     time: int
+    store: str = ""
 
-    def run_task(self) -> PackedRun:
+    def run_task(self, opened: Opened) -> PackedRun:
         folder = LoadFolder(self.folder)
         hashes, ids = folder.array(NEW_HASHES), folder.array(NEW_IDS)
         places = np.flatnonzero(self.keys.holds(hashes))
-        return _packed(self, [(HASH_COLUMN, view_of(sorted_hashes(hashes[places], ids[places]), None))])
+        return _packed(self, [(HASH_COLUMN, view_of(sorted_hashes(hashes[places], ids[places]), None))], opened)
 
 
 class PackPages(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -138,8 +147,9 @@ class PackPages(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stop: int
     first: int
     time: int
+    store: str = ""
 
-    def run_task(self) -> PackedPages:
+    def run_task(self, opened: Opened) -> PackedPages:
         from hbase_store.layout.text_kernels import gather_texts
 
         folder = LoadFolder(self.folder)
@@ -149,19 +159,33 @@ class PackPages(msgspec.Struct, frozen=True, array_like=True, tag=True):
         np.cumsum(offsets[numbers + 1] - offsets[numbers], out=starts[1:])
         data = np.empty(int(starts[-1]), np.uint8)
         gather_texts(texts, offsets, numbers, data)
-        folder.write_puts(self.name, full_page_puts(TermsChunk(self.first, starts, data.tobytes()), self.time))
-        return PackedPages(self.name)
+        puts = full_page_puts(TermsChunk(self.first, starts, data.tobytes()), self.time)
+        return PackedPages(_written(self, puts, opened))
 
 
 StoreTask = SortRows | SortHashes | PackPages
 
 
 def packed_columns(packed: PackedRun, folder: LoadFolder, time: int) -> PackedColumns:
-    return PackedColumns(folder.puts(packed.name, "run", time), unpack_columns(memoryview(packed.index)), packed.nbytes)
+    puts = folder.puts(packed.name, "run", time) if packed.name else iter(())
+    return PackedColumns(puts, unpack_columns(memoryview(packed.index)), packed.nbytes)
 
 
-def _packed(task: SortRows | SortHashes, columns: Iterable[tuple[ColumnKey, View]]) -> PackedRun:
+def packed_pages(packed: PackedPages, folder: LoadFolder, time: int) -> Iterator[Put]:
+    return folder.puts(packed.name, "i2t", time) if packed.name else iter(())
+
+
+def _packed(task: SortRows | SortHashes, columns: Iterable[tuple[ColumnKey, View]], opened: Opened) -> PackedRun:
     writer = RunWriter(task.run, task.time)
-    puts = (put for key, view in columns for put in writer.add(key, view))
-    LoadFolder(task.folder).write_puts(task.name, iter(puts))
-    return PackedRun(task.name, pack_index(writer.columns), writer.nbytes)
+    name = _written(task, (put for key, view in columns for put in writer.add(key, view)), opened)
+    return PackedRun(name, pack_index(writer.columns), writer.nbytes)
+
+
+def _written(task: StoreTask, puts: Iterator[Put], opened: Opened) -> str:
+    """The file that they are in now; empty: they are in the store."""
+    if not task.store:
+        LoadFolder(task.folder).write_puts(task.name, puts)
+        return task.name
+    with opened(task.store) as store:
+        store.put_many(puts)
+    return ""

@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from hbase_store import Loading
+from hbase_store.backends.lease import Leasing
 from hbase_store.errors import StoreError
+from hbase_store.opening import connect
 from hbase_store.writing.load_files import LoadFolder
-from hbase_store.writing.load_tasks import PackedPages, PackedRun, PackPages, SortHashes, SortRows
+from hbase_store.writing.load_tasks import Opened, PackedPages, PackedRun, PackPages, SortHashes, SortRows
 from stream_ext.errors import RilletError
 from stream_ext.writer.load_records import BadLine, UnusualLineReader
 
@@ -42,7 +44,7 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
         loading.end()
         loading.terms.check_lengths()
 
-    def run_task(self) -> PartRead:
+    def run_task(self, _: Opened) -> PartRead:
         lines = UnusualLineReader(self.quads, self.go_on)
         loading = Loading(lines, self.quads)
         try:
@@ -63,9 +65,10 @@ class PartRead(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Not for what is in the file: no room, no memory."""
+    """Not for what is in the file: no room, no memory, or a `store` that cannot be written to."""
 
     reason: str
+    store: bool = False
 
 
 _tasks: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ReadPart | SortRows | SortHashes | PackPages)
@@ -75,14 +78,22 @@ _results: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(PartRead | Pack
 def run_encoded(task: bytes | bytearray) -> bytes:
     """What a process does with a task that it was sent."""
     try:
-        return msgspec.msgpack.encode(_tasks.decode(task).run_task())
+        return msgspec.msgpack.encode(_tasks.decode(task).run_task(_opened))
     except (OSError, MemoryError) as error:
         return msgspec.msgpack.encode(TaskFailed(f"{type(error).__name__}: {error}"))
+    except StoreError as error:
+        return msgspec.msgpack.encode(TaskFailed(str(error), store=True))
+
+
+def _opened(store: str) -> contextlib.closing[Leasing]:
+    return contextlib.closing(connect(store, read_only=False, durability="process"))
 
 
 def result_of(answer: bytes | bytearray) -> Any:
     """The result of a task; raises if it failed."""
     result = _results.decode(answer)
+    if isinstance(result, TaskFailed) and result.store:
+        raise RilletError(f"a task of the load could not write to the store ({result.reason}), and nothing was loaded")
     if isinstance(result, TaskFailed):
         raise load_failed(result.reason)
     return result

@@ -8,9 +8,10 @@ import random
 import shutil
 import signal
 import threading
+import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ import pyoxigraph as ox
 import pytest
 
 import hbase_store
+from endpoint.trial_hbase.server import HBase
 from hbase_store import Store
 from hbase_store.errors import BadRow, Unwritable
 from hbase_store.layout.slab import TERM_BYTES_MAX
 from hbase_store.layout.terms import iri, literal
 from hbase_store.writing import load_tasks
 from hbase_store.writing.load_files import FolderFailed, LoadFolder
-from hbase_store.writing.load_tasks import SortRows
+from hbase_store.writing.load_tasks import KeyRange, SortHashes, SortRows
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer import load_reading
@@ -234,6 +236,50 @@ def test_processes_read_and_sort_and_one_that_is_killed_costs_nothing(store: Sto
         assert tasks.process_ids() == []
     finally:
         tasks.close()
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_tasks_write_their_rows_into_hbase_and_one_that_is_killed_costs_nothing(
+    hbase_server: HBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    data, tasks, path = document(11, True), LoadProcesses(2), tmp_path / "a.nq"
+    path.write_bytes(data)
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/divided_{uuid.uuid4().hex[:8]}"
+    written: list[str] = []
+
+    def kill_all(writer: Any, parts: Any, first: int) -> Any:
+        """When some tasks have written: the files are there from which these can be run again."""
+        parts = iter(parts)
+        some = [next(parts)]
+        for process_id in tasks.process_ids():
+            os.kill(process_id, signal.SIGKILL)
+        written.extend(str(name.name) for name in tmp_path.glob("rillet-load-*/rows-*"))
+        return write_packed(writer, [*some, *parts], first)
+
+    write_packed = hbase_store.writing.folding.FoldWriter.write_packed
+    monkeypatch.setattr(hbase_store.writing.folding.FoldWriter, "write_packed", kill_all)
+    with closing(tasks), closing(hbase_store.open(url, folding=False)) as store:
+        add(store, (iri("http://ex/n1"), P, literal("known before"), None))
+        with LoadReading(True, False, tasks) as reading:
+            reading.read_file(str(path))
+            store.load(reading.end())
+        expected = canonical(data + b'<http://ex/n1> %b "known before" .' % P)
+        assert dataset_of(store) == expected
+    assert written == [], "no row is on the disk of who loads"
+    with closing(hbase_store.open(url, folding=False)) as store:
+        store.fold()
+        assert dataset_of(store) == expected
+
+
+def test_a_task_that_cannot_write_to_the_store_says_so(tmp_path: Path) -> None:
+    folder = LoadFolder(str(tmp_path))
+    folder.write("new-hashes", np.ones(1, np.uint64))
+    folder.write("new-ids", np.ones(1, np.uint64))
+    task = SortHashes(str(tmp_path), "hashes-0", KeyRange(0, 9), 1, 1, "hbase://127.0.0.1:1/none")
+    with pytest.raises(RilletError, match=r"could not write to the store .*127\.0\.0\.1:1.*nothing was loaded"):
+        Here().submit(task).result()
 
 
 def test_a_task_without_room_says_so(tmp_path: Path) -> None:

@@ -5,27 +5,42 @@ Blocks never change, so nothing in the cache is ever wrong; an array that has le
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
 
 CACHE_BYTES = 512 << 20
 
 
+class Lent(dict[Any, Any]):
+    """References to what is in a cache, for whoever asks so often that a look into the cache is too slow. It is empty
+    again when a lendable entry has left the cache: nothing lives on only because it was lent."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a set knows it by its identity
+
+
 class Cache(Generic[V]):
-    """A cache that many threads share."""
+    """A cache that many threads share. Never more than its budget is in it."""
 
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[V, int, bool]] = OrderedDict()
+        self._lent: weakref.WeakSet[Lent] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     @property
     def nbytes(self) -> int:
         return self._bytes
+
+    def holds(self, size: int) -> bool:
+        """Whether an entry may be so large: one alone takes half of the budget at most, or it would drive out all
+        others."""
+        return size <= self._bytes_max // 2
 
     def get(self, key: Hashable) -> V | None:
         with self._lock:
@@ -35,18 +50,43 @@ class Cache(Generic[V]):
             self._entries.move_to_end(key)
             return entry[0]
 
-    def put(self, key: Hashable, value: V, size: int) -> None:
+    def put(self, key: Hashable, value: V, size: int, lendable: bool = False) -> None:
+        """What is larger than the budget is not taken in. `lendable`: references to it may be in a `Lent`."""
         with self._lock:
             self._drop(key)
-            self._entries[key] = value, size
-            self._bytes += size
-            while self._bytes > self._bytes_max and len(self._entries) > 1:
-                _, (_, oldest) = self._entries.popitem(last=False)
-                self._bytes -= oldest
+            if size <= self._bytes_max:
+                self._entries[key] = value, size, lendable
+                self._bytes += size
+                self._make_room()
+
+    def grow(self, key: Hashable, value: V, size: int) -> None:
+        """The entry takes so many bytes more than it did, if it is still the value of this key."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None and entry[0] is value:
+                self._entries[key] = value, entry[1] + size, entry[2]
+                self._bytes += size
+                self._make_room()
 
     def drop(self, key: Hashable) -> None:
         with self._lock:
             self._drop(key)
+
+    def lend(self) -> Lent:
+        lent = Lent()
+        with self._lock:
+            self._lent.add(lent)
+        return lent
+
+    def _make_room(self) -> None:
+        recall = False
+        while self._bytes > self._bytes_max:
+            _, (_, size, lendable) = self._entries.popitem(last=False)
+            self._bytes -= size
+            recall |= lendable
+        if recall:
+            for lent in self._lent:
+                lent.clear()
 
     def _drop(self, key: Hashable) -> None:
         entry = self._entries.pop(key, None)

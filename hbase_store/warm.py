@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbase_store.layout import hashing, transient_rows
+from hbase_store.layout import hashing, picked_rows, transient_rows
 from hbase_store.sorted import hops, kernels
 from hbase_store.writing import loading
 
@@ -13,3 +13,4 @@ def warm() -> None:
     hops.warm()
     loading.warm()
     transient_rows.warm()
+    picked_rows.warm()

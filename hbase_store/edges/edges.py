@@ -21,12 +21,12 @@ from hbase_store.edges.overlay import Overlay
 from hbase_store.errors import SnapshotGone
 from hbase_store.layout.blocks import by_predicate
 from hbase_store.layout.rows import Sn, SnRow
-from hbase_store.layout.run import Run, Runs
+from hbase_store.layout.run import Cached, Run, Runs
 from hbase_store.layout.run_blocks import NAMED_EDGES, is_edges
 from hbase_store.layout.run_list import NO_RUNS, RunList
 from hbase_store.layout.slab import Slab
 from hbase_store.layout.stream_columns import graphs_of
-from hbase_store.sorted.view import FORWARD, View
+from hbase_store.sorted.view import FORWARD
 
 #: Layers of so many spans of older snapshots are kept.
 SPANS_MAX = 3
@@ -47,7 +47,7 @@ class Edges:
     """One thread at a time appends and adopts; any number read. `read_slabs` reads the slabs of some snapshots."""
 
     def __init__(self, kv: KeyValue, read_slabs: Callable[[range], Iterator[tuple[SnRow, Slab]]]) -> None:
-        self.cache: Cache[View] = Cache()
+        self.cache: Cache[Cached] = Cache()
         self.runs = Runs(kv, self.cache)
         self.list = NO_RUNS
         self._kv = kv

@@ -13,10 +13,10 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, concatenate, distinct_of_ascending, distinct_values
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.cache import Cache
+from hbase_store.cache import Cache, Lent
 from hbase_store.edges.overlay import Overlay
 from hbase_store.layout.rows import Sn
-from hbase_store.layout.run import Run, RunColumn, fetch
+from hbase_store.layout.run import Cached, Run, RunColumn, fetch, put_view
 from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
 from hbase_store.layout.terms import HELD_BASE, is_held
 from hbase_store.sorted.view import (
@@ -68,6 +68,8 @@ class Reads(Protocol):
 
     def fan(self, named: bool, predicate: int, order: int, sn: Sn) -> float: ...
 
+    def lend(self) -> Lent: ...
+
     @property
     def has_held(self) -> bool: ...
 
@@ -81,7 +83,9 @@ class Reads(Protocol):
 class Layers:
     """The edges at all snapshots from `start` on, which is the last snapshot that the runs cover."""
 
-    def __init__(self, kv: KeyValue, runs: tuple[Run, ...], cache: Cache[View], overlay: Overlay | None = None) -> None:
+    def __init__(
+        self, kv: KeyValue, runs: tuple[Run, ...], cache: Cache[Cached], overlay: Overlay | None = None
+    ) -> None:
         self._kv, self.runs = kv, runs
         self.start = Sn(runs[-1].entry.last if runs else 0)
         self.overlay = Overlay(self.start, self._below) if overlay is None else overlay.since(self.start, self._below)
@@ -108,11 +112,15 @@ class Layers:
         if len(columns) == 1 and len(changes) == 0:
             return without_deletions(columns[0].whole())
         name = (self._serial, named, predicate, order, self._end(named, predicate, sn))
-        view = self._cache.get(name)
+        view = self._cached(name)
         if view is None:
             view = _flattened([*(column.whole() for column in columns), changes])
-            self._cache.put(name, view, view.nbytes)
+            put_view(self._cache, name, view)
         return view
+
+    def _cached(self, name: object) -> View | None:
+        found = self._cache.get(name)
+        return found if isinstance(found, View) else None
 
     def between(self, named: bool, predicate: int, first: int, last: int, sn: Sn) -> View:
         """The rows of the subjects from `first` to `last`, both included; nothing of them is put into the cache."""
@@ -159,7 +167,7 @@ class Layers:
         """Neighbours of many keys, if the lowest layer is in memory and few changes are above it; None: use `reach`."""
         columns = self._columns(named, predicate, order)
         lowest = columns[0].known() if columns and columns[0].index.deletions == 0 else None
-        if lowest is None:
+        if lowest is None or _LITTLE * sum(column.total for column in columns[1:]) > len(lowest):
             return None
         from hbase_store.sorted.hops import hop, hop_over  # numba takes a third of a second to import
 
@@ -177,19 +185,22 @@ class Layers:
         if len(columns) == 1:
             return changes
         name = (self._serial, named, predicate, order, self._end(named, predicate, sn), "above")
-        view = self._cache.get(name)
+        view = self._cached(name)
         if view is None:
             view = nothing(named)
             for column in columns[1:]:
                 view = lay_over(view, column.whole(), True)
             view = lay_over(view, changes, True)
-            self._cache.put(name, view, view.nbytes)
+            put_view(self._cache, name, view)
         return view
 
     def _is_read_often(
         self, columns: list[RunColumn], named: bool, predicate: int, order: int, keys: int, sn: Sn
     ) -> bool:
         """Whether so many keys were looked up in several layers that merging the layers once is cheaper."""
+        width = 3 if named else 2
+        if not self._cache.holds(8 * width * sum(column.total for column in columns)):
+            return False  # what is merged would not be retained
         name = (named, predicate, order, self._end(named, predicate, sn))
         lookups = self._lookups.get(name, 0) + keys
         if len(self._lookups) > _LOOKUPS_MAX:
@@ -209,12 +220,16 @@ class Layers:
             return None
         return lowest, self._above(columns, named, predicate, order, sn).columns[0]
 
+    def lend(self) -> Lent:
+        """For what `at_hand` returned: it is empty again when some of that is no longer in the cache."""
+        return self._cache.lend()
+
     def _known(
         self, columns: list[RunColumn], changes: View, named: bool, predicate: int, order: int, sn: Sn
     ) -> View | None:
         if len(columns) == 1 and len(changes) == 0 and columns[0].index.deletions == 0:
             return columns[0].known()
-        return self._cache.get((self._serial, named, predicate, order, self._end(named, predicate, sn)))
+        return self._cached((self._serial, named, predicate, order, self._end(named, predicate, sn)))
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
         """How many rows there are, without reading more of them than have changed above the lowest layer."""

@@ -73,7 +73,7 @@ class Snapshot:
         self.sn = sn
         self.layers = layers
         self._renewed = renewed
-        self._at_hand: dict[tuple[int, bool], tuple[Columns, Ids]] = {}
+        self._at_hand: dict[tuple[int, bool], tuple[Columns, Ids]] = layers.lend()
 
     def view(self, named: bool, predicate: int, order: int) -> View:
         """All edges of a predicate, of the default graph or of the named ones, in one order."""
@@ -141,7 +141,7 @@ class Snapshot:
         if (p, inverse) not in self._at_hand:
             found = self.layers.at_hand(False, p, inverse, self.sn)
             if found is not None:
-                # Held for as long as the snapshot is: the cache may forget it meanwhile, and costs more to ask.
+                # Until the cache has to let something go: it costs more to ask.
                 self._at_hand[p, inverse] = found[0].columns, found[1]
         return columns
 

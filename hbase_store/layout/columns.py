@@ -14,7 +14,8 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids
 
 _HEADER = struct.Struct("<BBxxIQ")
-_DISTANCES, _STEPS = 0, 1
+HEADER_BYTES = _HEADER.size
+_DISTANCES, STEPS = 0, 1
 _TYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("<u1"),
     2: np.dtype("<u2"),
@@ -38,7 +39,7 @@ def pack_column(column: Ids) -> bytes:
         steps = np.diff(column)
         steps_width = _width(int(steps.max()))
         if steps_width < width:
-            mode, base, width = _STEPS, int(column[0]), steps_width
+            mode, base, width = STEPS, int(column[0]), steps_width
             numbers = np.concatenate(([np.uint64(0)], steps))
     if mode == _DISTANCES:
         numbers = column - np.uint64(base)
@@ -60,14 +61,14 @@ def unpack_column(data: memoryview, at: int) -> tuple[Ids, int]:
         raise ValueError("a column is cut off")
     mode, width, count, base = _HEADER.unpack_from(data, at)
     at += _HEADER.size
-    if mode not in (_DISTANCES, _STEPS) or (width and width not in _TYPES):
+    if mode not in (_DISTANCES, STEPS) or (width and width not in _TYPES):
         raise ValueError(f"a column of mode {mode} and width {width}")
     if at + width * count > len(data):
         raise ValueError("a column is cut off")
     if width == 0:
         return np.full(count, base, np.uint64), at
     numbers = np.frombuffer(data, _TYPES[width], count, at).astype(np.uint64)
-    if mode == _STEPS:
+    if mode == STEPS:
         np.cumsum(numbers, out=numbers)
     numbers += np.uint64(base)
     return numbers, at + width * count

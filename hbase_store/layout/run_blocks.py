@@ -17,7 +17,7 @@ from hbase_store.arrays import Columns, Ids
 from hbase_store.backends.keyvalue import Key, Put, Value
 from hbase_store.errors import SnapshotGone
 from hbase_store.layout.columns import pack_column, unpack_column
-from hbase_store.layout.sealed import corrupt, cut, seal, unseal
+from hbase_store.layout.sealed import corrupt, cut, payload_of, seal, unseal
 from hbase_store.sorted.view import FORWARD, View, view_of
 
 BLOCK_ROWS = 8192
@@ -31,7 +31,9 @@ PREDICATES = 0
 
 _MAGIC, _INDEX_MAGIC = b"RB", b"RI"
 _HEADER = struct.Struct("<BxxxI")
-_WIDE, _DELETIONS = 1, 2
+BLOCK_HEADER_BYTES = _HEADER.size
+#: The flags of a block: it has graphs, or rows that are deletions.
+WIDE, DELETIONS = 1, 2
 _KEY = struct.Struct(">QBQBQQQ")
 _INDEX_KEY = struct.Struct(">QI")
 
@@ -96,22 +98,54 @@ def pages_key(run: int) -> Key:
 # ---- blocks
 
 
+def block_bytes_max(rows: int, width: int) -> int:
+    """How large a block of so many rows of so many columns is at most: besides these, each row may have two bytes of a
+    count and a bit of a deletion."""
+    return rows * (8 * width + 3) + 128
+
+
 def pack_block(view: View) -> Value:
     keys = view.columns[0]
     starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
     counts = np.diff(starts, append=len(keys)).astype(np.uint64)
     deletions = view.inserted is not None and not view.inserted.all()
-    flags = (_WIDE if len(view.columns) == 3 else 0) | (_DELETIONS if deletions else 0)
+    flags = (WIDE if len(view.columns) == 3 else 0) | (DELETIONS if deletions else 0)
     parts = [_HEADER.pack(flags, len(keys)), *map(pack_column, (keys[starts], counts, *view.columns[1:]))]
     if view.inserted is not None and deletions:
         parts.append(np.packbits(view.inserted).tobytes())
     return seal(_MAGIC, b"".join(parts))
 
 
-def unpack_block(value: Value | None, key: Key) -> View:
+@dataclass(frozen=True, slots=True)
+class StoredBlock:
+    """A block as it is stored; its checksum was right."""
+
+    key: Key
+    value: Value
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.value)
+
+    @property
+    def payload(self) -> memoryview:
+        return payload_of(self.value)
+
+
+def checked_block(value: Value | None, key: Key) -> StoredBlock:
+    return StoredBlock(key, _checked(value, key))
+
+
+def _checked(value: Value | None, key: Key) -> Value:
     if value is None:
         raise SnapshotGone(f"the block {key.hex()} of table run is gone: its snapshot is no longer retained")
-    payload = unseal(_MAGIC, value, "run", key)
+    if len(unseal(_MAGIC, value, "run", key)) < BLOCK_HEADER_BYTES:
+        raise corrupt("run", key, "it is cut off")
+    return value
+
+
+def unpack_block(value: Value | None, key: Key) -> View:
+    payload = payload_of(_checked(value, key))
     try:
         return _unpack(payload)
     except (ValueError, struct.error) as error:
@@ -124,12 +158,12 @@ def _unpack(payload: memoryview) -> View:
     counts, at = unpack_column(payload, at)
     values, at = unpack_column(payload, at)
     columns: Columns = (keys if len(keys) == rows else np.repeat(keys, counts.astype(np.int64)), values)
-    if flags & _WIDE:
+    if flags & WIDE:
         graphs, at = unpack_column(payload, at)
         columns = (*columns, graphs)
     if rows > BLOCK_ROWS or {len(column) for column in columns} != {rows} or len(counts) != len(keys):
         raise ValueError("the columns of a block do not fit each other")
-    if not flags & _DELETIONS:
+    if not flags & DELETIONS:
         return view_of(columns, None)
     if len(payload) - at != (rows + 7) // 8:
         raise ValueError("the deletions of a block are cut off")

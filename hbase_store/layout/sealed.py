@@ -43,6 +43,11 @@ def unseal(magic: bytes, value: Value | None, table: str, key: Key) -> memoryvie
         raise corrupt(table, key, f"it is a row of kind {value[:2]!r}, not {magic!r}")
     if value[2] != VERSION:
         raise LayoutError(f"the row {key.hex()} of table {table} has version {value[2]}; this Rillet reads {VERSION}")
+    return payload_of(value)
+
+
+def payload_of(value: Value) -> memoryview:
+    """The payload of a sealed value that was looked at before."""
     return memoryview(value)[4:-4]
 
 

@@ -34,6 +34,10 @@ class Directory:
     first: int
     starts: Starts
 
+    @property
+    def nbytes(self) -> int:
+        return self.starts.nbytes
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -42,6 +46,10 @@ class Table:
     shift: int
     begins: Starts
     ends: Starts
+
+    @property
+    def nbytes(self) -> int:
+        return self.begins.nbytes + self.ends.nbytes
 
 
 @njit(cache=True, nogil=True)
@@ -231,7 +239,10 @@ def _way(view: View, lookups: int) -> Directory | Table | None:
     if use.way is None and 0 < len(view) < _ROWS_MAX:
         use.lookups += lookups
         if use.lookups * _PAYS_AT >= len(view):
-            use.way = _directory(view.columns[0]) or _table(view.columns[0])
+            built = _directory(view.columns[0]) or _table(view.columns[0])
+            use.way = built
+            if use.grew is not None:
+                use.grew(built.nbytes)
     way: Directory | Table | None = use.way  # type: ignore[assignment]  # a view does not know of this module
     return way
 

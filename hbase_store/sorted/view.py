@@ -40,10 +40,13 @@ def in_order(columns: Columns, order: int) -> Columns:
 
 @dataclass(slots=True)
 class Use:
-    """How many keys were looked up in a view, and the directory or table that was built to find them: see `hops`."""
+    """How many keys were looked up in a view, and the directory or table that was built to find them: see `hops`.
+
+    `grew` is called with the bytes of it, when it is built."""
 
     lookups: int = 0
     way: object = None
+    grew: Callable[[int], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)

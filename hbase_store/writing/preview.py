@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, distinct_values
+from hbase_store.cache import Lent
 from hbase_store.edges.layers import Reads, deleted_keys, united
 from hbase_store.edges.overlay import Overlay
 from hbase_store.edges.snapshot import Answer, Snapshot
@@ -131,6 +132,9 @@ class _PreviewLayers:
             view = self._views.get((named, predicate, order))
             return None if view is None else (view, NO_IDS)
         return self._read_below(lambda layers, number: layers.at_hand(named, predicate, order, number))
+
+    def lend(self) -> Lent:
+        return self._below.layers.lend()
 
     def count(self, named: bool, predicate: int, sn: Sn) -> int:
         """The number of edges of a predicate as it will be once the batch is committed."""

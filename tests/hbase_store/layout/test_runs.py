@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +17,15 @@ from hbase_store.arrays import Columns, as_ids
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.cache import Cache
 from hbase_store.errors import Corrupt, SnapshotGone
-from hbase_store.layout.run import Run, Runs
+from hbase_store.layout.picked_rows import picked
+from hbase_store.layout.run import Cached, Run, Runs, fetch
 from hbase_store.layout.run_blocks import (
     BLOCK_ROWS,
     ColumnKey,
     RunWriter,
+    block_bytes_max,
     block_key,
+    checked_block,
     index_key,
     pack_block,
     pack_index,
@@ -28,6 +33,7 @@ from hbase_store.layout.run_blocks import (
     unpack_index,
 )
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
+from hbase_store.layout.sealed import seal
 from hbase_store.sorted.view import View, lay_over, rows_of, view_of
 
 IDS = st.integers(0, 9) | st.integers((1 << 60), (1 << 60) + 9) | st.integers(0, (1 << 64) - 1)
@@ -173,7 +179,81 @@ def test_a_small_budget_forgets_what_was_not_used_for_longest() -> None:
     cache.put(5, "5", 60)
     assert (cache.get(3), cache.get(4), cache.nbytes) == ("3", None, 100)
     cache.put(6, "6", 1000)
-    assert (cache.get(6), cache.nbytes) == ("6", 1000)
+    assert (cache.get(6), cache.get(5), cache.nbytes) == (None, "5", 100)
+    cache.grow(5, "5", 30)
+    assert (cache.get(3), cache.get(5), cache.nbytes) == (None, "5", 90)
+    cache.grow(5, "another value of this key", 5)
+    assert cache.nbytes == 90
+
+
+def test_what_was_lent_is_called_back_when_something_lendable_leaves_the_cache() -> None:
+    cache: Cache[str] = Cache(100)
+    lent, other = cache.lend(), cache.lend()
+    cache.put(1, "1", 40, lendable=True)
+    cache.put(2, "2", 40)
+    cache.get(1)
+    lent["a"] = other["a"] = "1"
+    cache.put(3, "3", 40)  # the second goes
+    assert (cache.get(2), lent, other) == (None, {"a": "1"}, {"a": "1"})
+    cache.put(4, "4", 40)
+    assert (cache.get(1), lent, other) == (None, {}, {})
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([2, 3]))
+def test_rows_picked_out_of_a_stored_block_are_those_of_the_keys(data: st.DataObject, width: int) -> None:
+    content = data.draw(rows(width).filter(bool))
+    if data.draw(st.booleans()):  # steps of each width, and keys with many rows
+        step, many = data.draw(st.sampled_from([1, 300, 70_000, 1 << 40])), data.draw(st.integers(1, 40))
+        content |= {(i // many * step, i * step, *[i % 3] * (width - 2)): i % 7 > 0 for i in range(200)}
+    if data.draw(st.booleans()):
+        content = dict.fromkeys(content, True)
+    view = made(content, width)
+    present = sorted({row[0] for row in content})
+    keys = as_ids(sorted(set(data.draw(st.lists(st.sampled_from(present) | IDS, max_size=20)))))
+    value = pack_block(view)
+    found = picked([checked_block(value, b"key")], [keys], width == 3)
+    assert observed(found) == observed(rows_of(view, keys))
+    assert list(observed(found)) == sorted(observed(found))
+
+
+def test_a_column_that_does_not_fit_is_read_by_stored_blocks_and_the_budget_holds(
+    written: tuple[Run, View, LmdbKeyValue],
+) -> None:
+    _, view, kv = written
+    stored = sum(len(value) for _, value in kv.scan("run", b"", None))
+    for budget in (stored // 2, 2 * stored, view.nbytes, 3 * view.nbytes):
+        cache: Cache[Cached] = Cache(budget)
+        (run,) = Runs(kv, cache).open([RunEntry(1, 1, 1, 1, len(view), stored)])
+        rng, column = random.Random(7), run.columns[KEY]
+        for _ in range(60):
+            keys = as_ids(sorted(rng.sample(range(5100), rng.choice([0, 1, 1, 2, 30, 1000]))))
+            if rng.random() < 0.3:
+                fetch(kv, [(column, keys)])
+                if budget > stored and not column.fits:
+                    with reading_nothing(kv):
+                        column.reach(keys)
+            assert observed(rows_of(column.reach(keys), keys)) == observed(rows_of(view, keys))
+            if rng.random() < 0.05:
+                assert observed(column.whole()) == observed(view)
+            assert cache.nbytes <= budget
+        assert (column.known() is not None) == column.fits == (budget > 2 * view.nbytes)
+    kv.close()
+
+
+@contextmanager
+def reading_nothing(kv: LmdbKeyValue) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kv, "get_many", lambda *_: pytest.fail("it is in the cache"))
+        yield
+
+
+def test_a_stored_block_that_is_damaged_is_named() -> None:
+    value = pack_block(made({(i, i): True for i in range(300)}))
+    for cut_off in (1, 40, len(value) - 20):
+        damaged = seal(b"RB", value[4 : 4 + cut_off])
+        with pytest.raises(Corrupt, match="6b6579"):
+            picked([checked_block(damaged, b"key")], [as_ids([5])], False)
 
 
 def test_an_index_of_nothing_comes_back() -> None:
@@ -183,3 +263,19 @@ def test_an_index_of_nothing_comes_back() -> None:
     (put,) = writer.index_puts()
     assert unpack_index([(put.key, put.value)]) == {}
     assert pack_index({}) != b""
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([2, 3]))
+def test_no_block_is_larger_than_its_rows_allow(data: st.DataObject, width: int) -> None:
+    content = data.draw(rows(width).filter(bool))
+    assert len(pack_block(made(content, width))) <= block_bytes_max(len(content), width)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_not_even_a_full_block_of_random_numbers_is(width: int) -> None:
+    rng = np.random.default_rng(2)
+    keys = np.sort(np.append(rng.integers(0, 1 << 63, BLOCK_ROWS // 2), [1 << 62] * (BLOCK_ROWS // 2)))
+    columns = [keys, np.arange(BLOCK_ROWS) << 50, *[rng.integers(0, 1 << 63, BLOCK_ROWS)] * (width - 2)]
+    view = View(tuple(column.astype(np.uint64) for column in columns), rng.random(BLOCK_ROWS) < 0.5)
+    assert len(pack_block(view)) <= block_bytes_max(BLOCK_ROWS, width)

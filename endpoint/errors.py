@@ -82,6 +82,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.SourceFailed, 502),
     (errors.NotWriter, 503),
     (errors.OutcomeUnknown, 503),
+    (errors.JobFailed, 503),
     (errors.DeadlineExceeded, 503),
     (errors.QueryCancelled, 503),
     (store.BadStoreUrl, 400),

@@ -21,6 +21,7 @@ RilletError
 │   └── SourceAway         what has to be held of it cannot be fetched now
 ├── NotWriter          this process does not write to its store now; nothing of the request was done
 ├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
+├── JobFailed          Spark was to evaluate a query, and could not
 ├── DeadlineExceeded   it took longer than was allowed
 └── QueryCancelled     who asked, or an operator, ended it
 """
@@ -142,3 +143,7 @@ class DeadlineExceeded(RilletError):
 
 class QueryCancelled(RilletError):
     pass
+
+
+class JobFailed(RilletError):
+    """A query that was divided into tasks, of which one failed, or could not be run."""

@@ -92,6 +92,11 @@ class Control:
     # ---- bytes -----------------------------------------------------------------------------------------------------
 
     @property
+    def bytes_max(self) -> int | None:
+        """The limit of what is alive at a time; None: there is none."""
+        return None if self._bytes_max == _UNBOUNDED else self._bytes_max
+
+    @property
     def left(self) -> int:
         """How many bytes are left."""
         return self._bytes_max - self._used

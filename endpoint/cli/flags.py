@@ -14,6 +14,7 @@ from stream_ext.errors import RilletError
 
 if TYPE_CHECKING:
     from stream_ext.remote.allowed_urls import UrlParts
+    from stream_ext.service.service import SparkSettings
 
 DEFAULT_STORE = "lmdb:rillet-data"
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -186,6 +187,28 @@ def add_server(parser: Parser) -> None:
     add_setting(
         parser, "--token", "the token of the server; a command that only reads may have its read token", metavar="TOKEN"
     )
+
+
+def add_spark(parser: Parser, what: str) -> None:
+    """The flags of a command that starts Spark for itself."""
+    parser.add_argument("--spark-master", metavar="MASTER", help=what)
+    parser.add_argument(
+        "--spark-address", default="", metavar="HOST", help="for a cluster: this machine, as it sees it"
+    )
+    what = "for a cluster: the environment that tasks run in (rillet package)"
+    parser.add_argument("--spark-package", default="", metavar="FILE", help=what)
+
+
+def spark_of(arguments: argparse.Namespace, master: str | None) -> SparkSettings | None:
+    """The Spark that a command starts for itself; None: it starts none."""
+    if master is None:
+        for name in ("spark_address", "spark_package"):
+            if getattr(arguments, name):
+                raise UsageError(f"--{name.replace('_', '-')} is for a cluster: give --spark-master, too")
+        return None
+    from stream_ext.service.service import SparkSettings
+
+    return SparkSettings(master=master, address=arguments.spark_address, package=arguments.spark_package)
 
 
 def server(text: str) -> str:

@@ -16,6 +16,7 @@ from endpoint.cli.flags import (
     UsageError,
     add_command,
     add_setting,
+    add_spark,
     add_store,
     at_least_one,
     base_iri,
@@ -23,6 +24,7 @@ from endpoint.cli.flags import (
     no_such_file,
     server,
     some_seconds,
+    spark_of,
     whole,
 )
 
@@ -81,6 +83,8 @@ def add(commands: Commands) -> None:
     add_setting(parser, "--token", "the token of the server that has the store open", metavar="TOKEN")
     what = "processes that read and sort long sources; default: one for each core, at most 4; 1: none but this one"
     parser.add_argument("--tasks", type=at_least_one, metavar="N", help=what)
+    what = "tasks of Spark read and sort long sources: local[N], or a cluster whose machines see the files and TMPDIR"
+    add_spark(parser, what)
     _add_from(parser)
     what = "the base of relative IRIs"
     add_setting(parser, "--base", what, DEFAULT_SERVER + "/", type=base_iri, metavar="IRI")
@@ -147,8 +151,10 @@ def load(arguments: argparse.Namespace) -> None:
     if arguments.source is not None:
         _copy(arguments)
         return
-    if arguments.tasks and arguments.server:
-        raise UsageError("--tasks is for a store that no server has open: a server uses its own (--push-readers)")
+    if (arguments.tasks or arguments.spark_master) and arguments.server:
+        raise UsageError(
+            "--tasks and --spark-master are for a store that no server has open: a server uses its own (--push-readers)"
+        )
     if not arguments.files:
         raise UsageError("name the files to load, or give --from URL")
     sources = [source_of(name, arguments.format) for name in arguments.files]
@@ -157,15 +163,18 @@ def load(arguments: argparse.Namespace) -> None:
     from endpoint.files.load import Wanted, load_all
 
     wanted = Wanted(arguments.graph, arguments.base, arguments.go_on)
-    tasks = arguments.tasks or min(os.cpu_count() or 1, _TASKS_MAX)
+    spark = spark_of(arguments, arguments.spark_master)
+    tasks = arguments.tasks or (None if spark else min(os.cpu_count() or 1, _TASKS_MAX))
     token, server = arguments.token or None, arguments.server
-    for done in load_all(arguments.store, sources, wanted, sys.stderr, token, server, tasks):
+    for done in load_all(arguments.store, sources, wanted, sys.stderr, token, server, tasks, spark):
         _print(done, arguments)
 
 
 def _copy(arguments: argparse.Namespace) -> None:
-    if arguments.files or arguments.go_on or arguments.format or arguments.tasks:
-        raise UsageError("--from copies a store: give no files, no --format, no --go-on and no --tasks with it")
+    if arguments.files or arguments.go_on or arguments.format or arguments.tasks or arguments.spark_master:
+        raise UsageError(
+            "--from copies a store: give no files, no --format, no --go-on, no --tasks and no --spark-master with it"
+        )
     from endpoint.files.copying import PART_TRIPLES, Copy, copy_all, read_authorization
     from stream_ext.remote.sparql_source import SparqlSource
 

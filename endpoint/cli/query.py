@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from endpoint.cli import terminal
-from endpoint.cli.flags import Commands, UsageError, add_command, add_server, whole
+from endpoint.cli.flags import Commands, UsageError, add_command, add_server, add_spark, spark_of, whole
 from endpoint.cli.server_commands import add_text, client_of, print_json, text_of
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _EXAMPLES = """\
   rillet query report.rq --format csv > report.csv
   rillet query 'ASK { ?s ?p ?o }' --snapshot 12
   rillet query 'SELECT * { ?s ?p ?o }' --store lmdb:rillet-data      without a server
+  rillet query 'SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p' --engine spark
   rillet query "INSERT DATA { <http://ex/a> <http://ex/p> 1 }\""""
 
 
@@ -47,6 +48,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--snapshot", type=whole, metavar="SN", help="query an earlier snapshot")
     parser.add_argument("--at", metavar="TIME", help="evaluate a query with windows at this time")
     parser.add_argument("--timeout", metavar="TIME", help="the longest that the query may take, for example 30s")
+    parser.add_argument(
+        "--engine", choices=["inline", "spark"], default="inline",
+        help="spark: a long query with groups or DISTINCT is divided among tasks of Spark",
+    )  # fmt: skip
+    add_spark(parser, "with --store and --engine spark: local[N] or a cluster; default: local[*]")
     parser.add_argument("--explain", action="store_true", help="explain the text and do not run it")
     parser.add_argument("--json", action="store_true", help="print the explanation as JSON")
     parser.add_argument("--store", metavar="URL", help="open this store directly, without a server")
@@ -69,6 +75,8 @@ def query(arguments: argparse.Namespace) -> None:
     known = _GRAPH if is_graph else _ROWS
     if format != "table" and format not in known:
         raise UsageError(f"--format {format} does not fit this answer; its formats are table, {', '.join(known)}")
+    if arguments.spark_master and (arguments.store is None or arguments.engine != "spark"):
+        raise UsageError("--spark-master is for --store with --engine spark; a server has its own")
     began = time.monotonic()
     if arguments.store is not None:
         body = _of_store(arguments, text, format, is_graph)
@@ -105,6 +113,8 @@ def _read(text: str) -> Unit | None:
 def _of_server(arguments: argparse.Namespace, text: str, accept: str) -> Any:
     with client_of(arguments) as client:
         wishes = {name: getattr(arguments, name) for name in ("snapshot", "at", "timeout")}
+        if arguments.engine != "inline":
+            wishes["engine"] = arguments.engine
         return client.query(text, accept=accept, **wishes)
 
 
@@ -116,7 +126,10 @@ def _of_store(arguments: argparse.Namespace, text: str, format: str, is_graph: b
         raise UsageError("--timeout and --explain work with a server only; leave --store out")
     if local.changes(text):
         return _changed(arguments, text)
-    with local.answered(arguments.store, text, arguments.snapshot, arguments.at) as (answer, batches):
+    spark = spark_of(arguments, (arguments.spark_master or "local[*]") if arguments.engine == "spark" else None)
+    with local.answered(arguments.store, text, arguments.snapshot, arguments.at, spark) as (answer, batches):
+        if answer.why_not_divided:
+            print(f"not evaluated by Spark: {answer.why_not_divided}", file=sys.stderr)
         if is_graph:
             pieces = graph_results.write({"table": "nt", "json": "json-ld"}.get(format, format), batches)
         else:
@@ -172,9 +185,17 @@ def _print_explanation(arguments: argparse.Namespace, text: str, explained: Mapp
         prefixes = terminal.prefixes_of(text)
         rows = [[terminal.shortened(each["operator"], prefixes), _estimate(each)] for each in operators]
         print("\n".join(["", *terminal.table(["operator", "estimated"], rows)]))
+    if divided := explained.get("divided"):
+        print(f"\n--engine spark: {_division(divided)}")
     for source in explained.get("sources", ()):
         facts = ", ".join(f"{name} {value}" for name, value in source.items() if name != "source")
         print(f"\nsource {source['source']}: {facts}")
+
+
+def _division(divided: Mapping[str, Any]) -> str:
+    if why_not := divided.get("why_not"):
+        return f"not divided: {why_not}"
+    return f"divides {divided['divided']}; merges at {divided['merged']}"
 
 
 def _estimate(operator: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 from urllib.parse import urlsplit
@@ -19,11 +19,12 @@ from endpoint.files.writer import with_writer
 from hbase_store import Store
 from stream_ext.errors import BadData, RilletError
 from stream_ext.writer.load_processes import LoadProcesses
-from stream_ext.writer.load_reading import LoadReading
+from stream_ext.writer.load_reading import LoadReading, LoadTasks
 from stream_ext.writer.load_records import BadLine, Loaded, graph_term, loaded
 
 if TYPE_CHECKING:
     from endpoint.client import Client
+    from stream_ext.service.service import SparkSettings
 
 
 _UNAUTHORIZED = 401
@@ -73,11 +74,12 @@ def load_all(
     progress: TextIO,
     token: str | None = None,
     server: str | None = None,
-    tasks: int = 1,
+    tasks: int | None = 1,
+    spark: SparkSettings | None = None,
 ) -> Iterator[Done]:
     """Loads all sources and yields each result as soon as it is written. `server`: load through this server, and do
-    not open the store."""
-    with target_of(url, token, progress, server, tasks) as target:
+    not open the store. `tasks`: as in `Local`."""
+    with target_of(url, token, progress, server, tasks, spark) as target:
         before = target.loaded()
         for source in sources:
             started = time.monotonic()
@@ -109,7 +111,12 @@ def _known(source: Source, what: Loaded, before: Sequence[Loaded]) -> Loaded | N
 
 @contextmanager
 def target_of(
-    url: str, token: str | None, progress: TextIO, server: str | None, tasks: int = 1
+    url: str,
+    token: str | None,
+    progress: TextIO,
+    server: str | None,
+    tasks: int | None = 1,
+    spark: SparkSettings | None = None,
 ) -> Iterator[LoadTarget]:
     """The store, or the server that writes to it."""
 
@@ -120,7 +127,7 @@ def target_of(
         except BaseException:
             store.close()
             raise
-        return Local(store, tasks)
+        return Local(store, tasks, spark)
 
     def of(address: str) -> LoadTarget:
         from endpoint.client import Client  # imports httpx, which a load without a server does not need
@@ -136,19 +143,30 @@ def target_of(
 
 
 class Local:
-    """Loads into the store itself; `tasks`: so many processes read and sort long sources (1: this one does)."""
+    """Loads into the store itself; `tasks`: so many processes read and sort long sources (1: this one does).
+    `spark`: they are tasks of Spark; None: as many as it has slots."""
 
-    def __init__(self, store: Store, tasks: int) -> None:
+    def __init__(self, store: Store, tasks: int | None, spark: SparkSettings | None = None) -> None:
         self._store, self.statements = store, 0
-        self._tasks = LoadProcesses(tasks) if tasks > 1 else None
+        self._ending = ExitStack()
+        self._ending.callback(store.close)
+        self._tasks: LoadTasks | None = None
+        try:
+            if spark is not None:
+                from stream_ext.service.standalone_spark import loading_on_spark  # imports what Spark needs
+
+                self._tasks = self._ending.enter_context(loading_on_spark(spark, tasks))
+            elif tasks is not None and tasks > 1:
+                self._tasks = self._ending.enter_context(closing(LoadProcesses(tasks)))
+        except BaseException:
+            self._ending.close()
+            raise
 
     def is_at(self, url: str) -> bool:
         return False  # who serves a store holds it
 
     def close(self) -> None:
-        if self._tasks is not None:
-            self._tasks.close()
-        self._store.close()
+        self._ending.close()
 
     def loaded(self) -> list[Loaded]:
         return loaded(self._store)

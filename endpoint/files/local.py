@@ -16,7 +16,8 @@ from stream_ext.oneshot.answers import Decoded, answer_once, decoded
 from stream_ext.oneshot.evaluate import Answer
 from stream_ext.oneshot.plan_lines import PlanLine, plan_lines
 from stream_ext.oneshot.question import Question
-from stream_ext.service.service import Service
+from stream_ext.service.service import Service, SparkSettings
+from stream_ext.service.standalone_spark import answered_by_spark
 from stream_ext.times import parse_time
 
 
@@ -36,11 +37,18 @@ def is_update(text: str) -> bool:
 
 
 @contextmanager
-def answered(url: str, text: str, snapshot: int | None, at: str | None) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
-    """The answer of a query, and its rows, some thousand at a time."""
+def answered(
+    url: str, text: str, snapshot: int | None, at: str | None, spark: SparkSettings | None = None
+) -> Iterator[tuple[Answer, Iterator[Decoded]]]:
+    """The answer of a query, and its rows, some thousand at a time. `spark`: tasks of Spark evaluate it, if it
+    can be divided."""
     with closing(hbase_store.open(url, read_only=True)) as store:
-        sn = _snapshot(store, snapshot)
-        answer = answer_once(store, Question.read(text, DEFAULT_BASE), sn, None if at is None else parse_time(at))
+        sn, question = _snapshot(store, snapshot), Question.read(text, DEFAULT_BASE)
+        time = None if at is None else parse_time(at)
+        if spark is None:
+            answer = answer_once(store, question, sn, time)
+        else:
+            answer = answered_by_spark(store, question, sn, time, spark)
         columns = answer.columns if answer.graph is None else answer.graph
         yield answer, decoded(columns, answer.vocabulary.decode, answer.count)
 

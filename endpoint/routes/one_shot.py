@@ -48,6 +48,7 @@ class QueryRequest:
     at: int | None
     timeout_s: float
     dataset: Dataset | None
+    by_spark: bool = False  # as far as it can be divided
 
     @property
     def text(self) -> str:
@@ -74,6 +75,7 @@ class AnswerStart(NamedTuple):
     first: bytes
     whole: bool
     more: More
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 async def ask(exchange: Exchange, request: QueryRequest) -> None:
@@ -139,13 +141,15 @@ async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, questi
     # A worker has neither registered functions, nor derived graphs, nor the connections to sources.
     derived = partial(state.service.reads_derived, request.query, request.dataset)
     is_short = len(request.text) <= SHORT_CHARACTERS
-    stays = bool(registered_functions() or state.service.sources) or (
-        derived() if is_short else await readers.run(derived)
+    stays = (
+        request.by_spark
+        or bool(registered_functions() or state.service.sources)
+        or (derived() if is_short else await readers.run(derived))
     )
     worker = None if stays else state.query_workers.free()
     sn = state.head() if request.snapshot is None else request.snapshot
     evaluate = partial(_evaluated, exchange, request, offer, question.control, None if worker is None else sn)
-    is_quick = state.is_local and not state.service.sources
+    is_quick = state.is_local and not state.service.sources and not request.by_spark
     question.here = here = (readers.soon if is_quick else readers.submit)(evaluate)
     return Begun(here, worker, sn)
 
@@ -159,11 +163,12 @@ def _evaluated(
         rows = service.rows_expected(request.question, if_light_at, at, dataset, control)
         if rows > HEAVY_ROWS:
             return None
-    answer = service.query(request.question, snapshot, at, dataset, control, streams=True)
+    answer = service.query(request.question, snapshot, at, dataset, control, True, request.by_spark)
     if answer.streamed is None:
         control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
-    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.resume(gathered, pieces))
+    headers = _of_engine(answer) if request.by_spark else ()
+    return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.resume(gathered, pieces), headers)
 
 
 async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: RunningQuery) -> AnswerStart:
@@ -197,7 +202,8 @@ async def _give(
     question: RunningQuery,
     evaluation: Evaluation | None = None,
 ) -> None:
-    reply = Reply(start.first, results.content_type(offer), _warned(request.question.warnings))
+    headers = (*_warned(request.question.warnings), *start.headers)
+    reply = Reply(start.first, results.content_type(offer), headers)
     if not start.whole:
         if evaluation is not None:
             evaluation.share(None)  # those that wait for it evaluate it themselves
@@ -214,6 +220,13 @@ def _warned(warnings: Sequence[str]) -> tuple[tuple[bytes, bytes], ...]:
     """A header for each warning; characters other than ASCII are percent-encoded."""
     shown = [warning[:_WARNING_CHARACTERS_MAX] for warning in warnings[:_WARNINGS_MAX]]
     return tuple((b"rillet-warning", quote(warning, safe=_IN_HEADERS).encode()) for warning in shown)
+
+
+def _of_engine(answer: Answer) -> tuple[tuple[bytes, bytes], ...]:
+    """Who has evaluated a query that Spark was to evaluate, and why, if it was not Spark."""
+    if answer.by_spark:
+        return ((b"rillet-engine", b"spark"),)
+    return ((b"rillet-engine", b"inline"), *_warned([f"not evaluated by Spark: {answer.why_not_divided}"]))
 
 
 def offers_of(form: Form) -> tuple[Offer, ...]:

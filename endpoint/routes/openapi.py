@@ -31,6 +31,7 @@ _FLAG: Schema = {"type": "boolean", "default": False}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _TIME: Schema = {"type": "string", "description": "milliseconds since 1970, or an xsd:dateTime"}
 _DURATION: Schema = {"type": "string", "example": "30s"}
+_ENGINE: Schema = {"type": "string", "enum": ["inline", "spark"], "default": "inline"}
 _EXPLAIN: Schema = {"type": "string", "enum": ["false", "true", "analyze"], "default": "false"}
 _WAIT: Schema = {"type": "string", "enum": ["published", "evaluated"], "default": "published"}
 
@@ -41,6 +42,7 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "snapshot": (_NUMBER, "query this snapshot instead of the latest one"),
     "at": (_TIME, "evaluate a query with windows at this time"),
     "timeout": (_DURATION, "the longest that the query may take"),
+    "engine": (_ENGINE, "spark: evaluate a query with groups or DISTINCT by tasks of Spark"),
     "explain": (_EXPLAIN, "true: explain the text, and do not run it; analyze: run it, and measure each operator"),
     "replace": (_FLAG, "drop a query of this name with another text, in the same snapshot"),
     "wait": (_WAIT, "respond when the change is readable, or when registered queries have evaluated it"),
@@ -85,7 +87,7 @@ class Operation:
     writes: bool = False
 
 
-_ASK = "query update snapshot at timeout explain default-graph-uri named-graph-uri"
+_ASK = "query update snapshot at timeout engine explain default-graph-uri named-graph-uri"
 _SPARQL = {
     "GET": Operation(
         "Run a query. Without a text: the service description. A browser gets the query page",

@@ -36,7 +36,7 @@ CONSOLE = "/console"
 
 QUERY_TYPE, UPDATE_TYPE = "application/sparql-query", "application/sparql-update"
 
-_KNOWN = "query, update, snapshot, at, timeout, explain, wait, " + ", ".join((*OF_QUERY, *OF_UPDATE))
+_KNOWN = "query, update, snapshot, at, timeout, engine, explain, wait, " + ", ".join((*OF_QUERY, *OF_UPDATE))
 _NOT_OF_QUERY = "it belongs to updates; the graphs of a query are default-graph-uri= and named-graph-uri="
 _NOT_OF_UPDATE = "it belongs to queries; the graphs of an update are using-graph-uri= and using-named-graph-uri="
 _NOT_OF_OTHERS = "it belongs to queries and updates; this is neither"
@@ -248,9 +248,10 @@ def _query_request(
     dataset = Dataset(parameters.texts(OF_QUERY[0]), parameters.texts(OF_QUERY[1]))
     snapshot, at = parameters.integer("snapshot"), parameters.time("at")
     timeout_s = parameters.timeout_s(exchange.state.limits.query_s) - spent_s
+    by_spark = parameters.choice("engine", ("inline", "spark"), "inline") == "spark"
     parameters.ignore(("timeout",))
     parameters.done(_KNOWN)
-    return QueryRequest(question, query, key, snapshot, at, timeout_s, dataset or None)
+    return QueryRequest(question, query, key, snapshot, at, timeout_s, dataset or None, by_spark)
 
 
 async def _update(exchange: Exchange, question: Question, parameters: Parameters, spent_s: float) -> None:

@@ -9,8 +9,6 @@ terms may have the same value, as 1 and 01; so it is in the joins of SPARQL.)"""
 
 from __future__ import annotations
 
-import atexit
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-import hbase_store
 from hbase_store import NAMED, Snapshot, Store
 from hbase_store.errors import SnapshotGone
 from plugin.spark.reading import snapshot_gone
+from stream_ext.oneshot.divided.open_stores import absolute, opened_to_read
 
 _COLUMNS = ("subject", "predicate", "object", "graph")
 _DEFAULT = 0
@@ -31,8 +29,6 @@ _ID_MAX = (1 << 64) - 1
 _BATCH_ROWS = 50_000
 #: Rows of a task, unless the option rowsPerPartition says otherwise.
 ROWS_PER_TASK = 1_000_000
-#: The stores that this process has open: a process opens a store of LMDB only once.
-_open_stores: dict[str, Store] = {}
 
 
 @dataclass
@@ -54,11 +50,11 @@ class SpanReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are
     def __init__(self, store: str, snapshot: int | None, as_ids: bool, rows_per_task: int) -> None:
         if rows_per_task < 1:
             raise ValueError(f"rowsPerPartition is {rows_per_task}: give a number from 1")
-        self._url, self._snapshot = _absolute(store), snapshot
+        self._url, self._snapshot = absolute(store), snapshot
         self._as_ids, self._rows_per_task = as_ids, rows_per_task
 
     def partitions(self) -> Sequence[Span]:
-        store = _opened(self._url, self._snapshot or 0)
+        store = opened_to_read(self._url, self._snapshot or 0)
         snapshot = _at(store, self._snapshot)
         return [
             Span(predicate, named, first, last, int(snapshot.sn))
@@ -72,7 +68,7 @@ class SpanReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are
         return zip([0, *cuts], [*(cut - 1 for cut in cuts), _ID_MAX], strict=True)
 
     def read(self, partition: Span) -> Iterator[pa.RecordBatch]:
-        store = _opened(self._url, partition.snapshot)
+        store = opened_to_read(self._url, partition.snapshot)
         place = partition.predicate, partition.first, partition.last, NAMED if partition.named else _DEFAULT
         try:
             subjects, objects, *graphs = store.at(partition.snapshot).between(*place)
@@ -94,35 +90,17 @@ def with_terms(frame: Any, store: str, *columns: str) -> Any:
     unknown = sorted(set(columns) - set(frame.columns))
     if unknown:
         raise ValueError(f"the DataFrame has no column {', '.join(unknown)}; it has {', '.join(frame.columns)}")
-    url = _absolute(store)
+    url = absolute(store)
     schema = ", ".join(f"`{name}` {kind if isinstance(kind, str) else kind.simpleString()}" for name, kind in fields)
 
     def decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for name in columns:
                 place = batch.schema.get_field_index(name)
-                batch = batch.set_column(place, name, _texts_of_long(_opened(url, 0), batch.column(place)))
+                batch = batch.set_column(place, name, _texts_of_long(opened_to_read(url, 0), batch.column(place)))
             yield batch
 
     return frame.mapInArrow(decoded, schema)
-
-
-def _absolute(url: str) -> str:
-    """Tasks may have another working folder."""
-    kind, _, path = url.partition(":")
-    return f"lmdb:{os.path.abspath(path)}" if kind == "lmdb" else url
-
-
-def _opened(url: str, snapshot: int) -> Store:
-    """The store, which has read everything up to this snapshot."""
-    store = _open_stores.get(url)
-    if store is None:
-        store = _open_stores[url] = hbase_store.open(url, read_only=True)
-        atexit.register(store.close)
-        store.refresh()
-    elif not snapshot or store.head() < snapshot:
-        store.refresh()
-    return store
 
 
 def _at(store: Store, snapshot: int | None) -> Snapshot:

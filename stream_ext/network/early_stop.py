@@ -4,7 +4,7 @@ SELECT * { ?s :p ?o . ?o :q ?z } LIMIT 10 need not join a million edges: a thous
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from stream_ext.network.operators.answers.distinct import Distinct
@@ -12,6 +12,7 @@ from stream_ext.network.operators.joins.exists import ExistsOperator
 from stream_ext.network.operators.joins.intersection import Intersection
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
+from stream_ext.network.operators.joins.minus import MinusOperator
 from stream_ext.network.operators.joins.otherwise import Otherwise
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.rowwise.extend import ExtendOperator
@@ -46,20 +47,42 @@ def driver_of(stages: Sequence[Stage], last: int) -> Driver | None:
     stage = next((i for i, each in enumerate(stages) if each.inputs and isinstance(each.operator, StoreJoin)), None)
     if stage is None:
         return None
-    moved, driven = {stage}, list[int]()
+    exact, driven, moved = sums_of_parts(stages, stage), list[int](), {stage}
     for i in range(stage + 1, len(stages)):
         if not moved.isdisjoint(stages[i].inputs):
             moved.add(i)
             driven.append(i)
-    if last not in moved or not all(_adds_up(stages[i], moved) for i in driven):
+    is_distinct = isinstance(stages[last].operator, Distinct)
+    if not all(i in exact for i in driven) or not exact.get(last, False) | (is_distinct and last in exact):
         return None
-    return Driver(stage, tuple(driven), isinstance(stages[last].operator, Distinct))
+    return Driver(stage, tuple(driven), is_distinct)
 
 
-def _adds_up(stage: Stage, moved: set[int]) -> bool:
+def sums_of_parts(stages: Sequence[Stage], driver: int) -> dict[int, bool]:
+    """The stages whose rows can be made of parts of the driver's rows, each part by itself.
+
+    True: the rows are the sum of those of all parts. False: they are what comes of DISTINCT, so a row may be made of
+    several parts; as values that are looked up for rows of the same part they are right."""
+    exact, reached = {driver: True}, {driver}
+    for i in range(driver + 1, len(stages)):
+        stage = stages[i]
+        if reached.isdisjoint(stage.inputs):
+            continue
+        reached.add(i)
+        if all(each in exact or each not in reached for each in stage.inputs) and _adds_up(stage, exact):
+            moving = [exact[each] for each in stage.inputs if each in exact]
+            kept = moving[:1] if isinstance(stage.operator, _OF_THE_FIRST) else moving
+            exact[i] = all(kept) and not isinstance(stage.operator, Distinct)
+    return exact
+
+
+def _adds_up(stage: Stage, moved: Container[int]) -> bool:
+    """Whether it makes of the sum of its rows from these stages the sum of what it makes of each part."""
     moving = [i in moved for i in stage.inputs]
     if isinstance(stage.operator, _OF_THE_FIRST):
         return moving[0]
+    if isinstance(stage.operator, MinusOperator):
+        return moving == [True, False]
     if isinstance(stage.operator, JoinOperator):
         return moving.count(True) == 1
     return isinstance(stage.operator, _OF_ALL) and all(moving)

@@ -87,11 +87,11 @@ class Network:
         self.scans, self.counted, self.displacing = plan.scans, plan.counted, plan.displacing
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
-        self._orders, self._last = orders, last.stage
+        self._orders, self.last_stage = orders, last.stage
         if not answer.reads_removals:
-            _omit_unread_removals(self.stages, self._last)
-        self._driver = driver_of(self.stages, self._last)
-        self._steps = self._plain_steps = list(zip(self.stages, _read_last(self.stages, self._last), strict=True))
+            _omit_unread_removals(self.stages, self.last_stage)
+        self._driver = driver_of(self.stages, self.last_stage)
+        self._steps = self._plain_steps = list(zip(self.stages, _read_last(self.stages, self.last_stage), strict=True))
         self._meter: OperatorMeter | None = None  # while somebody looks
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
@@ -188,7 +188,7 @@ class Network:
     @property
     def answer_variables(self) -> tuple[str, ...]:
         """The columns of its rows, before they are ordered and cut."""
-        return self.stages[self._last].operator.variables
+        return self.stages[self.last_stage].operator.variables
 
     @property
     def source_as_of(self) -> tuple[int, int] | None:
@@ -273,7 +273,7 @@ class Network:
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
-        found: ZSet = changes[self._last]
+        found: ZSet = changes[self.last_stage]
         return found
 
     def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
@@ -292,7 +292,7 @@ class Network:
                 moment.control.check()
                 stage = self.stages[i]
                 changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
-            more = concat([found, changes[self._last]], self._width)
+            more = concat([found, changes[self.last_stage]], self._width)
             found = first_of_each(more) if driver.distinct else more
             if found.count > _MANY:
                 _count_alive(moment.control, [*changes, found])
@@ -311,7 +311,7 @@ class Network:
 
     @property
     def _width(self) -> int:
-        return len(self.stages[self._last].operator.variables)
+        return len(self.stages[self.last_stage].operator.variables)
 
     def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
         """As `once`, but always of all rows; and the rows and the time of each stage."""
@@ -325,7 +325,7 @@ class Network:
             traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
             if changes[-1].count > _MANY:
                 _count_alive(moment.control, changes)
-        return self.answer.once(moment, changes[self._last]), traces
+        return self.answer.once(moment, changes[self.last_stage]), traces
 
 
 def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:

@@ -66,6 +66,8 @@ class Answer:
     count: int = 0  # of solutions: a SELECT may have no columns
     vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
     streamed: Iterator[Decoded] | None = None  # the rows, in place of columns; they can be read once
+    by_spark: bool = False  # whether tasks of Spark have evaluated it
+    why_not_divided: str = ""  # if they should have
 
     @property
     def nbytes(self) -> int:
@@ -108,7 +110,7 @@ def evaluate(
     graphs that are not in the store. `planned`: the question of the query, whose plan may be used again."""
     asking = asking or Asking()
     snapshot = store.at(sn)
-    moment, check = _moment(store, snapshot, asking, at), asking.control.check
+    moment, check = moment_of(store, snapshot, asking, at), asking.control.check
     # What a registered query reads of the source main is held.
     attached = None if asking.held else attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
     if attached is not None:
@@ -129,7 +131,7 @@ def evaluate(
         fill(network, store, sn, windows, at)
         moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
-    return _answer(query, rows, moment, asking.salt, graphs)
+    return answer_of_rows(query, rows, moment, asking.salt, graphs)
 
 
 def _of_both(
@@ -165,7 +167,7 @@ def _of_both(
     if at is not None:
         fill(network, store, int(moment.snapshot.sn), windows, at)
     rows_found = network.once(moment, 1 if query.form is Form.ASK else None)
-    answer = _answer(query, rows_found, moment, asking.salt, graphs, select.names)
+    answer = answer_of_rows(query, rows_found, moment, asking.salt, graphs, select.names)
     if query.form is Form.DESCRIBE:
         return _described_by_both(answer, query, rows_found, moment, attached)
     return answer
@@ -221,14 +223,14 @@ def trace(store: Store, query: Query, sn: int, asking: Asking | None = None) -> 
     """As `evaluate` without windows; and what each operator did."""
     asking = asking or Asking()
     snapshot = store.at(sn)
-    moment, check = _moment(store, snapshot, asking, None), asking.control.check
+    moment, check = moment_of(store, snapshot, asking, None), asking.control.check
     attached = attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
     logic = logic_of(query, check=check, attached=attached)
     if attached is not None and asking.at_snapshot and asks_source(logic):
         raise _no_snapshots()
     encode = store.ids if attached is None else _outward(moment.vocabulary)
     rows, traces = Network.of_query(logic, NetworkInputs(snapshot, encode, check=check)).traced(moment)
-    return _answer(query, rows, moment, names=None if attached is None else logic.names), traces
+    return answer_of_rows(query, rows, moment, names=None if attached is None else logic.names), traces
 
 
 def pattern_network(
@@ -284,7 +286,7 @@ def attached_to(asking: Asking, snapshot: Snapshot, vocabulary: Vocabulary) -> A
     return attached_of(asking.sources, snapshot, _resolve(vocabulary))
 
 
-def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
+def moment_of(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None) -> Moment:
     now_ms = at.time if at else asking.now_ms
     return Moment(
         at.time if at else 0, snapshot, None, last=True, ranks_ties=at is not None, now_ms=now_ms,
@@ -294,7 +296,7 @@ def _moment(store: Store, snapshot: Snapshot, asking: Asking, at: Instant | None
     )  # fmt: skip
 
 
-def _answer(
+def answer_of_rows(
     query: Query,
     rows: ZSet,
     moment: Moment,

@@ -13,9 +13,12 @@ from stream_ext.catalog.registered import RegisteredText
 from stream_ext.errors import BadArgument, Overload, QueryTooLarge, SourceFailed
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
-from stream_ext.language.algebra.statements import Admin, Update
+from stream_ext.language.algebra.statements import Admin, Explain, Update
+from stream_ext.network.division import NotDivided
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
 from stream_ext.oneshot.dataset import DatasetOverride
+from stream_ext.oneshot.divided.division import DividedPlan, divided_plan
+from stream_ext.oneshot.divided.merging import answer_divided
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.explanation import explain, operators_of, query_in
 from stream_ext.oneshot.plan_lines import plan_lines
@@ -117,10 +120,18 @@ class Statements:
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
         streams: bool = False,
+        by_spark: bool = False,
     ) -> Answer:
         """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
-        answers and that are only passed on are read while they are decoded."""
+        answers and that are only passed on are read while they are decoded. `by_spark`: tasks of Spark evaluate it, if
+        it can be divided."""
         question = self._question(asked, control)
+        if by_spark:
+            try:
+                return self._answer_of_spark(question.over(dataset), snapshot, control)
+            except NotDivided as error:
+                answer = self.query(question, snapshot, at, dataset, control, streams)
+                return replace(answer, why_not_divided=str(error))
         asking = self._asking(control, streams, at_snapshot=snapshot is not None)
         try:
             sn = self._opened.retained(snapshot)
@@ -129,6 +140,30 @@ class Statements:
                 return answer_once(self._opened.store, question, sn, at, dataset, asking, given)
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
+
+    def _answer_of_spark(self, question: Question, snapshot: int | None, control: Control) -> Answer:
+        sn, asking = self._opened.retained(snapshot), self._asking(control, at_snapshot=snapshot is not None)
+        plan = self._divided_plan(question, sn, control)
+        query, spark = question.unit, self._opened.engine.spark
+        assert isinstance(query, Query), "only queries are divided"
+        if spark is None:
+            raise NotDivided("the server was started with --engine inline, so it has no Spark")
+        try:
+            with purpose("query"):
+                return answer_divided(self._opened.store, query, plan, sn, asking, spark.tasks)
+        except MemoryError as error:
+            raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
+
+    def _divided_plan(self, question: Question, sn: int, control: Control) -> DividedPlan:
+        question.supported()
+        query = question.unit
+        if not isinstance(query, Query):
+            raise NotDivided("it is no query")
+        if self._opened.sources:
+            raise NotDivided("a store is attached, and only our own is read by Spark")
+        if self.reads_derived(query):
+            raise NotDivided("it reads the answer of a registered query, which is not in the store")
+        return divided_plan(query, self._opened.store, sn, control.check)
 
     def reads_derived(self, query: Query, dataset: DatasetOverride | None = None) -> bool:
         """Whether the query may read the answer of a registered query, which is not a graph of the store."""
@@ -181,9 +216,22 @@ class Statements:
         if functions:
             return found
         found |= operators_of(self._opened.store, question, check, self._opened.sources)
+        if "operators" in found:
+            found["divided"] = self._explained_division(question)
         if self._sources.is_holding and query is not None and "refused" not in found:
             found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found
+
+    def _explained_division(self, question: Question) -> dict[str, Any]:
+        """What engine=spark would do with the query."""
+        if isinstance(question.unit, Explain):
+            question = Question(question.text, question.base, question.unit.unit)
+        control = self._opened.budget.control()
+        try:
+            plan = self._divided_plan(question, self._opened.head(), control)
+        except NotDivided as error:
+            return {"why_not": str(error)}
+        return {"divided": plan.divided, "merged": plan.merged}
 
     def analyze(self, asked: str | Question, snapshot: int | None, control: Control) -> dict[str, Any]:
         """As `explain`; the query is evaluated, and each operator has its actual rows and its time."""

@@ -6,6 +6,7 @@ says so: the process that loads reads the part again, and knows how many lines a
 from __future__ import annotations
 
 import contextlib
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,24 @@ class TaskFailed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 _tasks: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(ReadPart | SortRows | SortHashes | PackPages)
 _results: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(PartRead | PackedRun | PackedPages | TaskFailed)
+
+
+class SharedFolderTask(msgspec.Struct, frozen=True):
+    """A task, encoded, for a process that may be on another machine and must see the same folder."""
+
+    folder: str
+    file: str  # that the task reads; empty: one of the folder
+    encoded: bytes
+
+    def run_task(self) -> bytes:
+        for place in filter(None, (self.folder, self.file)):
+            if not Path(place).exists():
+                why = (
+                    f"{platform.node()} does not see {place}: the files, and the folder that TMPDIR names, must be on "
+                    "a disk that all machines share"
+                )
+                return msgspec.msgpack.encode(TaskFailed(why))
+        return run_encoded(self.encoded)
 
 
 def run_encoded(task: bytes | bytearray) -> bytes:

@@ -21,7 +21,8 @@ from typing import IO, Any
 from hbase_store import Loading
 from hbase_store.writing.divided_loading import DividedLoading
 from hbase_store.writing.load_files import LoadFolder
-from hbase_store.writing.load_tasks import LoadTasks, end_tasks
+from hbase_store.writing.load_tasks import LoadTasks as LoadTasks
+from hbase_store.writing.load_tasks import end_tasks
 from hbase_store.writing.loading import LINE_BYTES_MAX
 from stream_ext.errors import RilletError
 from stream_ext.temporary_folder import TemporaryFolder

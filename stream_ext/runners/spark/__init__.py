@@ -15,6 +15,10 @@ places the work; what is true stays in the store.
     bell.py           the endpoint's half: who sits, what is the head, whose parts count
     worker_daemon.py, worker_module.py    how Spark's Python processes start, and start quickly
     child.py          starting, watching and ending the driver's process
+    tasks.py          tasks of one-shot queries, given to the driver a few at a time
+    driver_tasks.py   the driver's half: each is a job of Spark
+    task_process.py   what a process of Spark does with one
+    standalone_tasks.py    Spark for one query, without a server
     runner.py         SparkRunner, what the service holds
 """
 

@@ -25,6 +25,7 @@ from stream_ext.child_environment import environment
 from stream_ext.runners.spark import class_archive
 from stream_ext.runners.spark.class_archive import SparkHome
 from stream_ext.runners.spark.driver import DriverJob, DriverReport
+from stream_ext.runners.spark.driver_tasks import TaskOrder
 from stream_ext.runners.spark.java import Java
 from stream_ext.runners.spark.settings import PACKAGE_FOLDER, SparkSettings, executor_environ, is_secret
 from stream_ext.runners.spark.wire import Address
@@ -42,16 +43,20 @@ _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATE
 
 class DriverProcess:
     def __init__(
-        self, settings: SparkSettings, admit: Callable[[Path], Address], java: Java, environ: Mapping[str, str]
+        self, settings: SparkSettings, admit: Callable[[Path], Address] | None, java: Java, environ: Mapping[str, str]
     ) -> None:
-        """`admit` gives the address of the bell to the tasks of a driver that has this folder."""
+        """`admit` gives the address of the bell to the tasks of a driver that has this folder; None: there are no
+        registered queries."""
         self._folder = TemporaryFolder(_temporary_folder(), _FOLDER_PREFIX)
         folder = self._folder.path
+        self.path = folder
         archived = class_archive.find(java, environ)
         home = archived or class_archive.SparkHome(folder / "spark")
         home.link()
-        address_file = folder / "bell.json"
-        admit(folder).write(address_file)
+        address_file = ""
+        if admit is not None:
+            address_file = str(folder / "bell.json")
+            admit(folder).write(Path(address_file))
         self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._process = subprocess.Popen(
             [sys.executable, "-m", settings.driver_module],
@@ -65,11 +70,8 @@ class DriverProcess:
         self.pid = self._process.pid
         self._tail_thread = threading.Thread(target=self._read_tail, name="rillet-spark-errors", daemon=True)
         self._tail_thread.start()
-        job = DriverJob(settings, str(folder), str(address_file), archived.java_options if archived else "")
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died already; its reports say so by ending
-            self._process.stdin.write(msgspec.json.encode(job) + b"\n")
-            self._process.stdin.flush()
+        self._sending = threading.Lock()
+        self._send(DriverJob(settings, str(folder), address_file, archived.java_options if archived else ""))
 
     def reports(self, within_s: float) -> Iterator[DriverReport | None]:
         """The reports of the driver until it ends; None whenever it was silent for so long."""
@@ -86,6 +88,17 @@ class DriverProcess:
             *lines, rest = (rest + more).split(b"\n")
             for line in lines:
                 yield msgspec.json.decode(line, type=DriverReport)
+
+    def order(self, order: TaskOrder) -> None:
+        """To be called when it has reported that it runs."""
+        self._send(order)
+
+    def _send(self, line: DriverJob | TaskOrder) -> None:
+        assert self._process.stdin is not None
+        # It may have died already, or be removed: its reports say so by ending.
+        with self._sending, contextlib.suppress(BrokenPipeError, ValueError):
+            self._process.stdin.write(msgspec.json.encode(line) + b"\n")
+            self._process.stdin.flush()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -24,6 +24,7 @@ from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.java import Java, find_java
 from stream_ext.runners.spark.settings import SparkSettings, spark_master
 from stream_ext.runners.spark.shard_on_spark import worker_in
+from stream_ext.runners.spark.tasks import SparkTasks
 
 State = Literal["starting", "up", "down"]
 
@@ -91,6 +92,7 @@ class SparkRunner:
             has_room=has_room,
             subscribed=subscribed,
         )
+        self.tasks = SparkTasks(settings.lanes(), lambda: self.why if self._state == "down" else "")
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)
 
     # ---- what the service says and asks -----------------------------------------------------------------------
@@ -130,6 +132,7 @@ class SparkRunner:
         if self._supervisor.is_alive():
             self._supervisor.join(5)
         self._bell.close()
+        self.tasks.end("it was closed", forever=True)
         with self._changed:
             self._state, self._why = "down", "it was closed"
             self._changed.notify_all()
@@ -187,6 +190,7 @@ class SparkRunner:
             "boundary_ms": _summary(time for each in figures for time in list(each.boundary_ms)),
             "plan": bell.plan_number,
             "shards": bell.status(),
+            "tasks": self.tasks.status(),
         }
 
     # ---- the supervisor's thread: a driver that outlives it sees its input close, and ends Spark -----------
@@ -196,6 +200,7 @@ class SparkRunner:
             self._java = find_java(self._environ)
         except RilletError as error:
             self._becomes("down", str(error))
+            self.tasks.end(str(error), forever=True)
             return
         why = ""
         while not self._closing:
@@ -220,6 +225,7 @@ class SparkRunner:
             self._driver = self._ui = None
         ended = driver.bury()
         why = self._given_up or why or ended
+        self.tasks.end(why)
         self._bell.cut(why)
         return why
 
@@ -233,6 +239,10 @@ class SparkRunner:
                 self._ui = report.ui or self._ui
                 why, runs, reported_ms = report.why or why, runs or report.state == "running", self._clock.now_ms()
                 self._is_silent("driver", "")
+                if report.state == "running":
+                    self.tasks.begin(driver)
+                if report.task is not None:
+                    self.tasks.reported(report.task)
                 continue
             silent_ms = self._clock.now_ms() - reported_ms if runs else 0
             if silent_ms >= limit_ms and not self._given_up:

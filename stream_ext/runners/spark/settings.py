@@ -29,6 +29,7 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(:(?P<port>\d{1,
 _PORT_MAX = (1 << 16) - 1
 #: Where Spark unpacks the package, in the working folder of each of its processes.
 PACKAGE_FOLDER = "rillet_package"
+_LOCAL_SLOTS = re.compile(r"local\[(\d+)")
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 #: In local mode `spark.task.maxFailures` is ignored and 1 would end the query with the first dead worker.
 _TASK_FAILURES_MAX = 100
@@ -54,6 +55,8 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     step_timeout_s: float = (
         10.0  #: `--step-timeout`: a worker or driver that shows no sign of life for longer is killed
     )
+    #: of the processes that evaluate tasks of one-shot queries: the registered queries go first
+    tasks_niceness: int = 19
     driver_memory: str = "512m"
     #: module:function; its module also has Told and QueryState
     shard_factory: str = "stream_ext.continuous.shard:open_shard"
@@ -136,6 +139,11 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
         requested = slots.group(1) or "1"
         count = (cores or os.cpu_count() or 1) if requested == "*" else int(requested)
         return max(1, min(count, SHARDS_MAX))
+
+    def lanes(self, cores: int | None = None) -> int:
+        """How many tasks of one-shot queries run at a time: as many as there are slots beside those of the seats."""
+        slots = _LOCAL_SLOTS.match(spark_master(self, cores))
+        return _SPARE_SLOTS if slots is None else int(slots.group(1)) - self.shard_count(cores)
 
 
 def spark_master(settings: SparkSettings, cores: int | None = None) -> str:

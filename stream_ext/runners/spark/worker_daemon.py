@@ -11,7 +11,9 @@ import importlib
 import os
 import sys
 
-#: Spark starts a daemon for each of its kinds of worker; only the one that serves seats needs all of this.
+from stream_ext.runners.spark.task_process import TASKS_ENVIRON, give_way
+
+#: Spark starts a daemon for each of its kinds of worker; only those for seats and for tasks need all of this.
 _HEAVY = (
     "lmdb",
     "msgspec",
@@ -19,6 +21,8 @@ _HEAVY = (
     "numpy",
     "pyarrow",
     "pyspark.worker",
+)
+_OF_SEATS = (
     "stream_ext.runners.spark.source",
     os.environ.get("RILLET_SHARD_MODULE", "stream_ext.continuous.shard"),
 )
@@ -27,18 +31,21 @@ _HEAVY = (
 def main() -> None:
     from pyspark.daemon import manager
 
-    if "stream_ext.runners.spark.worker_module" in sys.argv:
-        _prepare()
+    if TASKS_ENVIRON in os.environ:
+        _prepare((*_HEAVY, "stream_ext.oneshot.divided.task"))
+        give_way()
+    elif "stream_ext.runners.spark.worker_module" in sys.argv:
+        _prepare((*_HEAVY, *_OF_SEATS))
     manager()
 
 
-def _prepare() -> None:
+def _prepare(modules: tuple[str, ...]) -> None:
     import pyspark.worker
 
     from stream_ext import warm
     from stream_ext.runners.spark import worker_module
 
-    for name in _HEAVY:
+    for name in modules:
         importlib.import_module(name)
     warm.warm()
     # Spark's daemon takes a worker module of another package for its own, so ours is put in that place.

@@ -19,6 +19,7 @@ from hbase_store.layout.terms import INTEGER, TAG_SHIFT
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import ArithmeticOp
 from stream_ext.language.algebra.terms import has_name
+from stream_ext.network.operators.groups.partial_groups import PackedArray, PartialTally
 from stream_ext.network.operators.groups.tallies import (
     ONCE,
     Counts,
@@ -198,6 +199,32 @@ class Tallies:
         best = bool(members.followers) and all(isinstance(follower, Extremum) for follower in members.followers)
         return best and self._listed.isdisjoint(arguments)
 
+    def _counted(self) -> Iterator[ValueCounts | Sums]:
+        yield from self._bound.values()
+        yield from self._sums.values()
+
+    def parts(self, groups: int) -> tuple[PartialTally, ...]:
+        """What was counted once for so many groups, for another process."""
+        counted = [tally.part(groups) for tally in self._counted()]
+        for arguments, members in self._members.items():
+            only_best = self._only_the_best(arguments, members)
+            counted.append(best_of(members, groups) if only_best else members.part())
+        return tuple(counted)
+
+    def absorb(self, slots: Slots, parts: Sequence[PartialTally]) -> None:
+        """Counts what other processes have counted once; the groups have these slots here."""
+        rest = iter(parts)
+        for tally in self._counted():
+            tally.absorb(slots, next(rest))
+        for arguments, members in self._members.items():
+            part = next(rest)
+            if not self._only_the_best(arguments, members):
+                members.absorb(slots, part)
+                continue
+            owners, (values,) = part.numbers[0].array(), (column.array() for column in part.ids)
+            for follower in members.followers:
+                follower.add(frozen(slots[owners]), ONCE, 1, frozen(values))
+
     def pass_on(self) -> None:
         """Called when all rows of a step are counted."""
         for members in self._members.values():
@@ -302,6 +329,14 @@ class Tallies:
         owners, columns = members.owners(entries), occurrences.latest(members.rest_of_rows(entries, 0))
         picks = occurrences.first_of_each(owners, [~column for column in columns])
         _put(owners[picks], columns[part][picks], slots, ids)
+
+
+def best_of(members: ValueOccurrences, groups: int) -> PartialTally:
+    """The least and the greatest values of groups, as far as they are wanted."""
+    found = [each.best[:groups] for each in members.followers if isinstance(each, Extremum)]
+    owners = [np.flatnonzero(best) for best in found]
+    values = [best[places] for best, places in zip(found, owners, strict=True)]
+    return PartialTally((PackedArray.of(np.concatenate(owners)),), (PackedArray.of(np.concatenate(values)),))
 
 
 def _put(owners: Slots, values: Ids, slots: Slots, ids: Ids) -> None:

@@ -89,6 +89,24 @@ class ExactSums:
             more = _CONTEXT.multiply(far[int(places[i])], weight)
             self._far[line] = _CONTEXT.add(self._far.get(line, Decimal(0)), more)
 
+    # ---- of several processes
+
+    def part(self, groups: int) -> tuple[Slots, Lines, dict[int, Decimal]]:
+        """The groups that have lines, their lines, and by the places of these the sums that do not fit into them."""
+        owners = np.flatnonzero(self._line_of[:groups])
+        lines = self._line_of[owners]
+        far = {place: self._far[line] for place, line in enumerate(lines.tolist()) if line in self._far}
+        return owners.astype(np.int32), self._lines[lines], far
+
+    def absorb(self, slots: Slots, lines: Lines, far: dict[int, Decimal]) -> None:
+        """Adds the lines of another process; the slots are distinct."""
+        self._open_lines(slots)
+        own = self._line_of[slots]
+        self._lines[own] += lines
+        for place, more in far.items():
+            line = int(own[place])
+            self._far[line] = _CONTEXT.add(self._far.get(line, Decimal(0)), more)
+
     # ---- results
 
     def concern(self, slots: Slots) -> npt.NDArray[np.bool_]:

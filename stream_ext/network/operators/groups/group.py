@@ -12,11 +12,12 @@ from hbase_store.arrays import Ids, frozen
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.aggregates import Aggregated, Tallies
+from stream_ext.network.operators.groups.partial_groups import PackedArray, PartialGroups
 from stream_ext.network.operators.groups.tallies import ONCE
 from stream_ext.rows.expiry_log import ExpiryLog, Logged
 from stream_ext.rows.kernels import group as kernels
 from stream_ext.rows.key_table import KeyTable, Slots, fitted
-from stream_ext.rows.zset import ZSet, empty, soonest
+from stream_ext.rows.zset import ZSet, empty, soonest, sum_equal_rows
 from stream_ext.values.vocabulary import Vocabulary
 
 __all__ = ["Aggregated", "GroupOperator"]
@@ -68,6 +69,42 @@ class GroupOperator:
         moment.control.check()
         self._tallies.pass_on()
         return self._whole() if once else self._changes()
+
+    # ---- of several processes: each counts some of the rows, and one of them adds what all have counted
+
+    def count(self, moment: Moment, rows: ZSet) -> None:
+        """Counts rows that all stay."""
+        if rows.weights is not None and bool((rows.weights <= 0).any()):
+            columns, weights = sum_equal_rows(rows.columns, rows.weights)
+            rows = ZSet(columns, len(weights), weights)
+        if rows.count:
+            self._take_in(rows, True, True)
+        moment.control.room(self._table.used, len(self.variables))
+
+    def part(self, vocabulary: Vocabulary) -> PartialGroups:
+        groups = self._table.used
+        slots = np.arange(groups, dtype=np.int32)
+        keys = tuple(PackedArray.of(self._table.ids(slots, i)) for i in range(len(self._keys)))
+        rows = PackedArray.of(self._table.cell(slots, self._rows))
+        return PartialGroups(keys, rows, self._tallies.parts(groups)).portable(vocabulary)
+
+    def absorb(self, part: PartialGroups, moment: Moment) -> None:
+        """Adds what another process has counted."""
+        part = part.known_to(moment.vocabulary)
+        rows = part.rows.array()
+        moment.control.room(self._table.used + len(rows), len(self.variables))
+        keys = [key.array() for key in part.keys] or [np.zeros(len(rows), np.uint64)]
+        slots = self._table.number(np.stack(keys))
+        self._fit()
+        self._table.cells[slots, self._rows] += rows
+        self._tallies.absorb(slots, part.tallies)
+
+    def whole(self) -> ZSet:
+        """All groups."""
+        if self._always:
+            self._touch_the_only_group()
+        self._tallies.pass_on()
+        return self._whole()
 
     # ---- what comes in
 

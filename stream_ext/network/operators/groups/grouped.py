@@ -18,9 +18,13 @@ class Grouped:
         self._group: GroupOperator | None = None
         self.emits_removals = True
 
+    def new(self, moment: Moment) -> GroupOperator:
+        """A Group for one evaluation."""
+        return self._make(moment.vocabulary, moment.control)
+
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._group is None:
-            return self._make(moment.vocabulary, moment.control).step(moment, change)
+            return self.new(moment).step(moment, change)
         if self._group is None:
             self._group = self._make(moment.vocabulary, moment.control)
             self._group.emits_removals = self.emits_removals

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids, frozen
 from hbase_store.layout.terms import INTEGER, tag_of
 from stream_ext.network.operators.groups.exact_sums import ExactSums
+from stream_ext.network.operators.groups.partial_groups import Array, PackedArray, PartialTally
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.rows.kernels import group as kernels
 from stream_ext.rows.key_table import KeyTable, Slots, fitted
@@ -53,6 +54,13 @@ class ValueCounts:
     def add(self, slots: Slots, weights: Weights, sign: int, ids: Ids) -> None:
         kernels.tally_bound(slots, weights, sign, ids, self.counts)
 
+    def part(self, groups: int) -> PartialTally:
+        return PartialTally((PackedArray.of(self.counts[:groups]),))
+
+    def absorb(self, slots: Slots, part: PartialTally) -> None:
+        """Adds what another process has counted, for groups that are distinct and have these slots here."""
+        self.counts[slots] += part.numbers[0].array()
+
 
 class RowCounts:
     """How many rows each group has."""
@@ -89,6 +97,16 @@ class Sums:
         if kernels.tally_integers(slots, weights, sign, ids, self.integers):
             others = np.flatnonzero(tag_of(ids) != INTEGER)
             self.others.add(slots[others], frozen(weights[others]) if len(weights) else weights, sign, ids[others])
+
+    def part(self, groups: int) -> PartialTally:
+        owners, lines, far = self.others.part(groups)
+        numbers: tuple[Array, ...] = (self.integers[:groups], owners, lines)
+        return PartialTally(tuple(map(PackedArray.of, numbers)), (), far)
+
+    def absorb(self, slots: Slots, part: PartialTally) -> None:
+        integers, owners, lines = (each.array() for each in part.numbers)
+        self.integers[slots] += integers
+        self.others.absorb(slots[owners], lines, part.far)
 
 
 class ValueOccurrences:
@@ -133,6 +151,20 @@ class ValueOccurrences:
             slots, ids = frozen(self.owners(entries)), frozen(self.values(entries))
             for follower in self.followers:
                 follower.add(slots, ONCE, sign, ids)
+
+    # ---- of several processes
+
+    def part(self) -> PartialTally:
+        """The values of all groups."""
+        cells = self._alive()
+        numbers: tuple[Array, ...] = (cells[:, 0].astype(np.int32), cells[:, self._count])
+        ids = (cells[:, 1 + i].view(np.uint64) for i in range(self._width))
+        return PartialTally(tuple(map(PackedArray.of, numbers)), tuple(map(PackedArray.of, ids)))
+
+    def absorb(self, slots: Slots, part: PartialTally) -> None:
+        owners, counts = (each.array() for each in part.numbers)
+        columns = tuple(column.array() for column in part.ids)
+        self.add(frozen(slots[owners]), frozen(counts), 1, tuple(map(frozen, columns)))
 
     # ---- reading
 

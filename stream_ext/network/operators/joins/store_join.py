@@ -54,6 +54,24 @@ class StoreJoin:
         """All that it refers to, but for its pattern and what is made of it."""
         return [value for name, value in vars(self).items() if name not in ("pattern", "_counting")]
 
+    @property
+    def is_scan(self) -> bool:
+        """Whether it lists edges of the default graph by their subjects, for a left side without columns."""
+        return not self._left and self.pattern.graph.one == 0 and not {S, O} & self.pattern.fixed.keys()
+
+    @property
+    def has_maybe(self) -> bool:
+        """Whether some of its left rows may leave variables of the pattern unbound."""
+        return bool(self._maybe)
+
+    def between(self, moment: Moment, predicate: int, first: int, last: int) -> ZSet:
+        """The part of a scan under one predicate whose subjects are from `first` to `last`."""
+        s, o = moment.snapshot.between(predicate, first, last)
+        moment.control.room(len(s), 2)
+        fits, columns = self.pattern.match((s, np.full(len(s), predicate, np.uint64), o))
+        found = columns(fits)
+        return ZSet(tuple(moment.vocabulary.inward(found[i]) for i in self._read), int(np.count_nonzero(fits)))
+
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         if moment.last:
             return self._look_up(left, moment)

@@ -1,0 +1,179 @@
+"""Tasks of divided queries and loads: given to Spark, a few at a time, and their results.
+
+At most `lanes` tasks are with Spark: as many as it has slots beside those of the registered queries. Jobs (the tasks of
+one query, or one of a load) take turns: the one with the fewest tasks under way is next."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
+
+from stream_ext.errors import JobFailed, Overload
+from stream_ext.evaluation_budget import Control
+from stream_ext.runners.spark.driver_tasks import TaskOrder, TaskReport
+
+#: How often a query that waits looks whether it is to end.
+_LOOK_S = 0.1
+#: Divided queries at a time.
+JOBS_MAX = 4
+_RETRY_S = 5
+
+
+class Task(Protocol):
+    """A value that is sent to another process."""
+
+    def run_task(self) -> bytes: ...
+
+
+class TaskDriver(Protocol):
+    """The process that runs tasks."""
+
+    @property
+    def path(self) -> Path:
+        """A folder that only it and we use."""
+
+    def order(self, order: TaskOrder) -> None: ...
+
+
+class _Job:
+    """Tasks that belong together. `waiting`: its tasks by their places; `results`: of those that are done."""
+
+    def __init__(self, tasks: Sequence[bytes]) -> None:
+        self.waiting = deque(enumerate(tasks))
+        self.under_way: dict[int, int] = {}  # the numbers of tasks, to their places
+        self.results: dict[int, bytes] = {}
+        self.failed = ""
+
+
+class SparkTasks:
+    """One for each runner of Spark; any thread may use it."""
+
+    def __init__(self, lanes: int, why_down: Callable[[], str] = lambda: "") -> None:
+        """`why_down`: while there is no driver, why there will be none soon; empty: one is about to start."""
+        self.lanes, self._why_down = lanes, why_down
+        self._changed = threading.Condition()
+        self._driver: TaskDriver | None = None
+        self._jobs: list[_Job] = []
+        self._numbers = count(1)
+        self._ended = ""  # why there will be no driver any more
+        self.done = 0
+
+    # ---- the driver
+
+    def begin(self, driver: TaskDriver) -> None:
+        """A driver is ready."""
+        with self._changed:
+            if self._driver is not driver:
+                self._driver = driver
+                self._give()
+                self._changed.notify_all()
+
+    def end(self, why: str, forever: bool = False) -> None:
+        """The driver has ended; `forever`: there will be no other."""
+        with self._changed:
+            self._driver, self._ended = None, self._ended or (why if forever else "")
+            for job in self._jobs:
+                if job.under_way:
+                    job.failed = job.failed or f"Spark ended: {why}"
+                    job.under_way.clear()
+            self._changed.notify_all()
+
+    def reported(self, report: TaskReport) -> None:
+        body = _taken(report.file)
+        with self._changed:
+            for job in self._jobs:
+                place = job.under_way.pop(report.task, None)
+                if place is not None:
+                    self.done += 1
+                    if body is None:
+                        job.failed = report.failed or "its result was not written"
+                    else:
+                        job.results[place] = body
+            self._give()
+            self._changed.notify_all()
+
+    # ---- jobs
+
+    def run(self, tasks: Sequence[Task], control: Control, is_query: bool = True) -> Generator[bytes, None, None]:
+        """The results, in the order of the tasks. Too many queries at a time are rejected."""
+        from pyspark import cloudpickle
+
+        job = _Job([cloudpickle.dumps(task) for task in tasks])
+        with self._changed:
+            if is_query and len(self._jobs) >= JOBS_MAX:
+                raise Overload(f"{JOBS_MAX} queries are evaluated by Spark: send this one again later", _RETRY_S)
+            self._jobs.append(job)
+            self._give()
+            self._changed.notify_all()
+        try:
+            for place in range(len(tasks)):
+                yield self._result(job, place, control)
+        finally:
+            with self._changed:
+                self._jobs.remove(job)
+                for number in job.under_way:
+                    self._order(TaskOrder(number))
+
+    def status(self) -> dict[str, Any]:
+        with self._changed:
+            under_way = sum(len(job.under_way) for job in self._jobs)
+            waiting = sum(len(job.waiting) for job in self._jobs)
+            return {
+                "lanes": self.lanes,
+                "jobs": len(self._jobs),
+                "under_way": under_way,
+                "waiting": waiting,
+                "done": self.done,
+            }
+
+    def _result(self, job: _Job, place: int, control: Control) -> bytes:
+        with self._changed:
+            while place not in job.results:
+                control.check()
+                why = job.failed or (self._driver is None and (self._ended or self._why_down()))
+                if why:
+                    raise JobFailed(f"Spark has not done it: {why}")
+                self._changed.wait(_LOOK_S)
+            return job.results.pop(place)
+
+    # ---- under the lock
+
+    def _give(self) -> None:
+        """Gives the driver as many tasks as there are lanes."""
+        while self._driver is not None and sum(len(job.under_way) for job in self._jobs) < self.lanes:
+            able = [job for job in self._jobs if job.waiting and not job.failed]
+            if not able:
+                return
+            job = min(able, key=lambda each: len(each.under_way))
+            place, body = job.waiting.popleft()
+            number = next(self._numbers)
+            file = self._driver.path / f"task-{number}"
+            try:
+                file.write_bytes(body)
+            except OSError as error:
+                job.failed = f"its task cannot be written: {error}"
+                continue
+            job.under_way[number] = place
+            self._order(TaskOrder(number, str(file)))
+
+    def _order(self, order: TaskOrder) -> None:
+        if self._driver is not None:
+            self._driver.order(order)
+
+
+def _taken(file: str) -> bytes | None:
+    """The content of a file, which is removed."""
+    if not file:
+        return None
+    try:
+        return Path(file).read_bytes()
+    except OSError:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            Path(file).unlink()

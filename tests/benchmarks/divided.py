@@ -1,0 +1,138 @@
+"""Long queries with groups, by one process, and by one and two tasks of Spark at a time; the answers are compared.
+
+    python -m tests.benchmarks.divided [--quick] [--json FILE]
+
+By the clock, after one run that is not counted (each process of Spark starts, and reads the store for the first time),
+in turns, the median of the runs. The CPU of Spark is that of all of its processes. Starting Spark is not counted.
+
+A machine that does other work says little by the clock. So there is a second time, `free_s`: what it would take if each
+process had a core: the CPU of the process that asks, and of the task process that has used most."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.language.algebra.algebra import Query
+from stream_ext.oneshot.answers import answer_once, rows_of
+from stream_ext.oneshot.divided.division import divided_plan
+from stream_ext.oneshot.divided.merging import Jobs, answer_divided
+from stream_ext.oneshot.evaluate import Asking
+from stream_ext.oneshot.question import Question
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.spark.standalone_tasks import spark_for_tasks
+from tests.benchmarks import social
+from tests.benchmarks.spark_served import cpu_of_family, since
+
+Figures = dict[str, Any]
+Rows = list[tuple[bytes | None, ...]]
+
+_PREFIXES = f"PREFIX : <{social.BASE}>\nPREFIX foaf: <{social.FOAF}>\n"
+QUERIES = {
+    "friends_of_friends": "SELECT ?c (COUNT(*) AS ?n) (AVG(?a) AS ?m) (MIN(?a) AS ?least) "
+    "{ ?p :city ?c ; foaf:knows ?f . ?f foaf:knows ?g . ?g foaf:age ?a } GROUP BY ?c ORDER BY ?c",
+    "names": "SELECT ?c (COUNT(*) AS ?n) (SUM(STRLEN(?name)) AS ?letters) "
+    "{ ?p foaf:name ?name ; :city ?c FILTER(REGEX(?name, '[0-9]*7[0-9]* of')) } GROUP BY ?c ORDER BY ?c",
+    "few_groups": "SELECT ?a (COUNT(*) AS ?n) { ?p foaf:knows ?f . ?f foaf:age ?a } GROUP BY ?a ORDER BY ?a",
+}
+
+
+def run(quick: bool) -> Figures:
+    lines, rounds = (100_000, 1) if quick else (10_000_000, 3)
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name, ExitStack() as stack:
+        url = _loaded(Path(name), lines)
+        store = stack.enter_context(closing(hbase_store.open(url, read_only=True)))
+        sn = int(store.refresh())
+        figures: Figures = {"lines": lines, "load": os.getloadavg()[0]}
+        spark = {lanes: stack.enter_context(_spark(lanes)) for lanes in (1, 2)}
+        for query, text in QUERIES.items():
+            print(query, file=sys.stderr)
+            ways: dict[str, Callable[[], Rows]] = {"one_process": lambda text=text: _inline(store, text, sn)}  # type: ignore[misc]
+            for lanes, jobs in spark.items():
+                ways[f"tasks_{lanes}"] = lambda text=text, jobs=jobs: _divided(store, text, sn, jobs)  # type: ignore[misc]
+            figures[query] = _measured(ways, rounds)
+            print(json.dumps(figures[query]), file=sys.stderr)
+    return figures
+
+
+def _loaded(folder: Path, lines: int) -> str:
+    file, url = folder / "social.nt", f"lmdb:{folder / 'store'}"
+    social.write(file, lines)
+    subprocess.run([sys.executable, "-m", "endpoint", "load", str(file), "--store", url], check=True, stdout=2)
+    file.unlink()
+    return url
+
+
+@contextmanager
+def _spark(lanes: int) -> Iterator[Jobs]:
+    with spark_for_tasks(SparkSettings(master=f"local[{lanes}]", shards=1)) as tasks:
+        yield tasks
+
+
+def _inline(store: Store, text: str, sn: int) -> Rows:
+    return rows_of(answer_once(store, Question.read(_PREFIXES + text, ""), sn, None))
+
+
+def _divided(store: Store, text: str, sn: int, jobs: Jobs) -> Rows:
+    query = Question.read(_PREFIXES + text, "").unit
+    assert isinstance(query, Query)
+    return rows_of(answer_divided(store, query, divided_plan(query, store, sn), sn, Asking(), jobs))
+
+
+def _measured(ways: dict[str, Callable[[], Rows]], rounds: int) -> Figures:
+    runs: dict[str, list[Figures]] = {way: [] for way in ways}
+    answers = {way: evaluate() for way, evaluate in ways.items()}
+    expected = answers["one_process"]
+    for way, answer in answers.items():
+        assert answer == expected, f"{way} answers otherwise"
+    for _ in range(rounds):
+        for way, evaluate in ways.items():
+            before, began = cpu_of_family(os.getpid()), time.perf_counter()
+            assert evaluate() == expected, f"{way} answers otherwise"
+            took_s, used = time.perf_counter() - began, since(before, cpu_of_family(os.getpid()))
+            own = used.pop(os.getpid(), 0.0)
+            busiest = max((spent for pid, spent in used.items() if _evaluates(pid)), default=0.0)
+            runs[way].append({"s": took_s, "cpu_s": own + sum(used.values()), "free_s": own + busiest})
+    figures: Figures = {
+        way: {name: round(statistics.median(run[name] for run in each), 2) for name in ("s", "cpu_s", "free_s")}
+        for way, each in runs.items()
+    }
+    ratios = {
+        name: round(figures["tasks_1"][name] / max(0.01, figures["tasks_2"][name]), 2) for name in ("s", "free_s")
+    }
+    return figures | {"rows": len(expected), "speed_up": ratios}
+
+
+def _evaluates(pid: int) -> bool:
+    """Whether it is a Python process of Spark."""
+    try:
+        return b"worker_daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    figures = run(arguments.quick)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Tasks of divided queries: how many are with Spark at a time, in what order results come, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_ext.errors import JobFailed, Overload, QueryCancelled
+from stream_ext.evaluation_budget import Control
+from stream_ext.runners.spark.driver_tasks import TaskOrder, TaskReport
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.runners.spark.tasks import JOBS_MAX, SparkTasks
+
+
+class Driver:
+    """A driver that does nothing by itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.orders: list[TaskOrder] = []
+        self.changed = threading.Condition()
+
+    def order(self, order: TaskOrder) -> None:
+        with self.changed:
+            self.orders.append(order)
+            self.changed.notify_all()
+
+    def awaited(self, count: int) -> list[TaskOrder]:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.orders) >= count, 10)
+            return list(self.orders)
+
+    def does(self, tasks: SparkTasks, task: int, result: bytes) -> None:
+        file = self.path / f"result-{task}"
+        file.write_bytes(result)
+        tasks.reported(TaskReport(task, str(file)))
+
+
+def started(tasks: SparkTasks, count: int, control: Control = Control.FREE) -> tuple[list[Any], threading.Thread]:
+    """A query with so many tasks, which a thread waits for; what comes of it is in the list."""
+    found: list[Any] = []
+
+    def wait() -> None:
+        try:
+            found.extend(tasks.run(list(range(count)), control))  # type: ignore[arg-type]  # they are never evaluated
+        except Exception as error:  # noqa: BLE001 -- the test looks at it
+            found.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return found, thread
+
+
+def until(tasks: SparkTasks, queries: int) -> None:
+    """Waits until so many queries have begun."""
+    with tasks._changed:
+        assert tasks._changed.wait_for(lambda: len(tasks._jobs) >= queries, 10)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator[Driver]:
+    yield Driver(tmp_path)
+
+
+def test_no_more_tasks_than_lanes_and_results_in_their_order(driver: Driver) -> None:
+    tasks = SparkTasks(2)
+    tasks.begin(driver)
+    found, thread = started(tasks, 4)
+    assert [order.task for order in driver.awaited(2)] == [1, 2]
+    assert tasks.status() == {"lanes": 2, "jobs": 1, "under_way": 2, "waiting": 2, "done": 0}
+    driver.does(tasks, 2, b"second")
+    assert [order.task for order in driver.awaited(3)] == [1, 2, 3]
+    for task, result in ((3, b"third"), (1, b"first"), (4, b"fourth")):
+        driver.does(tasks, task, result)
+    thread.join(10)
+    assert found == [b"first", b"second", b"third", b"fourth"]
+    assert not list(driver.path.glob("result-*")), "results are removed when they are read"
+
+
+def test_queries_take_turns(driver: Driver) -> None:
+    tasks = SparkTasks(2)
+    first, one = started(tasks, 3)
+    until(tasks, 1)
+    second, other = started(tasks, 1)
+    until(tasks, 2)
+    tasks.begin(driver)
+    assert tasks.status()["under_way"] == 2
+    driver.does(tasks, 2, b"of the second")  # it did not wait for all tasks of the first
+    other.join(10)
+    assert second == [b"of the second"]
+    for task in (1, 3, 4):
+        driver.awaited(task)
+        driver.does(tasks, task, b"%d" % task)
+    one.join(10)
+    assert first == [b"1", b"3", b"4"]
+
+
+def test_a_query_that_ends_early_cancels_its_tasks(driver: Driver) -> None:
+    tasks, control = SparkTasks(2), Control()
+    tasks.begin(driver)
+    found, thread = started(tasks, 3, control)
+    driver.awaited(2)
+    control.cancel()
+    thread.join(10)
+    assert isinstance(found[0], QueryCancelled)
+    assert driver.awaited(4)[2:] == [TaskOrder(1), TaskOrder(2)]  # without a file: they are cancelled
+    driver.does(tasks, 1, b"too late")
+    assert tasks.status()["under_way"] == 0
+
+
+def test_the_cause_of_a_failure_is_named(driver: Driver) -> None:
+    tasks = SparkTasks(1)
+    tasks.begin(driver)
+    found, thread = started(tasks, 2)
+    driver.awaited(1)
+    tasks.reported(TaskReport(1, failed="SparkException: no executor"))
+    thread.join(10)
+    assert isinstance(found[0], JobFailed)
+    assert "SparkException: no executor" in str(found[0])
+
+
+def test_a_driver_that_ends_ends_what_it_ran_and_the_next_takes_what_waits(driver: Driver, tmp_path: Path) -> None:
+    tasks = SparkTasks(1)
+    tasks.begin(driver)
+    found, thread = started(tasks, 1)
+    driver.awaited(1)
+    tasks.end("its process was ended by SIGKILL")
+    thread.join(10)
+    assert "SIGKILL" in str(found[0])
+    waiting, thread = started(tasks, 1)  # Spark starts again
+    (tmp_path / "next").mkdir()
+    following = Driver(tmp_path / "next")
+    tasks.begin(following)
+    following.awaited(1)
+    following.does(tasks, 2, b"done")
+    thread.join(10)
+    assert waiting == [b"done"]
+
+
+def test_spark_that_is_down_is_not_awaited() -> None:
+    tasks = SparkTasks(1, lambda: "there is no Java")
+    found, thread = started(tasks, 1)
+    thread.join(10)
+    assert "there is no Java" in str(found[0])
+
+
+def test_too_many_queries_are_rejected(driver: Driver) -> None:
+    tasks, control = SparkTasks(1), Control()
+    all_ = [started(tasks, 1, control) for _ in range(JOBS_MAX)]
+    until(tasks, JOBS_MAX)
+    found, thread = started(tasks, 1)
+    thread.join(10)
+    assert isinstance(found[0], Overload)
+    control.cancel()
+    for _, thread in all_:
+        thread.join(10)
+
+
+@pytest.mark.parametrize(("master", "shards", "cores", "lanes"), [
+    ("local[*]", 0, 2, 2), ("local[8]", 2, 2, 6), ("local[2]", 1, 2, 2), ("local[*]", 1, 8, 7),
+])  # fmt: skip
+def test_tasks_have_the_slots_that_seats_leave(master: str, shards: int, cores: int, lanes: int) -> None:
+    assert SparkSettings(master=master, shards=shards).lanes(cores) == lanes

@@ -15,7 +15,7 @@ help:  ## this list
 run: $(STAMP)  ## set up all that is needed, Java too, then serve on http://127.0.0.1:8000 (RUN_FLAGS="--engine inline")
 	$(BIN)/rillet serve $(RUN_FLAGS)
 
-test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase and Fuseki also need JDK 17 and Maven)
+test: $(STAMP)  ## set up all that is needed, then run the tests (those of HBase, Fuseki and Kafka also need JDK 17 and Maven)
 	$(BIN)/python -m pytest $(TEST_FLAGS)
 
 test-fast: $(STAMP)  ## the tests of language, plans, operators and layouts: a minute, no processes

@@ -35,6 +35,7 @@ from endpoint.http.workers import Workers
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import current as current_log
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.settings_in_force import SettingInForce
 from endpoint.monitoring.subscribers import Subscribers
 from endpoint.query_workers import QueryWorkers, Start
 from endpoint.routes import interface
@@ -169,6 +170,7 @@ def create_app(
     cors_enabled: bool = False,
     forwards: bool = False,
     verify: ssl.SSLContext | bool = True,
+    settings: Sequence[SettingInForce] = (),
 ) -> RilletEndpoint:
     """The ASGI application over a running service. It does not close the service.
 
@@ -177,7 +179,7 @@ def create_app(
     may read, and write with the bearer token.
 
     `forwards`: while another server writes to the store, requests that this one cannot answer go there; `verify` is how
-    its certificate is checked.
+    its certificate is checked. `settings` are shown by the console.
 
     The query workers run from `app_state.start()` to `app_state.close()`."""
     limits = limits or HttpLimits()
@@ -195,7 +197,7 @@ def create_app(
     assert access is None or (token is None and not cors_enabled), "`access` says these, too"
     access = access or Access(token, service.base, cors=(ANY,) if cors_enabled else ())
     rates, subscribers = RateHistory(service), Subscribers()
-    shown = create_console(service, access, limits, memory, rates, subscribers) if console else None
+    shown = create_console(service, access, limits, memory, rates, subscribers, settings) if console else None
     seal = Seal(service.store.secret()) if forwards else None
     state = AppState(
         service,

@@ -27,6 +27,7 @@ from endpoint.http.stop_signals import StopSignals
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.log import Form, Level, logging_to, of_terminal
 from endpoint.monitoring.log import Settings as LogSettings
+from endpoint.monitoring.settings_in_force import settings_in_force
 from hbase_store.version import __version__
 from stream_ext.clock import SystemClock
 from stream_ext.errors import BadArgument, RilletError
@@ -285,7 +286,7 @@ def _serve(
             access = settings.access(service.base)
             app = create_app(
                 service, access=access, limits=settings.limits(), query_workers=workers, forwards=True,
-                verify=settings.trusted(),
+                verify=settings.trusted(), settings=settings_in_force(settings),
             )  # fmt: skip
 
             def ready() -> None:

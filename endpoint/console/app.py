@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, render_template, request
@@ -16,6 +17,7 @@ from endpoint.http import browsers
 from endpoint.http.access import Access, Caller
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.settings_in_force import SettingInForce
 from endpoint.monitoring.subscribers import Subscribers
 from stream_ext.errors import TooLarge
 
@@ -43,6 +45,7 @@ def create_console(
     memory: QueryMemory,
     rates: RateHistory,
     subscribers: Subscribers,
+    settings: Sequence[SettingInForce] = (),
     http: str = "..",
 ) -> Console:
     """`rates`: whoever starts the server starts and closes them."""
@@ -55,7 +58,14 @@ def create_console(
         SESSION_COOKIE_SAMESITE="Strict",
     )
     blueprint = console_blueprint(
-        service, access=access, limits=limits, http=http, memory=memory, rates=rates, subscribers=subscribers
+        service,
+        access=access,
+        limits=limits,
+        http=http,
+        memory=memory,
+        rates=rates,
+        subscribers=subscribers,
+        settings=settings,
     )
     app.register_blueprint(blueprint)
     app.register_error_handler(HTTPException, _of_flask)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from endpoint.http import browsers
 from endpoint.http.access import Access
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.settings_in_force import SettingInForce
 from endpoint.monitoring.subscribers import Subscribers
 from hbase_store.errors import StoreError
 from stream_ext.errors import NotFound, RilletError
@@ -138,15 +139,18 @@ def console_blueprint(
     memory: QueryMemory | None = None,
     rates: RateHistory | None = None,
     subscribers: Subscribers | None = None,
+    settings: Sequence[SettingInForce] = (),
 ) -> Blueprint:
     """`http`: where browsers reach the HTTP routes of this service ("/", "https://host/rdf/"); without it there are
     no live results. `memory`: the memory that all queries share, those of other interfaces included. `rates`: of the
     last minutes; without them there are rates from the time on at which a page is open. `subscribers`: who reads
-    emissions over HTTP. The application needs a secret key, for the messages after a change."""
+    emissions over HTTP. `settings`: those that the server was started with. The application needs a secret key, for the
+    messages after a change."""
     limits = limits or HttpLimits()
     memory = memory or limits.query_memory()
     access, rates = access or Access(None, service.base), rates or RateHistory(service)
-    room = Room(service, access, limits, memory, Statistics(service.store), rates, subscribers or Subscribers(), http)
+    shared = Statistics(service.store), rates, subscribers or Subscribers(), settings
+    room = Room(service, access, limits, memory, *shared, http)
     blueprint = Blueprint(name, __name__, template_folder="templates")
     for page in PAGES:
         blueprint.add_url_rule(page.path, page.name, partial(page.view, room), methods=page.methods)

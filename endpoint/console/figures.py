@@ -68,6 +68,7 @@ def _query(status: dict[str, Any]) -> dict[str, Any]:
         **{name: status[name] for name in ("query", "state", "runner", "emissions", "rows", "evaluations", "lag_ms")},
         "waits_for": status["waits_for"],
         "core_ms": status["core_ms"],
+        "shard": status["shard"],
         "time_ms": None if evaluated is None else evaluated["time"],
     }
 

@@ -5,7 +5,7 @@ this console, valid in this process until the user signs out. Pages of other sit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from endpoint.http.access import Access, Caller, Level
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.last_known import LastKnown
 from endpoint.monitoring.rate_history import RateHistory
+from endpoint.monitoring.settings_in_force import SettingInForce
 from endpoint.monitoring.subscribers import Subscribers
 from hbase_store.errors import StoreUnavailable
 from stream_ext.errors import TooLarge
@@ -57,6 +58,7 @@ class Room:
     statistics: Statistics
     rates: RateHistory
     subscribers: Subscribers
+    settings: Sequence[SettingInForce]
     http: str | None  # where browsers reach the HTTP routes; None: not at all; "..": one folder above the console
     counts: LastKnown[Counts] = field(init=False)
     figures: Figures = field(init=False)

@@ -12,7 +12,9 @@ from flask.typing import ResponseReturnValue
 from endpoint.console.display import number, size
 from endpoint.console.room import Room
 from endpoint.console.statistics import disk_bytes
+from endpoint.console.subscribers import may_see_addresses
 from endpoint.limits import HttpLimits
+from endpoint.monitoring.settings_in_force import SettingInForce
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
 from stream_ext.query_memory import usual_bytes
@@ -36,6 +38,7 @@ def page(room: Room) -> ResponseReturnValue:
         regions=_regions(room),
         sources=room.service.sources_status(),
         limits=_limits(room.limits),
+        settings=[(each, _value(each)) for each in room.settings] if may_see_addresses(room) else None,
     )
 
 
@@ -51,6 +54,17 @@ def _regions(room: Room) -> list[tuple[str, int, str]] | str | None:
         (table, sum(on.values()), ", ".join(f"{server}: {count}" for server, count in sorted(on.items())))
         for table, on in found.items()
     ]
+
+
+def _value(setting: SettingInForce) -> str:
+    value = setting.value
+    if value is None or value == () or value == "":
+        return "not set"
+    if setting.unit == "bytes":
+        return size(value)
+    if setting.unit:
+        return f"{value:g} {setting.unit}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _limits(limits: HttpLimits) -> dict[str, str]:

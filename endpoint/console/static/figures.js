@@ -104,7 +104,7 @@ function fill(row, each, rate, points) {
   };
   set("emissions", thousands(each.emissions ?? 0));
   set("elements", thousands(each.elements ?? 0));
-  set("runner", each.runner);
+  set("runner", each.shard == null ? each.runner : `${each.runner}, shard ${each.shard}`);
   set("late", thousands(each.late ?? 0));
   set("time", each.time_ms === null ? "never" : moment(each.time_ms));
   set("lag", lag(each.lag_ms));

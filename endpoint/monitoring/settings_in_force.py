@@ -48,5 +48,5 @@ def _shown(field: Field[Any], value: Any) -> SettingInForce:
     if field.name in _SECRET:
         value, unit, is_default = (_GIVEN if value else None), "", not value
     else:
-        is_default = value == _USUAL.get(field.name, default)
+        is_default = value in (default, _USUAL.get(field.name, default))
     return SettingInForce("--" + _FLAGS.get(field.name, name.replace("_", "-")), value, unit, is_default)

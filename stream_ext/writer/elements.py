@@ -200,8 +200,9 @@ def assemble(elements: Elements, ids: Ids, blanks: Ids, default_graph: int) -> E
     parsed, element, places = elements.parsed, elements.element, elements.places
 
     def graphs_of(graph: Indexes, scope: Indexes) -> Ids:
-        named = places.fill(ids, blanks, np.maximum(graph, 0), scope)
-        return np.where(graph >= 0, named, np.uint64(default_graph))
+        found, named = np.full(len(graph), default_graph, np.uint64), graph >= 0
+        found[named] = places.fill(ids, blanks, graph[named], scope[named])
+        return found
 
     return EncodedElements(
         graphs_of(elements.graph, np.arange(len(elements.graph), dtype=np.int32)),

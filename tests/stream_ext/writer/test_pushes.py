@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -308,6 +309,26 @@ def test_a_blank_label_is_another_node_in_each_line_of_ndjson(service: Service) 
     line = {"timestamp": 1, "data": f"_:x <{EX}p> <{EX}a> . _:x <{EX}p> <{EX}b> ."}
     push_lines(service, "s", line, line)
     assert len(set(subjects(service))) == 2
+
+
+@pytest.mark.parametrize("form", ["ndjson", "messages"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_elements_with_blank_nodes_and_without_come_in_any_order(
+    order: tuple[int, ...], form: str, service: Service
+) -> None:
+    """The label is another node in each element, and in those that have no graph nothing is in its place."""
+    elements = [f"_:x <{EX}p> <{EX}b> .", triple("c", "d"), f"_:x <{EX}p> _:y ."]
+    service.register(f"PREFIX : <{EX}> REGISTER QUERY all AS SELECT RSTREAM ?x ?y {{ STREAM s [ALL] {{ ?x :p ?y }} }}")
+    if form == "ndjson":
+        receipt = push_lines(service, "s", *({"timestamp": 1000, "data": elements[place]} for place in order))
+    else:
+        log = 'VERSION "1.2-messages"\n' + "\nMESSAGE\n".join(elements[place] for place in order)
+        receipt = service.push("s", log.encode(), "text/turtle", timestamp=1000, wait="evaluated")
+    assert receipt.accepted == 3
+    rows = list(service.decode(service.latest("all")))
+    assert len({cell for row in rows for cell in row if cell is not None and cell.startswith(b"_:")}) == 3
+    named = sorted(cell for row in rows for cell in row if cell is not None and not cell.startswith(b"_:"))
+    assert named == [f"<{EX}{name}>".encode() for name in "bcd"]
 
 
 def test_a_refused_push_changes_nothing(service: Service) -> None:

@@ -235,5 +235,6 @@ def _start_of(service: Service, limits: HttpLimits, memory: QueryMemory) -> Star
         limits.rows,
         limits.readers,
         service.allowed_urls,
+        service.store.cache_bytes,
         current_log(),
     )

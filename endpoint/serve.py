@@ -67,6 +67,7 @@ class ServeSettings:
     step_timeout_s: float = 10.0
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
+    cache_bytes: int = 512 << 20
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
@@ -274,6 +275,7 @@ def _serve(
             limits=settings.service_limits(),
             address=address,
             durability=settings.durability,
+            cache_bytes=settings.cache_bytes,
             retain=settings.retain(),
             allowed_urls=settings.allowed_urls,
             budget=settings.budget(),

@@ -16,6 +16,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
 from hbase_store.backends.keyvalue import KeyValue
+from hbase_store.cache import CACHE_BYTES
 from hbase_store.clock import Clock
 from hbase_store.edges.edges import Edges, changes_of
 from hbase_store.edges.layers import Layers
@@ -39,14 +40,18 @@ RECENT_STREAM_BYTES = 64 << 20
 class StoreReader:
     """What one process knows of a store, and its snapshots."""
 
-    def __init__(self, kv: KeyValue, url: str, clock: Clock) -> None:
+    def __init__(self, kv: KeyValue, url: str, clock: Clock, cache_bytes: int = CACHE_BYTES) -> None:
+        """`cache_bytes`: for rows; half as much again is for texts."""
         self.kv = kv
         self.url = url
+        self.cache_bytes = cache_bytes
         self.emissions = EmissionLog(kv, clock)
         self._cell = HeadCell(kv, b"head")
-        self._dictionary = Dictionary(kv, lambda: self._reader.transient(1, self._edges.list.terms_from - 1))
+        self._dictionary = Dictionary(
+            kv, lambda: self._reader.transient(1, self._edges.list.terms_from - 1), cache_bytes // 2
+        )
         self._reader = RowReader(kv, self._cell, lambda: self._edges.list.floor)
-        self._edges = Edges(kv, self._reader.slabs)
+        self._edges = Edges(kv, self._reader.slabs, cache_bytes)
         self._history = History(self._reader.rows, self._reader.present, self._reader.whole)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()

@@ -19,6 +19,7 @@ from hbase_store.backends.keyvalue import Put, Value
 from hbase_store.backends.lease import Leasing
 from hbase_store.backends.meta_cells import check_put
 from hbase_store.backends.shared_cells import share_base, shared_base, shared_secret
+from hbase_store.cache import CACHE_BYTES
 from hbase_store.clock import Clock, WallClock
 from hbase_store.errors import Fenced, StoreError, StoreUnavailable, Unwritable
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamMove, StreamPlace, chained
@@ -64,9 +65,11 @@ class _SnapshotPublication:
 class Store(StoreReader):
     """Threads share one; a process opens an address once, and a forked child opens its own."""
 
-    def __init__(self, kv: Leasing, url: str, clock: Clock, folding: bool = True) -> None:
+    def __init__(
+        self, kv: Leasing, url: str, clock: Clock, folding: bool = True, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         """`folding`: the writer folds by itself, in a thread; else only when it is asked to."""
-        super().__init__(kv, url, clock)
+        super().__init__(kv, url, clock, cache_bytes)
         self._clock = clock
         self._lease = kv.lease(clock)
         self._address = ""
@@ -372,11 +375,14 @@ def open_store(
     clock: Clock | None = None,
     durability: Durability = "process",
     folding: bool = True,
+    cache_bytes: int = CACHE_BYTES,
 ) -> Store:
-    """Opens the store at `url`, and makes it if it is not there (unless `read_only`)."""
+    """Opens the store at `url`, and makes it if it is not there (unless `read_only`).
+
+    `cache_bytes`: the most memory for rows that were read; half as much again is for texts."""
     backend = connect(url, read_only, durability)
     try:
-        return Store(backend, url, clock or WallClock(), folding)
+        return Store(backend, url, clock or WallClock(), folding, cache_bytes)
     except BaseException:
         backend.close()
         raise

@@ -130,6 +130,8 @@ def _add_limits(group: Group) -> None:
     add_setting(group, "--query-bytes", most, "2G", type=size, metavar="SIZE")
     together = "the most memory of all queries and updates together; default half of the machine's memory"
     add_setting(group, "--queries-bytes", together, type=size, metavar="SIZE")
+    cached = "the most memory for rows of the store that were read, also of each query worker; half as much for texts"
+    add_setting(group, "--cache-bytes", cached, "512M", type=size, metavar="SIZE")
     longest = "the longest term that an expression may create"
     add_setting(group, "--term-bytes", longest, "4M", type=size, metavar="SIZE")
     longest = "the longest that one evaluation of a registered query may take"
@@ -236,6 +238,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
         step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,
+        cache_bytes=arguments.cache_bytes,
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,

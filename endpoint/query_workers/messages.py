@@ -28,6 +28,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
     rows_max: int
     threads: int
     allowed_urls: AllowedUrls
+    cache_bytes: int
     log: LogSettings | None = None
 
 

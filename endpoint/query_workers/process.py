@@ -54,8 +54,8 @@ log = logging.getLogger("rillet.endpoint")
 #: How often an idle worker refreshes its view of the store, so that its next query starts at once.
 _IDLE_S = 1.0
 _NICENESS = 10
-#: Memory for the process and its caches; and for how many whole budgets of a query there is memory besides.
-CACHES_BYTES, QUERIES_MOST = 1536 << 20, 2
+#: Memory for the process without its caches; and for how many whole budgets of a query there is memory besides.
+PROCESS_BYTES, QUERIES_MOST = 768 << 20, 2
 #: If the machine has no memory left, the kernel kills a worker rather than the server.
 _EXPENDABLE = "500"
 
@@ -156,11 +156,11 @@ class Answerer:
         return Began(ask.id, int(answer.sn), *gathered(question.pieces))
 
 
-def bound_memory(query_bytes: int) -> None:
+def bound_memory(query_bytes: int, cache_bytes: int) -> None:
     """Limits the memory of the process: all its queries together, and the caches. An allocation beyond it fails.
 
     A budget counts what a query retains, not temporary memory within a step; and several queries may run at a time."""
-    most = CACHES_BYTES + QUERIES_MOST * query_bytes
+    most = PROCESS_BYTES + cache_bytes * 3 // 2 + QUERIES_MOST * query_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
@@ -193,8 +193,8 @@ def run(connection: socket.socket, memory: tuple[int, int]) -> None:
 def _answer_until_it_goes(
     connection: socket.socket, start: Start, send: Callable[[FromWorker], None], memory: QueryMemory
 ) -> None:
-    bound_memory(start.query_bytes)
-    store = hbase_store.open(start.store, read_only=True)
+    bound_memory(start.query_bytes, start.cache_bytes)
+    store = hbase_store.open(start.store, read_only=True, cache_bytes=start.cache_bytes)
     if isinstance(store.kv, LmdbKeyValue):
         store.kv.reader_check()  # an earlier worker may have been killed while it read
     answerer = Answerer(start, store, send, memory)

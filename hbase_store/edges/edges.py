@@ -15,7 +15,7 @@ import numpy as np
 
 from hbase_store.arrays import Columns, Mask
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.cache import Cache
+from hbase_store.cache import CACHE_BYTES, Cache
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.overlay import Overlay
 from hbase_store.errors import SnapshotGone
@@ -46,8 +46,13 @@ class _Span:
 class Edges:
     """One thread at a time appends and adopts; any number read. `read_slabs` reads the slabs of some snapshots."""
 
-    def __init__(self, kv: KeyValue, read_slabs: Callable[[range], Iterator[tuple[SnRow, Slab]]]) -> None:
-        self.cache: Cache[Cached] = Cache()
+    def __init__(
+        self,
+        kv: KeyValue,
+        read_slabs: Callable[[range], Iterator[tuple[SnRow, Slab]]],
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.cache: Cache[Cached] = Cache(cache_bytes)
         self.runs = Runs(kv, self.cache)
         self.list = NO_RUNS
         self._kv = kv

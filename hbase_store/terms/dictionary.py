@@ -20,7 +20,7 @@ from hbase_store.layout.run_blocks import HASH_COLUMN
 from hbase_store.layout.slab import TermsChunk
 from hbase_store.layout.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
 from hbase_store.layout.transient_rows import TransientRow
-from hbase_store.terms.pages import Pages, unknown
+from hbase_store.terms.pages import PAGE_CACHE_BYTES, Pages, unknown
 from hbase_store.terms.transient import TransientTerms
 
 # Below this many ids, a loop is faster than sorting them.
@@ -100,9 +100,15 @@ class _Recent:
 class Dictionary:
     """Many threads read it, one at a time adds and adopts."""
 
-    def __init__(self, kv: KeyValue, read_dropped: Callable[[], Iterable[TransientRow]] = lambda: ()) -> None:
-        """`read_dropped` reads what is still there of the generations that are not alive any more."""
-        self.pages = Pages(kv)
+    def __init__(
+        self,
+        kv: KeyValue,
+        read_dropped: Callable[[], Iterable[TransientRow]] = lambda: (),
+        cache_bytes: int = PAGE_CACHE_BYTES,
+    ) -> None:
+        """`read_dropped` reads what is still there of the generations that are not alive any more. `cache_bytes`: the
+        most memory for texts that were read."""
+        self.pages = Pages(kv, cache_bytes)
         self.transient = TransientTerms()
         self._read_dropped = read_dropped
         # Replaced together: a term is in one or the other.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from hbase_store import open as open_store
+from hbase_store.cache import CACHE_BYTES
 from hbase_store.errors import AnotherWriter
 from stream_ext.catalog.catalog import StreamDefinition
 from stream_ext.clock import Clock
@@ -190,6 +191,7 @@ class Service:
         limits: Limits | None = None,
         address: str = "",
         durability: Literal["process", "power"] = "process",
+        cache_bytes: int = CACHE_BYTES,
         retain: Retain | None = None,
         allowed_urls: AllowedUrls = NOTHING,
         budget: Budget = USUAL,
@@ -208,7 +210,7 @@ class Service:
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
-        store = open_store(url, clock=clock, durability=durability)
+        store = open_store(url, clock=clock, durability=durability, cache_bytes=cache_bytes)
         try:
             reads = None
             try:

@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from endpoint.limits import HttpLimits
-from endpoint.query_workers.process import CACHES_BYTES, QUERIES_MOST
+from endpoint.query_workers.process import PROCESS_BYTES, QUERIES_MOST
 from endpoint.routes import one_shot
 from endpoint.serve import ServeSettings
+from hbase_store.cache import CACHE_BYTES
 from stream_ext.errors import BadArgument, QueryCancelled
 from stream_ext.values.functions.custom import register_function, unregister_function
 from tests.endpoint.http.test_underway import Endless, in_background
@@ -305,5 +306,5 @@ def test_all_together_have_at_least_what_one_may() -> None:
 
 def test_the_memory_of_a_worker_is_bounded(server: Live) -> None:
     """What budgets do not count, several questions together included, ends one of them, and not the machine."""
-    most = CACHES_BYTES + QUERIES_MOST * HttpLimits().query_bytes
+    most = PROCESS_BYTES + CACHE_BYTES * 3 // 2 + QUERIES_MOST * HttpLimits().query_bytes
     assert resource.prlimit(int(worker_of(server)["pid"]), resource.RLIMIT_DATA)[0] == most

@@ -15,16 +15,15 @@ import hbase_store
 from plugin.spark import store_reading
 from plugin.spark.source import RilletSource
 from plugin.spark.store_reading import SpanReader
+from stream_ext.oneshot.divided.open_stores import close_opened, opened_to_read
 
 Quad = tuple[str, str, str, str | None]
 
 
 @pytest.fixture(autouse=True)
-def no_store_stays_open() -> Iterator[None]:
+def no_store_stays_open(tmp_path: Path) -> Iterator[None]:
     yield
-    for store in store_reading._open_stores.values():
-        store.close()
-    store_reading._open_stores.clear()
+    close_opened(f"lmdb:{tmp_path / 'store'}")
 
 
 def written(url: str, seed: int) -> list[set[Quad]]:
@@ -77,7 +76,7 @@ def test_ids_are_the_same_for_the_same_terms_and_become_terms_again(tmp_path: Pa
     url = f"lmdb:{tmp_path / 'store'}"
     (*_, last) = written(url, 5)
     rows = read(SpanReader(url, None, True, 1_000))
-    store = store_reading._opened(url, 0)
+    store = opened_to_read(url)
     columns = []
     for name in ("subject", "predicate", "object", "graph"):
         ids = pa.array([row[name] for row in rows], pa.int64())

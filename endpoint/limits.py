@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from stream_ext.evaluation_budget import TERM_BYTES, Control
@@ -20,6 +21,8 @@ class HttpLimits:
     queries_bytes: int | None = None  #: memory of all running queries together; None: half of the machine's memory
     term_bytes: int = TERM_BYTES  #: longest term that an expression creates
     rows: int = 10_000_000  #: rows of an answer
+    #: A query whose operators are estimated to make more rows is divided among tasks of Spark, if it can be.
+    spark_rows: float = math.inf
     remembered_bytes: int = 16 << 20  #: cache of small answers of the latest snapshot
     readers: int = 16  #: threads that answer queries
     writers: int = 64  #: threads that run pushes and updates until they are acknowledged

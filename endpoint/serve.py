@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import os
 import resource
 import socket
@@ -63,6 +64,7 @@ class ServeSettings:
     spark_package: str = ""
     spark_epoch_s: float = 30.0
     spark_shards: int = 0  # one for each core
+    spark_rows: int = 0  # of queries that are divided; 0: none is, unless it asks for it
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     step_timeout_s: float = 10.0
     batch_ms: int = 100
@@ -130,6 +132,7 @@ class ServeSettings:
             idle_s=self.idle_timeout_s,
             rate_bytes=self.least_rate,
             slow_query_s=self.slow_query_s,
+            spark_rows=self.spark_rows or math.inf,
         )
 
     def budget(self) -> Budget:

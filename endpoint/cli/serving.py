@@ -85,6 +85,8 @@ def _add_runner(group: Group) -> None:
 def _add_spark(group: Group) -> None:
     shards = "tasks of Spark that share the queries; 0: one for each core, at most 8"
     add_setting(group, "--spark-shards", shards, "0", type=whole, metavar="N")
+    long = "a query that is estimated to make more rows is divided among tasks of Spark; 0: only with engine=spark"
+    add_setting(group, "--spark-rows", long, "0", type=whole, metavar="N")
     add_setting(group, "--spark-memory", "the memory of Spark's driver", "512M", type=size, metavar="SIZE")
     conf = "a setting of Spark itself, for example spark.executor.memory=2g; may be given several times"
     add_setting(group, "--spark-conf", conf, type=assignments, action=Several, metavar="NAME=VALUE")
@@ -234,6 +236,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
         spark_package=arguments.spark_package,
         spark_epoch_s=arguments.spark_epoch,
         spark_shards=arguments.spark_shards,
+        spark_rows=arguments.spark_rows,
         spark_conf=_spark_conf(arguments),
         step_timeout_s=arguments.step_timeout,
         batch_ms=arguments.batch_ms,

@@ -7,9 +7,10 @@ latest; a large answer is sent in pieces while it is decoded."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -95,7 +96,7 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
                 return
             begun = begun or await _begin(exchange, request, offer, question)
             with _shared(exchange, request) as evaluation:
-                start = await _started(begun, request, offer, question)
+                start = await _started(exchange, begun, request, offer, question)
                 await _give(exchange, request, offer, start, question, evaluation)
 
 
@@ -123,17 +124,24 @@ def _is_same_for_all(request: QueryRequest, service: Service) -> bool:
     return request.snapshot is None and len(request.text) <= KEY_BYTES_MAX and not request.question.is_volatile
 
 
-class Begun(NamedTuple):
-    """An evaluation that has begun in this process; it ends with None if it is one for the worker."""
+class Heavy(NamedTuple):
+    """A query that is not evaluated here, by its estimate. `divided`: it is one for tasks of Spark, not for the
+    worker."""
 
-    here: asyncio.Future[AnswerStart | None]
+    divided: bool
+
+
+class Begun(NamedTuple):
+    """An evaluation that has begun in this process."""
+
+    here: asyncio.Future[AnswerStart | Heavy]
     worker: Worker | None
     sn: int
 
     def quick_answer(self) -> AnswerStart | None:
         """The answer, if it is small and has been evaluated already."""
         start = self.here.result() if self.here.done() else None
-        return start if start is not None and start.whole else None
+        return start if isinstance(start, AnswerStart) and start.whole else None
 
 
 async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, question: RunningQuery) -> Begun:
@@ -148,22 +156,34 @@ async def _begin(exchange: Exchange, request: QueryRequest, offer: Offer, questi
     )
     worker = None if stays else state.query_workers.free()
     sn = state.head() if request.snapshot is None else request.snapshot
-    evaluate = partial(_evaluated, exchange, request, offer, question.control, None if worker is None else sn)
+    heavy_from = HEAVY_ROWS if worker is not None else math.inf
+    divided_from = math.inf if stays or not state.service.has_spark else state.limits.spark_rows
+    estimate_at = sn if min(heavy_from, divided_from) < math.inf else None
+    evaluate = partial(_evaluated, exchange, request, offer, question.control, estimate_at, heavy_from, divided_from)
     is_quick = state.is_local and not state.service.sources and not request.by_spark
     question.here = here = (readers.soon if is_quick else readers.submit)(evaluate)
     return Begun(here, worker, sn)
 
 
 def _evaluated(
-    exchange: Exchange, request: QueryRequest, offer: Offer, control: Control, if_light_at: int | None
-) -> AnswerStart | None:
-    """The answer; None, if it is asked for only if the query is light at a snapshot, and it is not."""
+    exchange: Exchange,
+    request: QueryRequest,
+    offer: Offer,
+    control: Control,
+    estimate_at: int | None = None,
+    heavy_from: float = math.inf,
+    divided_from: float = math.inf,
+) -> AnswerStart | Heavy:
+    """The answer; or that more rows are expected than `heavy_from`, or than `divided_from` and it can be divided.
+    `estimate_at`: the snapshot at which that is estimated; None: it is not."""
     service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
-    if if_light_at is not None:
-        rows = service.rows_expected(request.question, if_light_at, at, dataset, control)
-        if rows > HEAVY_ROWS:
-            return None
-    answer = service.query(request.question, snapshot, at, dataset, control, True, request.by_spark)
+    if estimate_at is not None:
+        rows = service.rows_expected(request.question, estimate_at, at, dataset, control)
+        if rows > divided_from and service.is_divided(request.question, estimate_at, dataset, control):
+            return Heavy(divided=True)
+        if rows > heavy_from:
+            return Heavy(divided=False)
+    answer = service.query(request.question, snapshot, at, dataset, control, streams=True, by_spark=request.by_spark)
     if answer.streamed is None:
         control.keep(answer.nbytes)
     pieces, readers = written(exchange, answer, offer), exchange.state.workers.readers
@@ -171,18 +191,23 @@ def _evaluated(
     return AnswerStart(int(answer.sn), *gathered(pieces), lambda: readers.resume(gathered, pieces), headers)
 
 
-async def _started(begun: Begun, request: QueryRequest, offer: Offer, question: RunningQuery) -> AnswerStart:
+async def _started(
+    exchange: Exchange, begun: Begun, request: QueryRequest, offer: Offer, question: RunningQuery
+) -> AnswerStart:
     """The answer of the server if the query is light, or if there is no worker; otherwise, or if it takes too long
-    here, the answer of the worker."""
+    here, the answer of the worker. Tasks of Spark evaluate what is very heavy and can be divided."""
     here, worker, sn = begun
-    if worker is None:
-        start = await question.in_time(here)
-        assert start is not None
-        return start
-    if not here.done():
+    if worker is not None and not here.done():
         await asyncio.wait({here}, timeout=PATIENCE_S)
-    if here.done() and (start := here.result()) is not None:
-        return start
+    if worker is None or here.done():
+        start = await question.in_time(here)
+        if isinstance(start, Heavy) and start.divided:
+            by_spark = partial(_evaluated, exchange, replace(request, by_spark=True), offer, question.control)
+            question.here = here = exchange.state.workers.readers.submit(by_spark)
+            start = await question.in_time(here)
+        if isinstance(start, AnswerStart):
+            return start
+    assert worker is not None, "without a worker nothing is too heavy"
     question.check_wanted()
     question.control.cancel()  # the evaluation in the server
     question.close()

@@ -114,6 +114,7 @@ class Service:
         self.check_supported = statements.check_supported
         self.query, self.update = statements.query, statements.update
         self.rows_expected, self.reads_derived = statements.rows_expected, statements.reads_derived
+        self.is_divided = statements.is_divided
         self.decode, self.decoded = statements.decode, statements.decoded
 
         graphs = Graphs(opened, attached)

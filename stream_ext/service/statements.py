@@ -141,6 +141,16 @@ class Statements:
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
+    def is_divided(
+        self, asked: str | Question, snapshot: int, dataset: DatasetOverride | None, control: Control
+    ) -> bool:
+        """Whether tasks of Spark can evaluate the query."""
+        try:
+            self._divided_plan(self._question(asked, control).over(dataset), self._opened.retained(snapshot), control)
+        except NotDivided:
+            return False
+        return True
+
     def _answer_of_spark(self, question: Question, snapshot: int | None, control: Control) -> Answer:
         sn, asking = self._opened.retained(snapshot), self._asking(control, at_snapshot=snapshot is not None)
         plan = self._divided_plan(question, sn, control)

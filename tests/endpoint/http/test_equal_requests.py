@@ -34,7 +34,7 @@ class Held:
         self._query = running.service.query
         monkeypatch.setattr(running.service, "query", self)
 
-    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, streams: bool = False) -> Any:
+    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, **more: Any) -> Any:
         answer = self._query(text, snapshot, at, dataset, control)
         self.controls.append(control)
         while not self.let_go.wait(0.005):

@@ -34,7 +34,7 @@ class Endless:
         self.error: Exception | None = None
         self._looks = looks
 
-    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, streams: bool = False) -> Any:
+    def __call__(self, text: str, snapshot: Any, at: Any, dataset: Any, control: Control, **more: Any) -> Any:
         self.began.set()
         try:
             while not self.let_go.wait(0.005):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,6 +45,22 @@ def test_tasks_evaluate_what_can_be_divided(server: Live, monkeypatch: pytest.Mo
     rows = server.http.get("/sparql", params={"query": "SELECT * { ?s ?p ?o }", "engine": "spark"})
     assert rows.headers["rillet-engine"] == "inline"
     assert "neither groups nor DISTINCT" in rows.headers["rillet-warning"]
+
+
+def test_a_query_that_is_estimated_long_is_divided_without_being_told(
+    server: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = server.service.store
+    monkeypatch.setitem(open_stores._open_stores, open_stores.absolute(store.url), store)
+    monkeypatch.setattr(server.service._engine, "spark", SimpleNamespace(tasks=RunHere()))
+    state = server.server._app.app_state
+    monkeypatch.setattr(state, "limits", replace(state.limits, spark_rows=2))
+    long = server.http.get("/sparql", params={"query": QUERY + " # long"})
+    assert long.headers["rillet-engine"] == "spark"
+    assert long.json() == server.http.get("/sparql", params={"query": QUERY, "engine": "inline"}).json()
+    rows = server.http.get("/sparql", params={"query": "SELECT * { ?s ?p ?o } # all"})
+    assert rows.status_code == 200
+    assert "rillet-engine" not in rows.headers  # nobody has asked for it
 
 
 def test_what_spark_cannot_do_is_an_error_with_its_cause(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:

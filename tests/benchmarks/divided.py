@@ -1,6 +1,6 @@
 """Long queries with groups, by one process, and by one and two tasks of Spark at a time; the answers are compared.
 
-    python -m tests.benchmarks.divided [--quick] [--json FILE]
+    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--json FILE]
 
 By the clock, after one run that is not counted (each process of Spark starts, and reads the store for the first time),
 in turns, the median of the runs. The CPU of Spark is that of all of its processes. Starting Spark is not counted.
@@ -49,8 +49,7 @@ QUERIES = {
 }
 
 
-def run(quick: bool) -> Figures:
-    lines, rounds = (100_000, 1) if quick else (10_000_000, 3)
+def run(lines: int, rounds: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name, ExitStack() as stack:
         url = _loaded(Path(name), lines)
         store = stack.enter_context(closing(hbase_store.open(url, read_only=True)))
@@ -125,10 +124,11 @@ def _evaluates(pid: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--lines", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    figures = run(arguments.quick)
+    figures = run(arguments.lines, arguments.rounds)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures, indent=2))

@@ -59,6 +59,7 @@ class SparkTasks:
         self._changed = threading.Condition()
         self._driver: TaskDriver | None = None
         self._jobs: list[_Job] = []
+        self._cancelled: set[int] = set()  # tasks that nobody waits for, until the driver has reported their end
         self._numbers = count(1)
         self._ended = ""  # why there will be no driver any more
         self.done = 0
@@ -77,6 +78,7 @@ class SparkTasks:
         """The driver has ended; `forever`: there will be no other."""
         with self._changed:
             self._driver, self._ended = None, self._ended or (why if forever else "")
+            self._cancelled.clear()
             for job in self._jobs:
                 if job.under_way:
                     job.failed = job.failed or f"Spark ended: {why}"
@@ -86,6 +88,7 @@ class SparkTasks:
     def reported(self, report: TaskReport) -> None:
         body = _taken(report.file)
         with self._changed:
+            self._cancelled.discard(report.task)
             for job in self._jobs:
                 place = job.under_way.pop(report.task, None)
                 if place is not None:
@@ -116,12 +119,13 @@ class SparkTasks:
         finally:
             with self._changed:
                 self._jobs.remove(job)
+                self._cancelled.update(job.under_way)
                 for number in job.under_way:
                     self._order(TaskOrder(number))
 
     def status(self) -> dict[str, Any]:
         with self._changed:
-            under_way = sum(len(job.under_way) for job in self._jobs)
+            under_way = self._under_way()
             waiting = sum(len(job.waiting) for job in self._jobs)
             return {
                 "lanes": self.lanes,
@@ -145,7 +149,7 @@ class SparkTasks:
 
     def _give(self) -> None:
         """Gives the driver as many tasks as there are lanes."""
-        while self._driver is not None and sum(len(job.under_way) for job in self._jobs) < self.lanes:
+        while self._driver is not None and self._under_way() < self.lanes:
             able = [job for job in self._jobs if job.waiting and not job.failed]
             if not able:
                 return
@@ -160,6 +164,10 @@ class SparkTasks:
                 continue
             job.under_way[number] = place
             self._order(TaskOrder(number, str(file)))
+
+    def _under_way(self) -> int:
+        """How many slots of Spark are taken."""
+        return len(self._cancelled) + sum(len(job.under_way) for job in self._jobs)
 
     def _order(self, order: TaskOrder) -> None:
         if self._driver is not None:

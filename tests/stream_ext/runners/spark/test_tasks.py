@@ -108,7 +108,16 @@ def test_a_query_that_ends_early_cancels_its_tasks(driver: Driver) -> None:
     thread.join(10)
     assert isinstance(found[0], QueryCancelled)
     assert driver.awaited(4)[2:] == [TaskOrder(1), TaskOrder(2)]  # without a file: they are cancelled
+    assert tasks.status()["under_way"] == 2  # they have their slots until they have ended
+    following, thread = started(tasks, 1)
+    until(tasks, 1)
+    assert len(driver.awaited(4)) == 4
     driver.does(tasks, 1, b"too late")
+    tasks.reported(TaskReport(2, failed="it was cancelled"))
+    assert driver.awaited(5)[4].task == 3
+    driver.does(tasks, 3, b"next")
+    thread.join(10)
+    assert following == [b"next"]
     assert tasks.status()["under_way"] == 0
 
 

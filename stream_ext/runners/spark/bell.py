@@ -217,7 +217,7 @@ class Bell(ShardsOfBell):
             with self._lock:
                 shard.seat_at(seat, int(position), self._clock.now_ms())
                 self._merged = max(self._merged, int(self._merge.position))
-                self._start_by_ms, self._late_starts = None, 0
+                self._start_by_ms = None
                 self.limits.notify_all()
             welcome = self._welcome(shard, seat, stamp, int(position), states)
         try:

@@ -61,7 +61,7 @@ class ShardsOfBell:
         self.epochs = Epochs(settings)
         self._deaths = Deaths(self._lock, merge, quarantine, on_give_up)
         self._start_by_ms: int | None = None
-        self._late_starts = 0  # drivers in a row that started no task in time
+        self._late_starts = 0  # drivers in a row that started a task too late, and had not got all shards
         self._folder = Path()
         self._closed = False
 
@@ -152,6 +152,8 @@ class ShardsOfBell:
                 if seat is not None and seat.ready and (seat.limit is None or seat.done >= seat.limit):
                     self._hand_behind_over(shard, seat)
         if changed and all(shard.on_spark for shard in self.shards):
+            with self._lock:
+                self._late_starts = 0
             self._on_up()
 
     def _has_stepped_all(self, shard: ShardOnSpark, seat: SeatConnection, sn: int) -> bool:
@@ -244,8 +246,9 @@ class ShardsOfBell:
             was_ours, shard.on_spark, shard.why = shard.on_spark, False, why
             shard.figures.lost += was_ours
             if not ended and self._start_by_ms is None:
-                # The driver that must start the next task may hang, too.
-                self._await_start(_STARTS_WITHIN * self._settings.step_timeout_s)
+                # The driver that must start the next task may hang, too. Nobody waits for one that has no queries yet.
+                soon_s = _STARTS_WITHIN * self._settings.step_timeout_s
+                self._await_start(soon_s if was_ours else max(soon_s, self._settings.start_s))
         self._deaths.hold_suspects(shard)  # before the server's own process would step them
         if number or was_ours:
             self._merge.lost(Runner.SPARK, number, shard.number)
@@ -261,8 +264,8 @@ class ShardsOfBell:
         self._on_give_up("Spark started no task in time")
 
     def _await_start(self, within_s: float) -> None:
-        """A task must start within this time, or in twice the time after each driver in a row that started none: on a
-        busy machine it would never start if it was always killed too early. Under `_lock`."""
+        """A task must start within this time, or in twice the time after each driver in a row that was late before it
+        had all shards: on a busy machine it would never start if it was always killed too early. Under `_lock`."""
         times = 1 << min(self._late_starts, _LATE_STARTS_MAX)
         self._start_by_ms = self._clock.now_ms() + int(within_s * 1000 * times)
         self.limits.notify_all()

@@ -26,6 +26,9 @@ _OF_SEATS = (
     "stream_ext.runners.spark.source",
     os.environ.get("RILLET_SHARD_MODULE", "stream_ext.continuous.shard"),
 )
+#: As in the server. A step makes thousands of objects, of which few are cycles: to look for them with Python's default
+#: of 700 took 4 % of a step, and 12 % where it looked through all.
+_COLLECTED_AFTER = (50_000, 20, 100)
 
 
 def main() -> None:
@@ -53,6 +56,7 @@ def _prepare(modules: tuple[str, ...]) -> None:
     # The daemon collects after every task; what is frozen is not looked through, in any worker.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.spark import wire
 from tests.parts.waiting import until
 from tests.stream_ext.runners.spark.doubles import PATIENCE_S
-from tests.stream_ext.runners.spark.test_bell import Scene, Stage, WatchedClock
+from tests.stream_ext.runners.spark.test_bell import LONG, Scene, Stage, WatchedClock
 from tests.stream_ext.runners.spark.test_bell import stage as stage
 
 
@@ -80,6 +81,43 @@ def test_each_driver_that_starts_no_task_gives_the_next_one_twice_the_time(stage
         pass
     scene.bell.admit(scene.folder)
     assert clock.awaits(now + 120_000), "one has started in time"
+
+
+WARMS_UP = msgspec.structs.replace(LONG, warmup_epochs=20, step_timeout_s=3)
+
+
+def test_a_driver_that_warms_up_has_as_long_for_its_next_task_as_for_its_first(stage: Stage) -> None:
+    """Nobody waits for it: the queries run inline. On a busy machine it was killed between two of its short epochs."""
+    clock = WatchedClock()
+    scene = stage(WARMS_UP, clock)
+    with task(scene, 1):
+        pass
+    assert clock.awaits(3_000)
+    clock.advance(3_000)
+    assert clock.awaits(123_000)
+    clock.advance(119_999)
+    with task(scene, 2):
+        pass
+    assert not scene.gave_up.is_set()
+
+
+def test_a_driver_that_comes_no_further_than_warming_up_gives_the_next_one_twice_the_time(stage: Stage) -> None:
+    clock = WatchedClock()
+    scene = stage(WARMS_UP, clock)
+    now = 0
+    for within_ms in (120_000, 240_000, 480_000):
+        assert clock.awaits(now + within_ms)
+        with task(scene, 1):
+            pass
+        assert clock.awaits(now + 3_000)
+        clock.advance(3_000)
+        assert clock.awaits(now + 3_000 + within_ms)
+        scene.gave_up.clear()
+        clock.advance(within_ms)
+        now += 3_000 + within_ms
+        assert scene.gave_up.wait(PATIENCE_S)
+        scene.bell.cut("it was stopped")
+        scene.address = scene.bell.admit(scene.folder)
 
 
 def test_the_first_driver_begins_with_templates_that_are_divided_evenly(

@@ -118,6 +118,10 @@ class Client:
     def query_status(self, query: str) -> dict[str, Any]:
         return _object(self._send("GET", _path("queries", query)))
 
+    def query_operators(self, query: str) -> dict[str, Any]:
+        """What its operators do; measuring begins with the first call."""
+        return _object(self._send("GET", _path("queries", query, "operators")))
+
     def pause(self, query: str) -> dict[str, Any]:
         """It is evaluated no more until it is resumed; its status."""
         return _object(self._send("POST", _path("queries", query), params={"action": "pause"}))

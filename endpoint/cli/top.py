@@ -1,4 +1,4 @@
-"""`rillet top`: the registered queries of a server, the busiest first, again and again."""
+"""`rillet top`: the registered queries of a server, the busiest first, or the operators of one, again and again."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from endpoint.cli import terminal
 from endpoint.cli.flags import Commands, add_command, add_server, seconds, whole
 from endpoint.cli.server_commands import client_of
+from endpoint.cli.top_operators import lines_of
 
 if TYPE_CHECKING:
     from endpoint.client import Client
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
   rillet top                     on a terminal: a table that refreshes itself; Ctrl-C ends it
   rillet top --by lag --every 5s
+  rillet top near                the operators of this query: rows, time and memory
   rillet top --times 1           one line for each query"""
 _ORDERS = ("rows", "cpu", "emissions", "evaluations", "lag", "late")
 _RATES = {"rows": "rows", "cpu": "core_ms", "emissions": "emissions", "evaluations": "evaluations"}
@@ -33,6 +35,7 @@ _SPARK = 20
 def add(commands: Commands) -> None:
     what = "show the registered queries with their rates and lags, the busiest first"
     parser = add_command(commands, "top", top, what, _EXAMPLES)
+    parser.add_argument("query", nargs="?", help="show the operators of this registered query")
     parser.add_argument("--by", choices=_ORDERS, default="rows", help="what the order is by (default: rows)")
     parser.add_argument("--every", type=seconds, default=2.0, metavar="TIME", help="how often (default: 2s)")
     parser.add_argument("--times", type=whole, metavar="N", help="end after N tables; default: never")
@@ -41,6 +44,9 @@ def add(commands: Commands) -> None:
 
 def top(arguments: argparse.Namespace) -> None:
     live = terminal.is_live(sys.stdout)
+    if arguments.query is not None:
+        _show_operators(arguments, live)
+        return
     with client_of(arguments) as client:
         rates = Rates()
         rates.take(_read(client), time.monotonic())
@@ -53,6 +59,19 @@ def top(arguments: argparse.Namespace) -> None:
             else:
                 lines = [_COLUMNS, *rows] if count == 1 else rows
                 print("\n".join("\t".join(line) for line in lines), flush=True)
+
+
+def _show_operators(arguments: argparse.Namespace, live: bool) -> None:
+    with client_of(arguments) as client:
+        client.query_operators(arguments.query)  # measuring begins
+        for _ in _counted(arguments.times):
+            time.sleep(arguments.every)
+            lines = list(lines_of(client, arguments.query, live))
+            if live:
+                sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(terminal.fitting(lines, 1)) + "\n")
+                sys.stdout.flush()
+            else:
+                print("\n".join(lines), flush=True)
 
 
 def _counted(times: int | None) -> Iterator[int]:

@@ -97,7 +97,7 @@ class OperatorMeter:
         """What was counted so far. Any thread may call; the meter goes on."""
         self._looked_s = self.clock()
         lines = [self._line(line.text, line.stage) for line in lines_of(self._stages)]
-        taken_ms = sum(operator.taken_s for operator in self._operators) * 1000
+        taken_ms = sum(line.ms or 0.0 for line in lines)
         return Metered(self._looked_s - self._began_s, self._steps, taken_ms, lines)
 
     def _line(self, text: str, stage: int | None) -> MeteredLine:

@@ -55,3 +55,23 @@ def test_the_queries_of_a_server_are_listed(tmp_path: Path, capsys: pytest.Captu
     assert lines[0][:4] == ["query", "state", "runner", "rows/s"]
     assert [line[0] for line in lines[1:]] == ["far", "near", "far", "near"]
     assert all(line[1:4] == ["running", "inline", "0.0"] for line in lines[1:])
+
+
+def test_the_operators_of_a_query_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with live(tmp_path) as server:
+        server.http.put("/streams/taxis").raise_for_status()
+        server.update("INSERT DATA { <http://ex/z1> <http://ex/partOf> <http://ex/c1> }")
+        server.register().raise_for_status()
+        for time in (1000, 1500, 2600):
+            server.push(time).raise_for_status()
+        top = ("top", "near", "--times", "1", "--every", "0.01s", "--server", server.url)
+        assert main(list(top)) == 0
+        server.push(3000).raise_for_status()
+        capsys.readouterr()
+        assert main(list(top)) == 0
+        lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        assert lines[0] == ["operator", "rows", "rows each", "ms each", "time %", "state"]
+        assert ["partOf" in lines[1][0], " in http://ex/w" in lines[2][0]] == [True, True]
+        assert int(lines[2][1]) > 0 and sum(int(line[4]) for line in lines[1:]) in (99, 100, 101)
+        assert main(["top", "nowhere", "--server", server.url]) == 1
+        assert "there is no registered query 'nowhere'" in capsys.readouterr().err

@@ -41,8 +41,12 @@ Regions = dict[str, dict[str, int]]
 _PREFIXED_MAX = 500
 
 
+def _on_hbase(url: str) -> bool:
+    return url.startswith("hbase://")
+
+
 def _regions_of(url: str) -> LastKnown[Regions] | None:
-    if not url.startswith("hbase://"):
+    if not _on_hbase(url):
         return None
     from hbase_store.provisioning import regions
 

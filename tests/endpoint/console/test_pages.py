@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 from urllib.parse import quote
 
 import httpx
 import pytest
 
+from hbase_store.errors import StoreUnavailable
 from tests.endpoint.console.html import Page, answered, get, post, run
 from tests.endpoint.live import NEAR, Live, live
 
@@ -281,3 +283,37 @@ def test_a_query_shows_its_state_and_its_latest_answer(server: Live) -> None:
     assert page.cells() == [[str(place + 1), "ex:t1", "ex:z1", "ex:c1"] for place in range(len(answer.columns[0]))]
     [section] = [element for element in page.elements if "data-live" in element.attributes]
     assert section.attributes["data-live"] == "/queries/near/results"
+
+
+# ---- where a store on HBase is
+
+
+def test_the_page_of_the_server_shows_the_regions_of_a_store_on_hbase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[object] = [{"meta": {"h1:16020": 1}, "slabs": {"h1:16020": 2, "h2:16020": 1}}, None]
+
+    def read(_url: str) -> dict[str, dict[str, int]]:
+        if (first := found.pop(0)) is None:
+            raise StoreUnavailable("HBase does not answer")
+        return cast("dict[str, dict[str, int]]", first)
+
+    monkeypatch.setattr("hbase_store.provisioning.regions", read)
+    monkeypatch.setattr("endpoint.console.room._on_hbase", lambda url: True)
+    with live(tmp_path) as server:
+        page = get(server, "/server")
+        rows = [row for table in range(len(page.all("tbody"))) for row in page.cells(table)]
+        assert ["slabs", "3", "h1:16020: 2, h2:16020: 1"] in rows and ["meta", "1", "h1:16020: 1"] in rows
+        again = get(server, "/server")  # what was known stays while HBase does not answer
+        assert ["meta", "1", "h1:16020: 1"] in [row for n in range(len(again.all("tbody"))) for row in again.cells(n)]
+
+
+def test_addresses_of_clients_are_shown_to_those_who_may_write(tmp_path: Path) -> None:
+    for token, shown in ((None, True), ("secret", False)):
+        with live(tmp_path / str(token), token=token) as server:
+            server.service.create_stream("taxis", {})
+            server.service.register(NEAR)
+            server.http.get("/queries/near/results", headers={"user-agent": "me/1"}).raise_for_status()
+            for path in ("/subscribers", "/queries/near"):
+                text = server.http.get("/console" + path).text
+                assert ("me/1" in text, "from 127.0.0.1" in text) == (True, shown)

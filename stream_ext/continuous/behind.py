@@ -66,6 +66,10 @@ class QueriesBehind:
     def units(self) -> list[UnitBehind]:
         return list(dict.fromkeys(self._units.values()))
 
+    def unit_of(self, number: int) -> UnitBehind | None:
+        """Any thread may call."""
+        return self._units.get(number)
+
     def forget(self, number: int) -> UnitBehind | None:
         """The query is not behind any more, or for another reason; returns its unit."""
         unit = self._units.pop(number, None)

@@ -1,4 +1,7 @@
-"""Metering: what the operators of one registered query do, while somebody looks."""
+"""Metering: what the operators of one registered query do, while somebody looks.
+
+The caller is another thread than the one that steps the queries: it only looks things up, and never goes through what
+that thread may change meanwhile."""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ def metered(shard: Shard, number: int) -> dict[str, Any] | None:
 def _run_of(shard: Shard, number: int) -> Run | None:
     if (run := shard.runs.of.get(number)) is not None:
         return run
-    behind = [unit.own_shard for unit in shard.those_behind.units if number in unit.numbers]
-    return next((own.runs.of.get(number) for own in behind if own is not None), None)
+    unit = shard.those_behind.unit_of(number)
+    return None if unit is None or unit.own_shard is None else unit.own_shard.runs.of.get(number)
 
 
 def _when(run: Run, at_arrivals: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +134,34 @@ def test_the_past_is_bounded() -> None:
     assert [bool(event.text) for event in found[-4:]] == [False, True, True, True]
     long = with_event([], PastEvent(1, 1, "failed", why="x" * 10_000))
     assert len(long[0].why) == 2_001
+
+
+def test_looking_at_operators_while_queries_come_and_go_disturbs_nobody(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration())
+        push(service, "s", 100, triple("a", 1))
+        looks, errors, ends = [0], list[Exception](), threading.Event()
+
+        def look() -> None:
+            while not ends.is_set():
+                try:
+                    service.query_operators("q")
+                    looks[0] += 1
+                except Exception as error:  # noqa: BLE001 -- it is reported below
+                    errors.append(error)
+                    return
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        for n in range(40):
+            service.register(registration(f"other{n}", pattern=f"?x :p :n{n}", select="SELECT ?x"))
+            push(service, "s", 1000 * n + 1100, triple(f"a{n}", f"n{n}"))
+            if n % 3 == 0:
+                service.pause_query("q")
+                service.resume_query("q")
+            if n % 2:
+                service.drop_query(f"other{n}")
+        ends.set()
+        thread.join()
+        assert errors == [] and looks[0] > 10
+        assert service.query_status("q")["state"] == "running"

@@ -25,7 +25,9 @@ def test_a_client_that_asks_again_is_one_subscriber() -> None:
 def test_open_event_streams_of_one_client_are_several_and_ended_ones_are_forgotten() -> None:
     now = [100.0]
     subscribers = Subscribers(lambda: now[0])
-    first, second = (subscribers.begin(1, "near", "10.0.0.7", "curl/8", "events", 0) for _ in range(2))
+    first = subscribers.begin(1, "near", "10.0.0.7", "curl/8", "events", 0)
+    now[0] += 1
+    second = subscribers.begin(1, "near", "10.0.0.7", "curl/8", "events", 0)
     subscribers.sent(first, 7)
     assert [each.position for each in subscribers.known(1)] == [7, 0]
     subscribers.end(second)

@@ -126,7 +126,7 @@ class Evaluator:
         self._control.begin(0)
 
         def make(windows: Mapping[str, ScheduledWindow]) -> Network:
-            inputs = NetworkInputs(snapshot, self._store.ids, windows, self._control.check)
+            inputs = NetworkInputs(snapshot, self._store.ids, windows, self._control.check, keys=plan.keys)
             if plan.is_shared:
                 return Network.shared(plan.template, self._relation, inputs)
             returns = plan.query.emits_new and plan.query.is_cut_by_appearance

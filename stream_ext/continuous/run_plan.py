@@ -23,6 +23,7 @@ from stream_ext.language.algebra.walk import has_services, reads_store
 from stream_ext.plan.properties.arrival_batching import why_one_by_one
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.templates.parameters import QueryTemplate
+from stream_ext.rows.key_range import KeyRange
 from stream_ext.windows.query_state import QueryState
 from stream_ext.windows.timing import Timing
 
@@ -41,12 +42,14 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A query of the catalog that is to run. `timing`: with T0, if it is known."""
+    """A query of the catalog that is to run. `timing`: with T0, if it is known. `keys`: of a divided query, the part
+    that is evaluated here."""
 
     number: int
     registered: Registered
     timing: Timing
     state: QueryState
+    keys: KeyRange | None = None
 
     @property
     def key(self) -> Key | None:
@@ -78,7 +81,7 @@ class RunPlan:
         self.query = query
         self.first, self.is_shared, self.key = first, is_shared, first.key
         self.number = first.number  # of a query alone: its chance and its blank nodes are its own
-        self.timing, self.labels = first.timing, registered.labels
+        self.timing, self.labels, self.keys = first.timing, registered.labels, first.keys
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
         self.asked, self.is_whole = registered.asked, bool(registered.functions)
@@ -110,10 +113,12 @@ class RunPlan:
 
     @computed_once
     def may_sleep(self) -> bool:
-        """Whether its evaluations depend on nothing but what is in its windows and in the store."""
+        """Whether its evaluations depend on nothing but what is in its windows and in the store. A divided query is
+        stepped with each evaluation, so that its parts are of the same evaluations in all shards."""
         query, timing = self.query, self.timing
         return (
             query.form is Form.SELECT
+            and self.keys is None
             and not (self.is_over_store or self.is_over_past or self.varies or self.has_services)
             and not (query.emits_new or query.is_cut_by_appearance)
             and timing.closes

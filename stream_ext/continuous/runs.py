@@ -71,7 +71,8 @@ class Runs:
             self.start_apart(left, sn)
 
     def start_apart(self, alike: Sequence[PlannedQuery], sn: int) -> None:
-        run = Run(RunPlan(alike[0], is_shared=len(alike) > 1), self._store, self._backoff, self._budget)
+        budget = self._budget.of_range(alike[0].keys)
+        run = Run(RunPlan(alike[0], is_shared=len(alike) > 1), self._store, self._backoff, budget)
         run.build([planned.joining for planned in alike], sn)
         self._add(run)
 

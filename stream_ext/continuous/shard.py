@@ -24,6 +24,7 @@ from stream_ext.continuous.query_budget import USUAL, Budget
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
+from stream_ext.continuous.taken_queries import DividedQueries, RangesOf, Takes, divides_none, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.emissions.finishing import finish
 from stream_ext.network.operators.remote.service import Unanswered
@@ -38,15 +39,6 @@ from stream_ext.windows.schedule import initial_state
 _NOT_CAUGHT_UP = "a resumed query skips what it has missed"
 
 Found = TypeVar("Found")
-Takes = Callable[[QueryDefinition], bool]
-
-
-def takes_all(query: QueryDefinition) -> bool:
-    return True
-
-
-def takes_on_spark(query: QueryDefinition) -> bool:
-    return query.home is None
 
 
 class Shard:
@@ -72,16 +64,17 @@ class Shard:
         registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
         sources: Sources = NO_SOURCES,
         clock_ms: Callable[[], int] | None = None,
+        ranges_of: RangesOf = divides_none,
     ) -> None:
         """`allowed_urls` and `sources`: what SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
         under way, and the shard is not stepped again. `registered` returns what the text of a query means; `clock_ms`
-        says when a source was asked."""
+        says when a source was asked; `ranges_of`: see `DividedQueries`."""
         self._registered = registered
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources, clock_ms)
-        self._faulty = FaultyRuns(self)
+        self._faulty, self.divided = FaultyRuns(self), DividedQueries(ranges_of)
         self.sn = 0
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
@@ -140,7 +133,7 @@ class Shard:
         self.runs.settle(sn)
         parts += self._follow_catalog(sn)
         self.those_behind.part_from_those_underway(in_step=False)
-        return parts + self.take_unsent()
+        return self.divided.marked(parts + self.take_unsent())
 
     def finished(self, parts: Sequence[Part], subscribed: Collection[int]) -> list[Part]:
         """The parts with the texts of their terms, and of `subscribed` queries with their rows as JSON."""
@@ -153,9 +146,15 @@ class Shard:
         return 0 if definition is None else definition.since
 
     @property
+    def own_faults(self) -> dict[int, str]:
+        """Without those of divided queries, which are evaluated again as a whole."""
+        return self.divided.without_them(self.faults)
+
+    @property
     def behind(self) -> dict[int, int]:
-        """The queries that have fallen behind, and the snapshot up to which each was stepped."""
-        return self.those_behind.positions
+        """The queries that have fallen behind, and the snapshot up to which each was stepped. Those that are divided
+        cannot; as a whole they may."""
+        return self.divided.without_them(self.those_behind.positions)
 
     @property
     def has_more(self) -> bool:
@@ -166,7 +165,7 @@ class Shard:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
         parts = self.those_behind.step_one()
-        return [*before, *parts, *self.take_unsent()]
+        return self.divided.marked([*before, *parts, *self.take_unsent()])
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
         """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
@@ -271,11 +270,11 @@ class Shard:
 
     def report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
         """`state`: the state at `sn`; None: the query begins in the snapshot after `sn`."""
-        was_behind = number in self.those_behind
+        is_awaited = number in self.those_behind or number in self.divided
         self.forget_fault(number)
         if not isinstance(error, Unanswered):
             self.faults[number] = fault_of(error)
-            if was_behind:
+            if is_awaited:
                 self.give_up(number)
             return
         kind = "SourceFailed" if error.position is None else "NotAllowed" if error.forbidden else "ServiceFailed"
@@ -352,7 +351,7 @@ class Shard:
             self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace,
             interrupted=self.interrupted,
         )  # fmt: skip
-        shard.stepping = self.stepping
+        shard.stepping, shard.divided = self.stepping, self.divided
         return shard
 
     def begin_from_here(self, definition: QueryDefinition, state: QueryState) -> Sequence[Part]:
@@ -377,7 +376,8 @@ class Shard:
         registered, state_now = self._registered(definition, catalog), definition.current_state(state)
         if definition.any_stream and not registered.timing.windows:
             return None
-        return PlannedQuery(definition.number, registered, registered.timing_from(state_now.t0), state_now)
+        keys = self.divided.range_of(definition, registered)
+        return PlannedQuery(definition.number, registered, registered.timing_from(state_now.t0), state_now, keys)
 
     def _start(self, alike: Sequence[PlannedQuery]) -> None:
         """Starts queries of one template and one position, or one query."""

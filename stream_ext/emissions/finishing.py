@@ -29,8 +29,10 @@ def finish(
     subscribed: Collection[int],
     stepping: Callable[[Sequence[int]], None],
 ) -> Part:
-    """`subscribed`: the numbers of the queries with a subscriber. `stepping` is told before of which queries it is."""
-    if not part.evaluated or not (part.emits or len(part.whose)):
+    """`subscribed`: the numbers of the queries with a subscriber. `stepping` is told before of which queries it is.
+
+    The part of a range stays as it is: the ids say in which order its rows are united with those of others."""
+    if part.is_range or not part.evaluated or not (part.emits or len(part.whose)):
         return part
     stepping(part.queries.tolist())
     done = with_texts(part, decode)

@@ -40,15 +40,13 @@ from hbase_store import EmissionRow, Sn
 from hbase_store.log.emission_rows import EmissionsSoFar
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.emission import Silence, Sources
-from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries, Runner
 from stream_ext.emissions.part_merger import InJson, PartMerger
 from stream_ext.emissions.placement import ShardPlan
+from stream_ext.emissions.plans import Plans
 from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.saved_windows import SavedWindows
-from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
@@ -75,7 +73,7 @@ def _no_number() -> int:
     raise AssertionError("a server that only reads makes no groups")
 
 
-class Merge(HandOver):
+class Merge(Plans):
     def __init__(
         self,
         log: EmissionCommits,
@@ -92,15 +90,16 @@ class Merge(HandOver):
         waits: Waits | None = None,
         sources: Callable[[int], Sources | None] = lambda _: None,
         plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
+        may_divide: Callable[[QueryDefinition], bool] = lambda query: False,
     ) -> None:
-        """`new_number`: a number for a group, which no query and no group has had. `on_emissions` gets the emissions
-        that are stored now, and as JSON those whose rows came as JSON; `on_silence` the queries with a stream that
-        were evaluated without an emission; `on_unstored` the time by which `flush` must be called; `waits` shows
+        """`new_number`: a number for a group, which no query and no group has had. `may_divide`: whether a query can be
+        divided among shards. `on_emissions` gets the emissions that are stored now, and as JSON those whose rows came
+        as JSON; `on_silence` the queries with a stream that were evaluated without an emission; `on_unstored` the time
+        by which `flush` must be called; `waits` shows
         what the merge waits for. `sources`: of which time the data of sources are that a snapshot holds."""
-        self._log, self._clock, self._waits, self._gives_up = log, clock, waits, False
+        self._log, self._waits, self._gives_up = log, waits, False
         progress = Progress(log, queries(), lambda: self._retry(new_number))
-        super().__init__(int(log.position()), progress, queries, plan)
-        self.cpu_times = CpuTimes(queries)
+        super().__init__(int(log.position()), progress, queries, plan, clock, may_divide)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._has_unstored = False  # besides the position: progress of queries that are behind
@@ -146,7 +145,8 @@ class Merge(HandOver):
             else:
                 self._sent.of(runner == Runner.SPARK, shard)[sn] = [parts]
                 emitted = self._merge_sent()
-        self._announce(emitted)
+            whole = self._be_whole()
+        self._announce(emitted, whole)
 
     def take_piece(self, runner: Runner, parts: list[Part], shard: int = 0) -> None:
         """Takes parts of queries that are behind. They come after all that this sender has sent; they count as in
@@ -160,13 +160,14 @@ class Merge(HandOver):
             ):
                 return
             sent = {} if runner == Runner.INLINE else self._sent.of(runner == Runner.SPARK, shard)
+            emitted: list[EmissionRow] = []
             if sent:
                 sent[max(sent)].append(parts)
-                emitted = []
-            else:
+            elif not self._sent.has_ranges(parts):
                 with self._being_busy():
                     emitted = self._merge_piece(parts)
-        self._announce(emitted)
+            whole = self._be_whole()
+        self._announce(emitted, whole)
 
     def caught_up(self, runner: Runner, attempt: int, sn: int, behind: Mapping[int, int], shard: int = 0) -> None:
         """This attempt has sent all parts of its shard up to `sn`: Spark gets the shard, if `sn` is at least
@@ -179,14 +180,16 @@ class Merge(HandOver):
             if runner != Runner.SPARK or own is None or attempt != own.attempt or own.on_spark:
                 return
             own.reached, own.behind = sn, behind
-            ready = {
-                number: each for number, each in enumerate(self._sent.shards) if each.attempt and not each.on_spark
-            }
-            if not all(self._may_go_over(number, each) for number, each in ready.items()):
-                return
-            self._sent.go_to_spark(ready.values())
-            emitted = self._merge_sent()
-        self._announce(emitted)
+            emitted: list[EmissionRow] = []
+            if not (whole := self._be_whole_if_behind()):
+                ready = {
+                    number: each for number, each in enumerate(self._sent.shards) if each.attempt and not each.on_spark
+                }
+                if not all(self._may_go_over(number, each) for number, each in ready.items()):
+                    return
+                self._sent.go_to_spark(ready.values())
+                emitted, whole = self._merge_sent(), self._be_whole()
+        self._announce(emitted, whole)
         self._on_owner_change()
 
     def lost(self, runner: Runner, attempt: int, shard: int = 0) -> None:
@@ -200,37 +203,15 @@ class Merge(HandOver):
         if changed:
             self._on_owner_change()
 
+    # ---- called by the service ---------------------------------------------------------------------------------
+
     def follow_plan(self, plan: ShardPlan) -> None:
         """From now on this is the plan: every shard begins anew at `position`. Spark has all of them if it had all
         before, else none."""
         with self._idle():
-            had_some, had_all = self._sent.any_on_spark, self._sent.all_on_spark
-            inline = self._sent.inline if had_all else None
-            self._plan, self._sent = plan, SentParts(plan.shards, had_all)
-            self._sent.inline = inline
-        if had_some and not had_all:
+            changed = self._take_plan(plan)
+        if changed:
             self._on_owner_change()
-
-    def balanced(self) -> ShardPlan:
-        """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
-        there is little to gain."""
-        return self._plan.balanced(self.cpu_times.recent(self._placements()))
-
-    def evenly(self) -> ShardPlan:
-        """The plan that spreads the templates, each counting as much as any other."""
-        return self._plan.balanced(dict.fromkeys(self._placements(), 1.0), is_free=True)
-
-    def _placements(self) -> set[int]:
-        """Of all queries that may run on Spark."""
-        queries = self._queries().values()
-        return {each.placement or each.number for each in queries if each.is_evaluated and each.home is None}
-
-    def queries_of(self, shard: int) -> list[int]:
-        """The queries that this shard evaluates."""
-        plan = self._plan
-        return [each.number for each in self._queries().values() if each.is_evaluated and plan.takes(shard, each)]
-
-    # ---- called by the service ---------------------------------------------------------------------------------
 
     def follow(self) -> bool:
         """For a server that only reads: takes in what the writer has committed; whether there was anything."""
@@ -324,7 +305,7 @@ class Merge(HandOver):
 
     def _merge_sent(self) -> list[EmissionRow]:
         """Merges what waits, up to the first snapshot that is incomplete."""
-        return self._merge(self._sent.following(self._position, self.homes))
+        return self._merge(self._sent.following(self._position, self.homes, self._queries()))
 
     def _merge(self, steps: Sequence[tuple[int, list[Part]]]) -> list[EmissionRow]:
         """Merges these snapshots; returns the emissions."""
@@ -382,7 +363,7 @@ class Merge(HandOver):
         self._stored, self._has_unstored = position, False
         self._progress.stored()
 
-    def _announce(self, emitted: Sequence[EmissionRow]) -> None:
+    def _announce(self, emitted: Sequence[EmissionRow], whole: bool = False) -> None:
         with self._changed:
             in_json, self._in_json = self._in_json, {}
             silent, self._parts.silent = self._parts.silent, {}
@@ -390,3 +371,6 @@ class Merge(HandOver):
             self._on_emissions(emitted, in_json)
         if silent:
             self._on_silence(silent)
+        if whole:
+            self._on_owner_change()
+            self.on_plan()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from typing import Protocol
 
 from hbase_store.errors import StoreError
@@ -19,6 +20,7 @@ from stream_ext.emissions.runner_split import Homes
 from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
 from stream_ext.errors import DeadlineExceeded
+from stream_ext.rows.key_range import Ranges
 from stream_ext.windows.query_state import QueryState
 
 
@@ -65,7 +67,9 @@ class MergedProgress:
         return shard < len(self._sent.shards) and self._sent.shards[shard].on_spark
 
     def runner_of(self, query: QueryDefinition) -> Runner:
-        """Who evaluates the query now."""
+        """Who evaluates the query now; of a divided one, whether Spark has all of it."""
+        if self._plan.divides(query):
+            return Runner.SPARK if self._sent.all_on_spark else Runner.INLINE
         on_spark = query.home is None and self.is_on_spark(self._plan.shard_of_query(query))
         return Runner.SPARK if on_spark else Runner.INLINE
 
@@ -78,12 +82,16 @@ class MergedProgress:
             some = not self._sent.all_on_spark or self.homes.any_after(self._position)
             return Runner.PARTLY_INLINE if some else None
 
-    def inline_queries(self) -> Callable[[QueryDefinition], bool]:
+    def inline_queries(self) -> tuple[Callable[[QueryDefinition], bool], Callable[[QueryDefinition], Ranges | None]]:
         """Which queries the inline runner has while Spark has others: those that stay inline, and those of the shards
-        that Spark does not have."""
+        that Spark does not have. And which ranges of those that are divided."""
         with self._changed:
             plan, inline = self._plan, self._sent.inline_shards
-        return lambda query: query.home is not None or (bool(inline) and plan.shard_of_query(query) in inline)
+
+        def takes(query: QueryDefinition) -> bool:
+            return query.home is not None or any(plan.takes(shard, query) for shard in inline)
+
+        return takes, partial(plan.ranges_of, inline)
 
     def is_current(self, role: Runner) -> bool:
         """Whether the parts that the inline runner sends in this role still count."""

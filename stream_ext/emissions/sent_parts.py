@@ -4,13 +4,16 @@ A snapshot is complete when everybody has sent it who has queries in it:
 
     each shard that Spark has                    its own parts
     shards that Spark does not have,
-    and queries that stay inline                 the parts of the inline runner"""
+    and queries that stay inline                 the parts of the inline runner
+
+Of a divided query each shard sends a range; the parts of all ranges are united when the snapshot is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from stream_ext.emissions.runner_split import Homes
+from stream_ext.emissions.uniting import CannotUnite, must_not_be_ranges, united
 from stream_ext.windows.part import Part
 
 #: By snapshot: its parts, then those of queries that caught up after it, piece by piece.
@@ -44,6 +47,8 @@ class SentParts:
         self.shards = [ShardParts(on_spark) for _ in range(shards)]
         self.any_on_spark = on_spark and shards > 0
         self.inline: Waiting | None = None
+        #: Why the next snapshot, though it is complete, cannot be merged.
+        self.cannot_unite: CannotUnite | None = None
 
     @property
     def all_on_spark(self) -> bool:
@@ -73,26 +78,53 @@ class SentParts:
             self.inline = None
         return had
 
-    def following(self, sn: int, homes: Homes) -> list[tuple[int, list[Part]]]:
+    def following(self, sn: int, homes: Homes, queries: Container[int]) -> list[tuple[int, list[Part]]]:
         """What is complete of the snapshots right after `sn`, in order; it does not wait any more. Nothing while Spark
-        has no shard: a query that the inline runner has set aside may be further on there."""
+        has no shard: a query that the inline runner has set aside may be further on there. Ends before the first that
+        cannot be united (`cannot_unite`). `queries`: those that exist."""
         found: list[tuple[int, list[Part]]] = []
         counted = [shard.waiting for shard in self.shards if shard.on_spark]
         needs_inline = len(counted) < len(self.shards)
         while counted and all((sn + 1) in waiting for waiting in counted):
             sn += 1
-            senders = list(counted)
+            senders, others = list(counted), list[Waiting]()
             if needs_inline or homes.are_two(sn):
                 if self.inline is None or sn not in self.inline:
                     break
-                senders.append(self.inline)
-            sent = [waiting.pop(sn) for waiting in senders]
-            found.append((sn, [part for parts, *_ in sent for part in parts]))
-            found += [(sn, piece) for _, *pieces in sent for piece in pieces]
+                (senders if needs_inline else others).append(self.inline)
+            try:
+                ranges, whole = [each[sn] for each in senders], [each[sn] for each in others]
+                found += list(_complete(ranges, whole, sn, queries))
+            except CannotUnite as error:
+                self.cannot_unite = error
+                break
+            for waiting in [*senders, *others]:
+                del waiting[sn]
         return found
+
+    def has_ranges(self, piece: list[Part]) -> bool:
+        """Whether a piece is of a divided query, which cannot be united."""
+        try:
+            must_not_be_ranges([piece])
+        except CannotUnite as error:
+            self.cannot_unite = error
+        return self.cannot_unite is not None
 
     def forget(self, position: int) -> None:
         """What is merged by now does not wait any more."""
         for waiting in [*(shard.waiting for shard in self.shards), *([] if self.inline is None else [self.inline])]:
             for sn in [sn for sn in waiting if sn <= position] if waiting else ():
                 del waiting[sn]
+
+
+def _complete(
+    ranges: Sequence[list[list[Part]]], others: Sequence[list[list[Part]]], sn: int, queries: Container[int]
+) -> Iterator[tuple[int, list[Part]]]:
+    """All parts of a snapshot, and the pieces after it. `ranges`: what those have sent who have a range of each divided
+    query; `others`: the others."""
+    sent = [*ranges, *others]
+    pieces = [piece for _, *after in sent for piece in after]
+    must_not_be_ranges([*pieces, *(parts for parts, *_ in others)])
+    yield sn, [*united([parts for parts, *_ in ranges], queries), *(part for parts, *_ in others for part in parts)]
+    for piece in pieces:
+        yield sn, piece

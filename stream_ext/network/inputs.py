@@ -16,6 +16,7 @@ from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.plan.logic import PatternScan, Select
 from stream_ext.plan.properties.named_terms import constants_of
+from stream_ext.rows.key_range import KeyRange
 from stream_ext.windows.scheduled_window import ScheduledWindow
 
 Encode = Callable[[Sequence[bytes]], npt.NDArray[np.uint64]]
@@ -28,13 +29,14 @@ _TABLE_ROWS_MAX = 1_000
 class NetworkInputs:
     """What a network is built over. `windows`: by their names; `snapshot`: its counts order the joins. `check` is
     called again and again during the planning, and may raise. `counted_as`: ids that stand for any other, and those
-    whose counts order the joins."""
+    whose counts order the joins. `keys`: see `Builder`."""
 
     snapshot: Snapshot
     encode: Encode
     windows: Mapping[str, ScheduledWindow] = field(default_factory=dict)
     check: Check = Control.FREE.check
     counted_as: Mapping[int, int] = field(default_factory=dict)
+    keys: KeyRange | None = None
 
     def builder(
         self, select: Select, orders: Orders, held: bool, numbered: bool = False
@@ -53,6 +55,7 @@ class NetworkInputs:
             self.check,
             held,
             numbered,
+            self.keys,
         )
         return found, [text for text, id in ids.items() if not id]
 

@@ -142,7 +142,7 @@ class InlineRunner:
     def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""
         before = self.faults
-        self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.faults.items()}
+        self.faults = {query: QueryFault(why, shard.generation(query)) for query, why in shard.own_faults.items()}
         return {query: fault for query, fault in self.faults.items() if before.get(query) != fault}
 
     def _report_faults(self, faults: Mapping[int, QueryFault]) -> None:

@@ -16,7 +16,8 @@ from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, takes_all
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import divides_none, may_divide, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
@@ -133,6 +134,7 @@ class Engine:
             waits=self.waits,
             sources=self._source_times.at,
             plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
+            may_divide=lambda query: may_divide(query, injector.catalog),
         )
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
@@ -239,11 +241,11 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
-        takes = takes_all if role is Runner.INLINE else self.merge.inline_queries()
+        takes, ranges_of = (takes_all, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
         return Shard(
             self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
-            clock_ms=self.clock.now_ms,
+            clock_ms=self.clock.now_ms, ranges_of=ranges_of,
         )  # fmt: skip
 
     def await_evaluated(self, sn: int, deadline_s: float, for_all: bool = True) -> None:

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 
 from hbase_store import Store
-from stream_ext.catalog.catalog import QueryDefinition, StreamDefinition
+from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
+from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.faults import is_caught_up_later
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.plan.properties.divisible import division_of
 from stream_ext.service.engine import Engine
 from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.injector import Injector
@@ -31,8 +33,9 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "state": _state(query, state) if error is None or not query.is_evaluated else _state_with_fault(error),
         "error": error or engine.derived.faults.get(query.number),
         "runner": merge.runner_of(query),
-        "why": _why_of(query, engine),
-        "shard": None if engine.spark is None or query.home is not None else merge.plan.shard_of_query(query),
+        "why": _why_of(query, engine, catalog),
+        "shard": _shard_of(query, engine),
+        "divided": merge.plan.divides(query),
         "worker": _worker_of(query, engine),
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
@@ -197,14 +200,23 @@ def has_fault(query: QueryDefinition, engine: Engine) -> bool:
     return query.is_evaluated and engine.merge.fault is None and fault_of_query(query, engine) is not None
 
 
+def _shard_of(query: QueryDefinition, engine: Engine) -> int | None:
+    """The only shard that evaluates the query."""
+    plan = engine.merge.plan
+    if engine.spark is None or query.home is not None or plan.divides(query):
+        return None
+    return plan.shard_of_query(query)
+
+
 def _worker_of(query: QueryDefinition, engine: Engine) -> dict[str, Any] | None:
-    """The process of Spark that evaluates the query."""
-    if engine.spark is None or engine.merge.runner_of(query) is not Runner.SPARK:
+    """The process of Spark that evaluates the query; None: there is none, or several do."""
+    merge = engine.merge
+    if engine.spark is None or merge.plan.divides(query) or merge.runner_of(query) is not Runner.SPARK:
         return None
     return engine.spark.worker_of(engine.merge.plan.shard_of_query(query))
 
 
-def _why_of(query: QueryDefinition, engine: Engine) -> str:
+def _why_of(query: QueryDefinition, engine: Engine, catalog: Catalog) -> str:
     """Why this query runs inline or on Spark."""
     if query.asks_source and engine.spark is not None:
         return "an attached store takes part in its evaluations, and only this process has it"
@@ -213,7 +225,14 @@ def _why_of(query: QueryDefinition, engine: Engine) -> str:
     merge = engine.merge
     if engine.spark is None:
         return _why(engine)
-    return engine.spark.why_of(merge.plan.shard_of_query(query), merge.runner_of(query) is Runner.SPARK)
+    on_spark = merge.runner_of(query) is Runner.SPARK
+    if merge.plan.divides(query):
+        registered = Registered.of(query, catalog)
+        by = division_of(registered.query, registered.select).variable
+        return f"{engine.spark.why_of_all(on_spark)}; it is divided among {merge.plan.shards} shards by ?{by}"
+    why = engine.spark.why_of(merge.plan.shard_of_query(query), on_spark)
+    whole = merge.why_whole(query)
+    return f"{why}; it is not divided among shards for some minutes: {whole}" if whole else why
 
 
 def _why(engine: Engine) -> str:

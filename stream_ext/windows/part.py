@@ -79,7 +79,7 @@ class Part(msgspec.Struct):
     after all parts of the other runner, and if that one has fallen behind; the last one, without an evaluation, brings
     the progress at this runner. `given_up`: the query was behind, and its step raised; what it missed is skipped.
     `source_as_of`: the source main was asked for something, and this is of its data between these times (ms);
-    `none_held`: nothing of it was held."""
+    `none_held`: nothing of it was held. `is_range`: the query is divided among shards, and this has the rows of one."""
 
     queries: Ids
     sn: int
@@ -107,6 +107,7 @@ class Part(msgspec.Struct):
     answers: dict[int, bytes] = {}
     silent_before: int = 0
     many: ManyEmissions | None = None
+    is_range: bool = False
 
     @classmethod
     def of_one(

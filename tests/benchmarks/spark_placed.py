@@ -15,7 +15,8 @@ from typing import Any
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
-from stream_ext.continuous.shard import Shard, Takes, takes_all
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import RangesOf, Takes, divides_none, takes_all
 from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.step_loads import Spent, StepLoads
@@ -28,7 +29,7 @@ _SHARDS = 2
 def measure(texts: Sequence[str], bodies: Sequence[bytes], rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
         url = f"lmdb:{folder}/store"
-        _publish(url, texts, bodies)
+        publish(url, texts, bodies)
         store = hbase_store.open(url)
         try:
             return _measured(store, rounds)
@@ -36,7 +37,7 @@ def measure(texts: Sequence[str], bodies: Sequence[bytes], rounds: int) -> dict[
             store.close()
 
 
-def _publish(url: str, texts: Sequence[str], bodies: Sequence[bytes]) -> None:
+def publish(url: str, texts: Sequence[str], bodies: Sequence[bytes]) -> None:
     limits = Limits(lag_ms=600_000, evaluated_s=600.0)
     service = Service.open(url, base="http://rillet/", clock=SystemClock(), engine="inline", batch_ms=0, limits=limits)
     try:
@@ -53,7 +54,7 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     queries = Catalog.read(store, int(store.head())).queries
     times = CpuTimes(lambda: queries)
     for _ in range(2):  # the first one loads compiled loops, too
-        spent = _stepped(store, queries.values(), takes_all)
+        spent = stepped(store, queries.values(), takes_all)
     times.add(spent.query_ms)
     by_hash = ShardPlan.of(_SHARDS)
     loads = times.recent({query.placement or query.number for query in queries.values()})
@@ -61,10 +62,10 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     whole: list[float] = []
     parts: dict[str, list[list[float]]] = {name: [] for name in plans}
     for _ in range(rounds):
-        whole.append(_stepped(store, queries.values(), takes_all).busy_s)
+        whole.append(stepped(store, queries.values(), takes_all).busy_s)
         for name, plan in plans.items():
             takes: list[Callable[[QueryDefinition], bool]] = [partial(plan.takes, shard) for shard in range(_SHARDS)]
-            parts[name].append([_stepped(store, queries.values(), each).busy_s for each in takes])
+            parts[name].append([stepped(store, queries.values(), each).busy_s for each in takes])
     cpu_s = min(whole)
     found: dict[str, Any] = {"whole": {"cpu_s": round(cpu_s, 2)}}
     for name, plan in plans.items():
@@ -80,13 +81,23 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     return found
 
 
-def _stepped(store: hbase_store.Store, queries: Any, takes: Takes) -> Spent:
-    """Steps everything that was pushed; the parts are finished, as on Spark."""
-    shard, loads = Shard(store, takes), StepLoads()
+def stepped(
+    store: hbase_store.Store,
+    queries: Any,
+    takes: Takes,
+    ranges_of: RangesOf = divides_none,
+    made: list[Any] | None = None,
+) -> Spent:
+    """Steps everything that was pushed; the parts are finished, as on Spark, or `made` gets them as they are."""
+    shard, loads = Shard(store, takes, ranges_of=ranges_of), StepLoads()
     shard.stepping, first = loads.steps, max(query.since for query in queries)
     shard.build({query.number: query.state for query in queries}, first)
     for sn in range(first + 1, int(store.head()) + 1):
         loads.steps(sn)
-        shard.finished(shard.step(sn), ())
+        parts = shard.step(sn)
+        if made is None:
+            shard.finished(parts, ())
+        else:
+            made.append(parts)
     loads.rests()
     return loads.take()

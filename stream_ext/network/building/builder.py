@@ -48,6 +48,7 @@ from stream_ext.plan.logic import (
 from stream_ext.plan.passes.join_order import reads_store
 from stream_ext.plan.properties.pushdown import takes
 from stream_ext.plan.properties.result_columns import TRIPLE
+from stream_ext.rows.key_range import KeyRange
 from stream_ext.windows.counted_window import CountedWindow
 from stream_ext.windows.displacing import Displacing
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -65,15 +66,17 @@ class Builder:
         check: Check = Control.FREE.check,
         held: bool = False,
         numbered: bool = False,
+        keys: KeyRange | None = None,
     ) -> None:
         """`orders`: the orders of first appearance that the query has, or will have; `check` is called again and again
         during the building. `held`: patterns over the store read held edges, too. `numbered`: many evaluations at
         arrivals are one step, and rows have hidden columns with the numbers of theirs
-        (`plan.properties.arrival_batching` says for which queries)."""
+        (`plan.properties.arrival_batching` says for which queries). `keys`: the part of the query that is evaluated
+        here, if it is divided (`plan.properties.divisible`)."""
         counting = [(name, window, window.count) for name, window in windows.items() if window.count is not None]
         counted = {name: CountedWindow(window.stream, count, window.lead_ms) for name, window, count in counting}
         displacing = {name: Displacing(window.stream, count, window.lead_ms) for name, window, count in counting}
-        patterns = IdPatterns(resolve, held)
+        patterns = IdPatterns(resolve, held, keys)
         self._wiring = Wiring(estimates(patterns.of), {} if numbered else counted, check)
         self._wiring.is_numbered = numbered
         if numbered:

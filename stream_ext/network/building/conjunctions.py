@@ -123,9 +123,11 @@ class Conjunctions:
                 wire = self._wiring.joined(wire, self._builder.extended(group, ground.wire, ground))
             joined_ids = set(map(id, many))
             return wire, tuple(item for item in items if id(item) not in joined_ids)
-        # What differs in the names of its variables only is built once; parameters are no such names.
-        parameters = NO_NAMES if self._wiring.parameters is None else frozenset(self._wiring.parameters.variables)
-        shapes = [(item, ()) if item.variables & parameters else shape_of(item) for item in many]
+        # What differs in the names of its variables only is built once; parameters are no such names, nor is the key
+        # that the query is divided by.
+        unlike = NO_NAMES if self._wiring.parameters is None else frozenset(self._wiring.parameters.variables)
+        unlike |= NO_NAMES if self._patterns.keys is None else {self._patterns.keys.variable}
+        shapes = [(item, ()) if item.variables & unlike else shape_of(item) for item in many]
         # Each numbered part has hidden columns of its own.
         keys = [(shape, place * self._wiring.is_numbered) for place, (shape, _) in enumerate(shapes)]
         built: dict[tuple[Logic, int], tuple[Wire, tuple[str, ...]]] = {}

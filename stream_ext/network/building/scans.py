@@ -41,20 +41,24 @@ from stream_ext.plan.logic import (
 )
 from stream_ext.plan.places import NOWHERE
 from stream_ext.plan.properties.named_terms import predicates_in
+from stream_ext.rows.key_range import KeyRange
 from stream_ext.windows.scheduled_window import ScheduledWindow
 
 
 class IdPatterns:
     """The patterns of a query, their terms as ids."""
 
-    def __init__(self, resolve: Callable[[bytes], int], held: bool) -> None:
-        """`resolve`: from the text of a term to its id. `held`: patterns over the store read held edges, too."""
-        self.resolve, self._held = resolve, held
+    def __init__(self, resolve: Callable[[bytes], int], held: bool, keys: KeyRange | None = None) -> None:
+        """`resolve`: from the text of a term to its id. `held`: patterns over the store read held edges, too. `keys`:
+        patterns over windows have only what is in this range."""
+        self.resolve, self._held, self.keys = resolve, held, keys
         self._of: dict[PatternScan, IdPattern] = {}
 
     def of(self, source: PatternScan) -> IdPattern:
         if source not in self._of:
-            self._of[source] = id_pattern(source, self.resolve, self._held)
+            pattern, keys = id_pattern(source, self.resolve, self._held), self.keys
+            own = keys is not None and source.window is not None and keys.variable in pattern.variables
+            self._of[source] = pattern.in_range(keys) if keys is not None and own else pattern
         return self._of[source]
 
     def graph(self, scope: GraphScope, window: str | None, own: bool = False) -> IdGraph:

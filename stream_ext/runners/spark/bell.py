@@ -187,9 +187,8 @@ class Bell(ShardsOfBell):
         connection.sendall(wire.frame(wire.HeadMoved(self._head, seats)))
 
     def _work_to_plan(self) -> bool:
-        if self._settings.epoch_s > 0 or self.epochs.is_warming_up:
-            return True
-        return any(not shard.on_spark or self._head > shard.done or shard.more for shard in self.shards)
+        always = self._settings.epoch_s > 0 or self.epochs.is_warming_up
+        return always or any(not shard.on_spark or self._head > shard.done or shard.more for shard in self.shards)
 
     # ---- one attempt ------------------------------------------------------------------------------------------
 
@@ -198,6 +197,7 @@ class Bell(ShardsOfBell):
         with self._turn:
             if not self._door.admits(token):
                 return
+            self._follow_plan_of_merge()
             for seat_of in self.shards:
                 if seat_of.seat is not None and seat_of.seat.is_over(hello):
                     self._empty(seat_of, seat_of.seat)

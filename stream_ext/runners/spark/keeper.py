@@ -71,9 +71,10 @@ class Keeper:
                     if shard.vacant_ms is not None and shard.vacant_ms + bell.grace_ms_of(shard) <= now
                 ]
                 late = bell.start_by_ms is not None and bell.start_by_ms <= now
-                if not (lost or late or hung or changed):
+                if not (lost or late or hung or changed or bell.is_plan_new):
                     self._clock.wait(bell.limits, self._next_ms(now))
                     continue
+            bell.follow_plan_of_merge()
             if changed:
                 self._on_silence(silence)
             for shard, seat, silent_ms in hung:

@@ -158,6 +158,11 @@ class SparkRunner:
         several = any(each.on_spark for each in self._bell.shards)
         return (self._bell.why_of(shard) if several else self.why) or "Spark builds the state of its queries"
 
+    def why_of_all(self, on_spark: bool) -> str:
+        """The same of queries that all shards evaluate together."""
+        lacking = next((each.number for each in self._bell.shards if not each.on_spark), 0)
+        return self.why_of(lacking, on_spark)
+
     def worker_of(self, shard: int) -> dict[str, Any] | None:
         """The process that evaluates the queries of this shard; None: there is none now."""
         shards = self._bell.status()

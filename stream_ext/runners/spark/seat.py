@@ -206,7 +206,7 @@ class _SeatWorker:
             self._connection.sendall(frame)
 
     def _send_faults(self, cached: CachedShard) -> None:
-        faults = {query: (why, cached.shard.generation(query)) for query, why in cached.shard.faults.items()}
+        faults = {query: (why, cached.shard.generation(query)) for query, why in cached.shard.own_faults.items()}
         if faults != self._sent_faults:
             for query, (why, since) in faults.items():
                 if self._sent_faults.get(query) != (why, since):
@@ -238,6 +238,7 @@ def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoad
     cached.service, cached.clean = welcome.service, False
     cached.plan, cached.number = welcome.plan, welcome.shard
     cached.shard.takes = partial(welcome.plan.takes, welcome.shard)
+    cached.shard.divided.follow(partial(welcome.plan.ranges_of, frozenset((welcome.shard,))))
     cached.shard.suspended, cached.shard.stepping = frozenset(welcome.suspended), underway.steps
     cached.head = int(cached.shard.refresh())
     cached.shard.build(cached.codec.decode_states(welcome.states or {}), welcome.position)

@@ -56,6 +56,7 @@ class ShardsOfBell:
         #: A time limit has changed.
         self.limits = threading.Condition(self._lock)
         self._planning = threading.Condition(self._lock)  # the planner of micro-batches may have work
+        self._followed, merge.on_plan = merge.plan.number, self.plan_changed
         self._head = self._merged = int(merge.position)
         self.shards = [ShardOnSpark(number, self._head) for number in range(merge.plan.shards)]
         self.epochs = Epochs(settings)
@@ -104,9 +105,44 @@ class ShardsOfBell:
             now = self._clock.now_ms()
             return [shard.status(self._head, now) for shard in self.shards]
 
+    @property
+    def is_plan_new(self) -> bool:
+        """Whether the merge has another plan than the shards here."""
+        return self._merge.plan.number != self._followed
+
+    def plan_changed(self) -> None:
+        """The merge has another plan by itself: the keeper follows. Called by any thread that has not `_lock`."""
+        with self._lock:
+            self.limits.notify_all()
+
+    def follow_plan_of_merge(self) -> None:
+        with self._turn:
+            self._follow_plan_of_merge()
+
+    def _follow_plan_of_merge(self) -> None:
+        """If the merge has another plan, all seats are emptied, and Spark begins an epoch with that. Under `_turn`."""
+        if not self.is_plan_new:
+            return
+        with self._lock:
+            seats = [shard.seat for shard in self.shards if shard.seat is not None]
+            self.epochs.next_plan = None
+            for shard in self.shards:
+                shard.seat = None  # so that no death is counted
+        for seat in seats:
+            seat.drop()
+        self._follow_shards()
+        if not any(shard.on_spark for shard in self.shards):
+            self._on_lost("a query is not divided among the shards any more")
+
     def _follow(self, plan: ShardPlan) -> None:
         self._merge.follow_plan(plan)
+        self._follow_shards()
+
+    def _follow_shards(self) -> None:
+        """The shards of the plan that the merge has now."""
+        plan = self._merge.plan
         with self._lock:
+            self._followed = plan.number
             before, now = self.shards, self._clock.now_ms()
             self.shards = [ShardOnSpark(number, int(self._merge.position)) for number in range(plan.shards)]
             for shard in self.shards:
@@ -127,6 +163,7 @@ class ShardsOfBell:
     # ---- handing queries over: under `_turn` -----------------------------------------------------------------
 
     def _check_seat(self, shard: ShardOnSpark, seat: SeatConnection) -> None:
+        self._follow_plan_of_merge()
         if shard.seat is not seat:
             raise ConnectionError("another task has this seat")
 

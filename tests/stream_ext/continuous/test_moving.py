@@ -17,7 +17,8 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, takes_on_spark
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import takes_on_spark
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places

@@ -20,7 +20,8 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, Takes, takes_all, takes_on_spark
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import Takes, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge

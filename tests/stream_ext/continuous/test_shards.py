@@ -21,8 +21,10 @@ import pytest
 
 import hbase_store
 from hbase_store import EmissionRow, Sn, Store
+from stream_ext.catalog.catalog import Catalog
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.shard import Shard, takes_all
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import divides_none, may_divide, takes_all
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.part_merger import InJson
@@ -133,12 +135,20 @@ class Divided(Play):
         (action,) = self.chance.choices(list(weights), list(weights.values()))
         self.did[action] += 1
         try:
-            getattr(self, f"_{action}")()
+            self._acted(action)
         except Died:
             self.merge = self._merge(self.log, self.merge.plan)
             self.inline = None
             for process in self.processes:
                 process.task = process.plan = 0
+
+    def _acted(self, action: str) -> None:
+        plan = self.merge.plan
+        getattr(self, f"_{action}")()
+        if self.merge.plan.number != plan.number and action != "plan":
+            self.did["whole"] += 1  # by itself: what was divided could not be united
+            self._leave()
+        self.did["divided"] += bool(self.merge.plan.divided and self.merge.owner == Runner.SPARK)
 
     def _flush(self) -> None:
         self.merge.flush()
@@ -154,15 +164,15 @@ class Divided(Play):
         stays = self.inline is not None and self.inline[0] == role and self.merge.is_current(role)
         if not stays or (role == Runner.INLINE and self.inline and self.inline[1].sn != self.merge.position):
             _, position, states = self.merge.attempt(role)
-            takes = takes_all if role is Runner.INLINE else self.merge.inline_queries()
-            shard = Shard(self.store, takes)
+            takes, ranges_of = (takes_all, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
+            shard = Shard(self.store, takes, ranges_of=ranges_of)
             shard.build(states, position)
             self.inline = role, shard
         assert self.inline is not None
         shard = self.inline[1]
         if shard.sn < int(self.store.head()):
             parts = shard.step(shard.sn + 1)
-            assert not shard.faults, (self.seed, shard.faults)
+            assert not shard.own_faults, (self.seed, shard.faults)
             self.merge.take(role, shard.sn, parts)
 
     def _step(self) -> None:
@@ -174,7 +184,7 @@ class Divided(Play):
         shard, number = process.shard, process.number
         if shard.sn < min(int(self.store.head()), self.merge.position + _AHEAD_MAX):
             parts = shard.step(shard.sn + 1)
-            assert not shard.faults, (self.seed, shard.faults)
+            assert not shard.own_faults, (self.seed, shard.faults)
             # Who has a subscriber changes at any time; it is a matter of cost alone.
             subscribed = {each for each in self.registry.queries if self.chance.random() < 0.5}
             self.merge.take(Runner.SPARK, shard.sn, shard.finished(parts, subscribed), number)
@@ -199,6 +209,7 @@ class Divided(Play):
         self.did["kept"] += mine and position > self.merge.position
         if not mine or process.shard.sn > position:
             process.shard.takes = partial(plan.takes, number)
+            process.shard.divided.follow(partial(plan.ranges_of, frozenset({number})))
             process.shard.build(states, position)
         process.plan, process.number, process.task = plan.number, number, attempt
 
@@ -224,7 +235,14 @@ class Divided(Play):
         plan, shards = self.merge.plan, self.chance.choice([1, 2, 2, 3, 4])
         weights = tuple(self.chance.choice([0.5, 1.0, 2.0]) for _ in range(shards))
         self._leave()
-        self.merge.follow_plan(ShardPlan(plan.number + 1, weights))
+        self.merge.follow_plan(ShardPlan(plan.number + 1, weights, self._to_divide() if shards > 1 else frozenset()))
+
+    def _to_divide(self) -> frozenset[int]:
+        """Half of the templates that can be divided, or all of them."""
+        queries, catalog = self.registry.queries.values(), Catalog.read(self.store, self.store.head())
+        able = {each.placement or each.number for each in queries if may_divide(each, catalog)}
+        few = self.chance.random() < 0.5
+        return frozenset(each for each in sorted(able) if not few or self.chance.random() < 0.5)
 
     def finish(self) -> None:
         head = int(self.store.head())
@@ -232,9 +250,8 @@ class Divided(Play):
         for _ in range(400 + 60 * (head - self.merge.position)):
             if self.merge.position == head:
                 break
-            self._hello()
-            self._step()
-            self._inline()
+            for action in ("hello", "step", "inline"):
+                self._acted(action)
         assert self.merge.position == head, f"seed {self.seed}: it waits for ever"
 
     def compare_all(self) -> int:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from stream_ext.language.algebra.terms import Constant, Node, Variable
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, PatternScan
+from stream_ext.rows.key_range import KeyRange, Ranges
 
 Ids = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -41,11 +42,13 @@ class IdGraph:
 
 @dataclass(frozen=True, slots=True)
 class IdPattern:
-    """Positions are s, p, o, g. `fixed` maps a position to its id, `binding` to its variable."""
+    """Positions are s, p, o, g. `fixed` maps a position to its id, `binding` to its variable. `within`: of a window,
+    only those triples whose id at this position is in these ranges."""
 
     fixed: dict[int, int]
     binding: dict[int, str]
     graph: IdGraph = IdGraph()
+    within: tuple[int, Ranges] | None = None
     #: Each variable once, in order of s, p, o, g; and the position that says what it is.
     variables: tuple[str, ...] = field(init=False)
     _places: tuple[int, ...] = field(init=False)
@@ -66,6 +69,13 @@ class IdPattern:
         object.__setattr__(other, "fixed", {**self.fixed, **ids})
         return other
 
+    def in_range(self, keys: KeyRange) -> IdPattern:
+        """Of a window, only what is in this range."""
+        position = next(position for position, name in self.binding.items() if name == keys.variable)
+        other = copy(self)
+        object.__setattr__(other, "within", (position, keys.ranges))
+        return other
+
     def match(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """Which triples fit (whatever their graph); and how to take their bindings, a column a variable."""
         tests = [columns[position] == np.uint64(value) for position, value in self.fixed.items()]
@@ -82,6 +92,10 @@ class IdPattern:
             fits &= columns[G] != 0  # GRAPH ?g ranges over the named ones
         elif self.graph.one:
             fits &= columns[G] == np.uint64(self.graph.one)
+        if self.within is not None:
+            position, ranges = self.within
+            places = np.flatnonzero(fits)
+            fits[places] = ranges.contain(columns[position][places])
         return fits, bindings
 
 

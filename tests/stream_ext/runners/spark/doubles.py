@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
+from stream_ext.continuous.taken_queries import DividedQueries, divides_none
 from stream_ext.emissions.cpu_times import CpuTimes
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
@@ -79,11 +80,16 @@ class ChainShard:
         self._state = 0
         self.sn = 0
         self.faults: dict[int, str] = {}
+        self.divided = DividedQueries(divides_none)
         self.behind: dict[int, int] = {}
         self.suspended: Collection[int] = frozenset()
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
 
     has_more = False
+
+    @property
+    def own_faults(self) -> dict[int, str]:
+        return self.faults
 
     def generation(self, number: int) -> int:
         return 7
@@ -175,6 +181,7 @@ class ChainMerge:
     # ---- the contract -----------------------------------------------------------------------------------------
 
     plan = ShardPlan()
+    on_plan: Callable[[], None] = staticmethod(lambda: None)
 
     def is_on_spark(self, shard: int) -> bool:
         return self.owner == "spark"

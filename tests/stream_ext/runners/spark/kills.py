@@ -25,6 +25,7 @@ import hbase_store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import may_divide
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
@@ -68,6 +69,8 @@ class Round:
         self.time = 0
 
     def run(self, pushes: int) -> None:
+        merge = self.service._engine.merge
+        merge._divided = lambda *_: merge.plan.divided  # type: ignore[method-assign]  # though none is heavy
         self.service.create_stream("s", {})
         # With this window no element is deleted, so that all snapshots can be stepped again.
         self.service.register(registration("long", window="RANGE PT1H STEP PT1H"))
@@ -98,13 +101,15 @@ class Round:
         triples = [triple(f"n{self.chance.randrange(1, 6)}", self.chance.randrange(4)) for _ in range(3)]
         triples += [triple(f"n{self.chance.randrange(1, 6)}", self.chance.randrange(4), "q") for _ in range(2)]
         push(self.service, "s", self.time, *triples, wait="published")
-        if self.chance.random() < 0.5 or self.service.head() > self.service._engine.merge.position + 40:
+        merge = self.service._engine.merge
+        self.did["divided"] += bool(merge.plan.divided and merge.owner == Runner.SPARK)
+        if self.chance.random() < 0.5 or self.service.head() > merge.position + 40:
             self._wait()
 
     # ---- what is changed
 
     def _change(self) -> None:
-        weights = {"register": 3, "drop": 1, "pause": 1, "resume": 2, "move": 2, "store": 3, "plan": 1}
+        weights = {"register": 3, "drop": 1, "pause": 1, "resume": 2, "move": 2, "store": 3, "plan": 2}
         (action,) = self.chance.choices(list(weights), list(weights.values()))
         self.did[action] += 1
         getattr(self, f"_{action}")()
@@ -151,12 +156,15 @@ class Round:
         self.service.update(f"INSERT DATA {{ <{EX}n{self.chance.randrange(1, 6)}> <{EX}k> <{EX}n1> }}")
 
     def _plan(self) -> None:
-        """A plan with other weights begins with the next epoch."""
+        """A plan with other weights, which divides other queries, begins with the next epoch."""
         bell, plan = self.service._engine.spark._bell, self.service._engine.merge.plan  # type: ignore[union-attr]
         weights = tuple(self.chance.choice((0.5, 1.0, 3.0)) for _ in plan.weights)
+        catalog = self.service._engine._injector.catalog
+        able = sorted({each.placement or each.number for each in self.service.queries() if may_divide(each, catalog)})
+        divided = frozenset(each for each in able if plan.shards > 1 and self.chance.random() < 0.7)
         with bell._lock:
             if bell.epochs.next_plan is None and not bell.epochs.is_over:
-                bell.epochs.next_plan = ShardPlan(plan.number + 1, weights)
+                bell.epochs.next_plan = ShardPlan(plan.number + 1, weights, divided)
                 bell.epochs.end_sn = bell.head
 
     # ---- what is killed

@@ -11,7 +11,8 @@ from typing import Any
 
 from hbase_store import open as open_store
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.shard import Shard, takes_on_spark
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import takes_on_spark
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire

@@ -1,0 +1,74 @@
+"""Taken queries: which queries a shard evaluates, and of which only a part.
+
+    whole      each of its rows is made here
+    divided    it is evaluated by several shards, and each has the rows of a range of its keys (docs/decisions/0115)
+
+A part of a divided query says that it is one of several (`Part.is_range`): whoever merges unites them first. So does
+what is said of a query that does not get on here. A divided query has no fault and no position of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.catalog.registered import Registered
+from stream_ext.plan.properties.divisible import division_of
+from stream_ext.rows.key_range import KeyRange, Ranges
+from stream_ext.windows.part import Part
+
+Found = TypeVar("Found")
+Takes = Callable[[QueryDefinition], bool]
+RangesOf = Callable[[QueryDefinition], Ranges | None]
+
+
+def takes_all(query: QueryDefinition) -> bool:
+    return True
+
+
+def takes_on_spark(query: QueryDefinition) -> bool:
+    return query.home is None
+
+
+def divides_none(query: QueryDefinition) -> Ranges | None:
+    return None
+
+
+def may_divide(query: QueryDefinition, catalog: Catalog) -> bool:
+    registered = Registered.of(query, catalog)
+    return division_of(registered.query, registered.select).variable is not None
+
+
+class DividedQueries:
+    """`ranges_of`: the ranges that the shard has of a query; None: all of it."""
+
+    def __init__(self, ranges_of: RangesOf) -> None:
+        self.follow(ranges_of)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers
+
+    def follow(self, ranges_of: RangesOf) -> None:
+        """Ranges that count from now on; the shard is built anew."""
+        self._ranges_of = ranges_of
+        self._numbers: set[int] = set()
+
+    def range_of(self, definition: QueryDefinition, registered: Registered) -> KeyRange | None:
+        ranges = self._ranges_of(definition)
+        if ranges is None:
+            return None
+        self._numbers.add(definition.number)
+        variable, why_not = division_of(registered.query, registered.select)
+        if variable is None:
+            raise ValueError(f"query {definition.name!r} cannot be divided among shards: {why_not}")
+        return KeyRange(variable, ranges)
+
+    def without_them(self, of_queries: dict[int, Found]) -> dict[int, Found]:
+        return {number: each for number, each in of_queries.items() if number not in self._numbers}
+
+    def marked(self, parts: list[Part]) -> list[Part]:
+        """The same parts; those of divided queries say that they are."""
+        if self._numbers:
+            for part in parts:
+                part.is_range = int(part.queries[0]) in self._numbers
+        return parts

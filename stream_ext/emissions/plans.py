@@ -1,0 +1,150 @@
+"""Plans: which plan the merge follows, and which one would be better.
+
+    a template is heavy, and can be divided        the next plan divides it: each shard has a range of its keys
+    the parts of its ranges cannot be united       it is whole, at once, and for some minutes
+
+The unit of load is a millisecond of CPU time, of a template."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.clock import Clock
+from stream_ext.emissions.cpu_times import CpuTimes
+from stream_ext.emissions.hand_over import HandOver
+from stream_ext.emissions.merged_progress import Queries
+from stream_ext.emissions.placement import ShardPlan
+from stream_ext.emissions.progress import Progress
+from stream_ext.emissions.sent_parts import SentParts
+from stream_ext.emissions.uniting import CannotUnite
+
+log = logging.getLogger("rillet.spark")
+
+#: A template is divided if it takes so much of a core, and more than its share of all; one that is divided stays so
+#: while it takes a quarter of that.
+_HEAVY_SHARE = 0.15
+_STAYS = 0.25
+#: A template whose ranges could not be united is whole for so long; each time that it happens again, twice as long.
+_WHOLE_MS = 300_000
+_DOUBLED_MAX = 6
+
+
+class Plans(HandOver):
+    """Under the lock, except where it says so."""
+
+    def __init__(
+        self,
+        position: int,
+        progress: Progress,
+        queries: Queries,
+        plan: ShardPlan,
+        clock: Clock,
+        may_divide: Callable[[QueryDefinition], bool],
+    ) -> None:
+        """`may_divide`: whether a query can be divided."""
+        super().__init__(position, progress, queries, plan)
+        self._clock, self._may_divide = clock, may_divide
+        self.cpu_times = CpuTimes(queries)
+        #: Called when there is another plan that nobody has set.
+        self.on_plan: Callable[[], None] = lambda: None
+        self._measured_ms = clock.now_ms()  # since when the loads are those of the next plan
+        #: By placement number: until when a template is whole, how often it was made so, and why.
+        self._whole: dict[int, tuple[int, int, str]] = {}
+
+    # ---- which plan is better: without the lock
+
+    def balanced(self) -> ShardPlan:
+        """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
+        there is little to gain."""
+        now_ms = self._clock.now_ms()
+        loads = self.cpu_times.recent(self._placements())
+        passed_ms, self._measured_ms = max(1, now_ms - self._measured_ms), now_ms
+        return self._plan.balanced(loads, divided=self._divided(loads, passed_ms, now_ms))
+
+    def evenly(self) -> ShardPlan:
+        """The plan that spreads the templates, each counting as much as any other."""
+        return self._plan.balanced(dict.fromkeys(self._placements(), 1.0), is_free=True)
+
+    def queries_of(self, shard: int) -> list[int]:
+        """The queries that this shard evaluates."""
+        plan = self._plan
+        return [each.number for each in self._queries().values() if each.is_evaluated and plan.takes(shard, each)]
+
+    def why_whole(self, query: QueryDefinition) -> str:
+        """Why a query is not divided for some time; empty: for no such reason."""
+        until_ms, _, why = self._whole.get(query.placement or query.number, (0, 0, ""))
+        return why if until_ms > self._clock.now_ms() else ""
+
+    def _placements(self) -> set[int]:
+        """Of all queries that may run on Spark."""
+        queries = self._queries().values()
+        return {each.placement or each.number for each in queries if each.is_evaluated and each.home is None}
+
+    def _divided(self, loads: Mapping[int, float], passed_ms: int, now_ms: int) -> frozenset[int]:
+        """The templates that the next plan divides: each is more than a shard's share of all."""
+        shards, plan = self._plan.shards, self._plan
+        if shards < 2:
+            return frozenset()
+        fair, heavy_ms = sum(loads.values()) / shards, _HEAVY_SHARE * passed_ms
+        found = {each for each in plan.divided if loads.get(each, 0.0) > _STAYS * heavy_ms}
+        heavy = {each for each, ms in loads.items() if ms > max(fair, heavy_ms) and self._whole_until(each) <= now_ms}
+        if heavy - found:
+            queries = self._queries().values()
+            alike = {each.placement or each.number: each for each in queries if each.is_evaluated}
+            found |= {each for each in heavy - found if self._may_divide(alike[each])}
+        return frozenset(found)
+
+    def _whole_until(self, placement: int) -> int:
+        return self._whole.get(placement, (0, 0, ""))[0]
+
+    # ---- another plan
+
+    def _take_plan(self, plan: ShardPlan) -> bool:
+        """Whether Spark has lost shards. A query that is behind is not divided."""
+        if behind := self._divided_behind(plan):
+            plan = ShardPlan(plan.number, plan.weights, plan.divided - behind)
+        had_some, had_all = self._sent.any_on_spark, self._sent.all_on_spark
+        inline = self._sent.inline if had_all else None
+        self._plan, self._sent = plan, SentParts(plan.shards, had_all)
+        self._sent.inline = inline
+        return had_some and not had_all
+
+    def _be_whole_if_behind(self) -> bool:
+        """Before Spark gets queries: those that are behind are whole. Whether there is another plan."""
+        placements = self._divided_behind(self._plan)
+        if placements:
+            self._begin_whole(placements, "the query was behind the others")
+        return bool(placements)
+
+    def _be_whole(self) -> bool:
+        """If a divided query cannot be united: it is whole from now on. What waits is discarded, and every shard begins
+        anew at `position`. Whether there is another plan."""
+        error, self._sent.cannot_unite = self._sent.cannot_unite, None
+        if error is not None:
+            self._begin_whole(self._placements_of(error), str(error))
+        return error is not None
+
+    def _begin_whole(self, placements: frozenset[int], why: str) -> None:
+        now_ms = self._clock.now_ms()
+        self._whole = {each: of for each, of in self._whole.items() if of[0] + (_WHOLE_MS << _DOUBLED_MAX) > now_ms}
+        for placement in placements:
+            times = self._whole.get(placement, (0, 0, ""))[1]
+            self._whole[placement] = now_ms + (_WHOLE_MS << min(times, _DOUBLED_MAX)), times + 1, why
+        log.warning("templates are not divided any more", extra={"fields": {"number": len(placements), "why": why}})
+        self._take_plan(self._plan.without(placements))
+
+    def _placements_of(self, error: CannotUnite) -> frozenset[int]:
+        queries = self._queries()
+        there = [queries[number] for number in error.numbers if number in queries]
+        # If they were dropped meanwhile, it is not known any more what was divided.
+        return frozenset(each.placement or each.number for each in there) or self._plan.divided
+
+    def _divided_behind(self, plan: ShardPlan) -> frozenset[int]:
+        """The templates of which a query is behind, of those that the plan divides."""
+        if not plan.divided:
+            return frozenset()
+        queries, waiting = self._queries(), (number for number, _ in self._progress.waiting())
+        there = [queries[number] for number in {*self._progress.catching_up(), *waiting} if number in queries]
+        return frozenset(each.placement or each.number for each in there if plan.divides(each))

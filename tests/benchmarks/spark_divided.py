@@ -1,0 +1,121 @@
+"""One heavy query on shards that are plain objects of this process, without Spark: what each range of its keys costs.
+
+It joins two windows by ?a, and emits the groups that have many pairs: so nearly all of the work is the join and the
+groups. It is CPU time, whole and divided take turns, and the least of all rounds counts: other work on the machine only
+adds. `united_cpu_s` is what the server adds: its parts become those that one shard makes, which is compared first."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import hbase_store
+from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.continuous.taken_queries import divides_none, takes_all
+from stream_ext.emissions.placement import ShardPlan
+from stream_ext.emissions.uniting import united
+from stream_ext.windows.part import Part
+from tests.benchmarks import spark_placed
+
+_EX, _XSD = "http://ex/", "http://www.w3.org/2001/XMLSchema#"
+_STEP_MS = 1_000
+
+
+@dataclass(frozen=True)
+class Heavy:
+    batches: int
+    triples: int = 4_000  # of each of the two predicates, in a batch
+    keys: int = 200
+    often: int = 11_500  # few groups have so many pairs
+
+    def text(self, name: str = "heavy") -> str:
+        return (
+            f"PREFIX : <{_EX}> REGISTER RSTREAM {name} AS SELECT ?a (COUNT(*) AS ?n) (MAX(?u) AS ?m) "
+            "FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] FROM NAMED WINDOW :x ON s [RANGE PT5S STEP PT1S] "
+            "WHERE { WINDOW :w { ?a :u ?u } WINDOW :x { ?a :v ?v } FILTER(?u < ?v) } "
+            f"GROUP BY ?a HAVING (COUNT(*) >= {self.often})"
+        )
+
+    def body(self, number: int) -> bytes:
+        chance, lines = random.Random(number), list[str]()
+        for place in range(self.triples):
+            at, key, value = number * _STEP_MS + place % _STEP_MS, chance.randrange(self.keys), chance.randrange(1_000)
+            other = f'<{_EX}a{chance.randrange(self.keys)}> <{_EX}v> "{value}"^^<{_XSD}integer> .'
+            one = f'<{_EX}a{key}> <{_EX}u> "{chance.randrange(1_000)}"^^<{_XSD}integer> .'
+            triples = f"{one}\n{other}"
+            lines.append(json.dumps({"timestamp": at, "data": triples}))
+        return "\n".join(lines).encode()
+
+
+def measure(load: Heavy, rounds: int, shards: int = 2) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+        url = f"lmdb:{folder}/store"
+        spark_placed.publish(url, [load.text()], [load.body(number) for number in range(1, load.batches)])
+        store = hbase_store.open(url)
+        try:
+            return _measured(store, rounds, shards)
+        finally:
+            store.close()
+
+
+def _measured(store: hbase_store.Store, rounds: int, shards: int) -> dict[str, Any]:
+    (query,) = Catalog.read(store, int(store.head())).queries.values()
+    plan = ShardPlan(1, (1.0,) * shards, frozenset((query.placement or query.number,)))
+    expected, ranges = list[list[Part]](), [list[list[Part]]() for _ in range(shards)]
+    _spend(store, query, None, 0, expected)  # the first run of each loads compiled loops, too
+    for number, made in enumerate(ranges):
+        _spend(store, query, plan, number, made)
+    began = time.process_time()
+    found = [united(senders, {query.number}) for senders in zip(*ranges, strict=True)]
+    united_s = time.process_time() - began
+    rows = _compare(found, expected)
+    whole, each = list[float](), list[list[float]]()
+    for _ in range(rounds):
+        whole.append(_spend(store, query, None, 0))
+        each.append([_spend(store, query, plan, number) for number in range(shards)])
+    cpu_s, parts = min(whole), [min(times) for times in zip(*each, strict=True)]
+    return {
+        "rows_emitted": rows,
+        "whole_cpu_s": round(cpu_s, 2),
+        "ranges_cpu_s": [round(part, 2) for part in parts],
+        "united_cpu_s": round(united_s, 3),
+        "cpu_over_whole": round((sum(parts) + united_s) / cpu_s, 2),
+        "larger_part": round(max(parts) / sum(parts), 3),
+        "larger_part_over_whole": round(max(parts) / cpu_s, 3),
+        "speed_up_of_two_cores": round(cpu_s / max(parts), 2),
+    }
+
+
+def _spend(
+    store: hbase_store.Store, query: QueryDefinition, plan: ShardPlan | None, number: int, made: list[Any] | None = None
+) -> float:
+    ranges_of = divides_none if plan is None else partial(plan.ranges_of, frozenset((number,)))
+    return spark_placed.stepped(store, [query], takes_all, ranges_of, made).busy_s
+
+
+def _compare(found: Sequence[Sequence[Part]], expected: Sequence[Sequence[Part]]) -> int:
+    rows = 0
+    for some, others in zip(found, expected, strict=True):
+        for one, other in zip(some, others, strict=True):
+            assert (one.sn, one.k, one.time, one.state) == (other.sn, other.k, other.time, other.state)
+            # Averages are terms that each process numbers for itself.
+            assert [column.tolist() for column in one.columns[:2]] == [column.tolist() for column in other.columns[:2]]
+            rows += len(one.columns[0]) if one.columns else 0
+    assert rows, "nothing was emitted"
+    return rows
+
+
+def run(batches: int, rounds: int) -> dict[str, Any]:
+    """With few pairs for each triple, and with many."""
+    loads = {"few_pairs": Heavy(batches, keys=1_000, often=550), "many_pairs": Heavy(batches, keys=200, often=11_500)}
+    return {name: measure(load, rounds) for name, load in loads.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(40, 3), indent=2))

@@ -1,0 +1,177 @@
+"""Divided queries say what the inline runner says: with seats that wander, workers that die, and ranges that fail."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stream_ext.clock import SystemClock
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import may_divide
+from stream_ext.emissions.merged_progress import Runner
+from stream_ext.emissions.placement import ShardPlan
+from stream_ext.emissions.plans import Plans
+from stream_ext.emissions.uniting import CannotUnite
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.engine import Engine
+from stream_ext.service.service import Service
+from tests.parts.waiting import until
+from tests.stream_ext.opened import EX, opened, push, triple
+from tests.stream_ext.runners.spark.pieces import FACTORY, SMALL
+from tests.stream_ext.runners.spark.test_pieces_on_spark import TEXTS as IN_PIECES
+from tests.stream_ext.runners.spark.test_pieces_on_spark import play as play_in_pieces
+from tests.stream_ext.runners.spark.test_shards_on_spark import (
+    all_on_spark,
+    assert_same,
+    kill,
+    living,
+    with_seats,
+)
+
+#: The last one cannot be divided.
+TEXTS = {
+    "pairs": ("RSTREAM", "?x ?y ?z", "WINDOW :w { ?x :p ?y . ?x :q ?z }"),
+    "groups": ("RSTREAM", "?x (COUNT(?y) AS ?n) (AVG(?y) AS ?m)", "WINDOW :w { ?x :p ?y } } GROUP BY ?x #"),
+    "new": ("ISTREAM", "?x ?y", "WINDOW :w { ?x :p ?y }"),
+    "one": ("RSTREAM", "(COUNT(*) AS ?n)", "WINDOW :w { ?x :p ?y }"),
+}
+
+
+def begin(service: Service) -> None:
+    service.create_stream("s", {})
+    for name, (kind, select, pattern) in TEXTS.items():
+        service.register(
+            f"PREFIX : <{EX}> REGISTER {kind} {name} AS SELECT {select} FROM NAMED WINDOW :w ON s "
+            f"[RANGE PT3S STEP PT0.5S] WHERE {{ {pattern} }}"
+        )
+
+
+def play(service: Service, time: int, chance: random.Random) -> None:
+    triples = [triple(f"a{chance.randrange(9)}", chance.randrange(5), chance.choice("pq")) for _ in range(4)]
+    push(service, "s", time * 250, *triples)
+
+
+def emitted(service: Service) -> dict[str, list[bytes]]:
+    return {name: [e.json for e in service.emissions(name, 0, None)] for name in TEXTS}
+
+
+def divide(service: Service, weights: tuple[float, ...]) -> None:
+    """The next epoch divides all that can be."""
+    engine = service._engine
+    assert engine.spark is not None
+    bell, plan = engine.spark._bell, engine.merge.plan
+    able = [query for query in service.queries() if may_divide(query, engine._injector.catalog)]
+    with bell._lock:
+        placements = frozenset(query.placement or query.number for query in able)
+        bell.epochs.next_plan = ShardPlan(plan.number + 1, weights, placements)
+    until(lambda: engine.merge.plan.number > plan.number, "the plan is followed")
+    until(lambda: all_on_spark(service), "all shards are on Spark")
+
+
+def is_divided(service: Service, name: str) -> bool:
+    return bool(service.query_status(name)["divided"])
+
+
+def expected_of(folder: Path, times: range) -> dict[str, list[bytes]]:
+    with opened(folder) as service:
+        begin(service)
+        chance = random.Random(1)
+        for time in times:
+            play(service, time, chance)
+        return emitted(service)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("count", [2, 3])
+def test_seats_that_wander_and_workers_that_die_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    times = range(1, 120)
+    expected = expected_of(tmp_path / "inline", times)
+
+    with_seats(monkeypatch)
+    monkeypatch.setattr(Plans, "balanced", lambda self: self.plan)  # plans are those of the test
+    chance, killed = random.Random(1), random.Random(2)
+    settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=count)
+    with opened(tmp_path / "shards", SystemClock(), engine="spark", spark=settings) as service:
+        begin(service)
+        until(lambda: all_on_spark(service), "all shards are on Spark")
+        for time in times:
+            if time == 20:
+                divide(service, (1.0,) * count)
+                assert [is_divided(service, name) for name in TEXTS] == [True, True, True, False]
+            if time in (30, 50, 70):
+                kill(killed.choice(living(service)))
+            if time == 85:
+                divide(service, (2.0,) * count)
+            play(service, time, chance)
+        assert_same(emitted(service), expected)
+        status = service.query_status("pairs")
+        assert is_divided(service, "pairs"), "all of it was united"
+        assert status["shard"] is None and status["worker"] is None
+        assert status["why"] == f"Spark is up; it is divided among {count} shards by ?x"
+        assert service.query_status("one")["shard"] is not None
+    assert all(len(emissions) > 20 for emissions in expected.values())
+
+
+@pytest.mark.timeout(300)
+def test_a_range_that_is_too_large_makes_the_query_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query is in quarantine in one shard only: it is whole, and nothing is lost, at the next snapshot."""
+    times = range(1, 60)
+    expected = expected_of(tmp_path / "inline", times)
+
+    with_seats(monkeypatch)
+    monkeypatch.setattr(Plans, "balanced", lambda self: self.plan)  # plans are those of the test
+    chance = random.Random(1)
+    settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=2)
+    with opened(tmp_path / "shards", SystemClock(), engine="spark", spark=settings) as service:
+        begin(service)
+        until(lambda: all_on_spark(service), "all shards are on Spark")
+        divide(service, (1.0, 1.0))
+        merge = service._engine.merge
+        for time in times:
+            if time == 20:
+                number = service.query_definition("pairs").number
+                with merge._changed:
+                    merge._sent.cannot_unite = CannotUnite([number], "a shard fell behind with its range")
+            play(service, time, chance)
+            if time == 30:
+                assert not is_divided(service, "pairs") and is_divided(service, "groups")
+                assert "a shard fell behind with its range" in service.query_status("pairs")["why"]
+        until(lambda: all_on_spark(service), "all shards are on Spark again")
+        assert_same(emitted(service), expected)
+
+
+@pytest.mark.timeout(300)
+def test_what_falls_behind_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "at once") as service:
+        expected = play_in_pieces(service, 1, lambda step: None)
+
+    with_seats(monkeypatch)
+    monkeypatch.setattr(Plans, "balanced", lambda self: self.plan)
+
+    def small(engine: Engine, role: Runner) -> Shard:
+        shard = shard_of(engine, role)
+        shard.pace = SMALL
+        return shard
+
+    shard_of = Engine._shard
+    monkeypatch.setattr(Engine, "_shard", small)
+    settings = SparkSettings(epoch_s=0.2, warmup_epochs=0, grace_s=0.5, shard_factory=FACTORY, shards=2)
+    divided = Counter[str]()
+    with opened(tmp_path / "pieces", SystemClock(), engine="spark", spark=settings) as service:
+
+        def between(step: int) -> None:
+            if step in (1, 6):
+                until(lambda: all_on_spark(service), "all shards are on Spark")
+                divide(service, (1.0, 1.0))
+            divided.update(query.name for query in service.queries() if is_divided(service, query.name))
+
+        found = play_in_pieces(service, 1, between)
+        merge = service._engine.merge
+        assert divided and merge._whole, "something was divided, and whole again"
+    for name in IN_PIECES:
+        assert found[name] == expected[name], name

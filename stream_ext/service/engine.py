@@ -121,11 +121,7 @@ class Engine:
     def _new_merge(self) -> Merge:
         store, injector = self._store, self._injector
         return Merge(
-            store.emissions,
-            self.clock,
-            lambda: self._queries,
-            store.terms,
-            lambda: injector.numbers.new("query"),
+            store.emissions, self.clock, lambda: self._queries, store.terms, lambda: injector.numbers.new("query"),
             on_owner_change=lambda: self.inline.owner_changed(),
             on_emissions=self._announce,
             on_silence=lambda times: self.derived.silent(times),
@@ -135,7 +131,7 @@ class Engine:
             sources=self._source_times.at,
             plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
             may_divide=lambda query: may_divide(query, injector.catalog),
-        )
+        )  # fmt: skip
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
         return Quarantine(

@@ -39,27 +39,27 @@ from stream_ext.plan.logic import (
 )
 
 
-class Division(NamedTuple):
+class KeyDivision(NamedTuple):
     """By the `variable`; None: not, for this reason."""
 
     variable: str | None
     why_not: str = ""
 
 
-def division_of(query: Query, select: Select) -> Division:
+def division_of(query: Query, select: Select) -> KeyDivision:
     """`select`: the logic of the query, or of the template that it shares with others."""
     if (why := _why_whole(query, select)) is not None:
-        return Division(None, why)
+        return KeyDivision(None, why)
     scans = [node for node in nodes_of(select) if isinstance(node, PatternScan) and node.window is not None]
     candidates = [name for name in _preferred(scans, select) if _divides(select, name)]
     if query.emits is not R2S.RSTREAM:
         # A row that leaves in one shard and comes in another would be new to that one.
         candidates = [name for name in candidates if name in select.names]
     if not candidates:
-        return Division(None, "no variable is in all triple patterns over windows, and in all groups")
+        return KeyDivision(None, "no variable is in all triple patterns over windows, and in all groups")
     if (made := _out_of_order(select)) is not None:
-        return Division(None, f"?{made} is computed, and does not come after all that it is computed of")
-    return Division(candidates[0])
+        return KeyDivision(None, f"?{made} is computed, and does not come after all that it is computed of")
+    return KeyDivision(candidates[0])
 
 
 def _why_whole(query: Query, select: Select) -> str | None:

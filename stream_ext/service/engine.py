@@ -43,6 +43,7 @@ from stream_ext.upkeep.late_log import LateLog
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.upkeep.retention import Retain, Retention
 from stream_ext.upkeep.saving import Saving
+from stream_ext.upkeep.since_states import SinceStates
 from stream_ext.waits import Waits
 from stream_ext.windows.arrivals import last_times
 from stream_ext.writer.catalog_changes import fail_query
@@ -77,10 +78,9 @@ class Engine:
         sources: Sources = NO_SOURCES,
     ) -> None:
         """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
-        self._on_fault = on_fault
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
         self._base, self._pace, self._budget, self._sources = base, pace, budget, sources
-        self._allowed_urls, self._spark = allowed_urls, spark
+        self._allowed_urls, self._spark, self._on_fault = allowed_urls, spark, on_fault
         self.alarms, self._lag = Alarms(clock, self.stopped), Lag()
         self.lateness = Lateness(
             injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
@@ -166,19 +166,19 @@ class Engine:
     def start(self) -> None:
         """The queries continue after their last emissions."""
         states, catalog = self.merge.states(), self._injector.catalog
+        since = SinceStates(self._store, self.merge.position, self._injector.head)
         for query in catalog.queries.values():
             if query.is_evaluated:
                 registered = Registered.of(query, catalog)
                 state = query.current_state(states.get(query.number))
-                self.lateness.follow(query.number, registered, state, catalog)
+                self.lateness.follow(query.number, registered, state, catalog, since.of(query, state, registered))
                 self._hold(query.number, registered)
         for stream in catalog.streams:
             self._stream_alarms.set_close(stream)
             self._stream_alarms.set_idle(stream)
         self.retention.start(catalog)
         self._inline_queries.find(self._injector.head)
-        evaluated = {number: state.evaluated for number, state in states.items() if state.evaluated is not None}
-        self.derived.start(self._store.emissions, evaluated)
+        self.derived.start(self._store.emissions, {n: each.evaluated for n, each in states.items() if each.evaluated})
         self._stream_alarms.look_at_clock()
         self._catch_up.start()
         self.saving.start()

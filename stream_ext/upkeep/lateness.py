@@ -9,7 +9,7 @@ known, or no window has been reported yet) is stored, and follows every push."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from stream_ext.windows.counted_arrivals import ReadLast
 from stream_ext.windows.openings import Openings, opened, openings_of
 from stream_ext.windows.query_state import QueryState
 from stream_ext.windows.schedule import Schedule
-from stream_ext.windows.timing import Timing
+from stream_ext.windows.timing import StreamAdvance, Timing
 from stream_ext.writer.gathering import Accepted
 
 
@@ -84,8 +84,24 @@ class _Grid:
 _NOWHERE = _Place()
 
 
-def _totals(at: StreamPosition) -> tuple[int, int]:
-    return at.elements_total, at.triples_total
+@dataclass(frozen=True, slots=True)
+class SinceState:
+    """What the stored state of a query does not know yet, since the process ended before it was stored: the `positions`
+    of the streams at the state, the last times of counted windows there, and what came later."""
+
+    positions: Mapping[int, StreamPosition]
+    last: ReadLast
+    came: Iterable[StreamAdvance]
+
+
+def _places(positions: Mapping[int, StreamPosition]) -> dict[int, _Place]:
+    return {
+        n: _Place(
+            at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first), at.elements_total,
+            at.triples_total,
+        )
+        for n, at in positions.items()
+    }  # fmt: skip
 
 
 class Lateness:
@@ -97,10 +113,7 @@ class Lateness:
         """`log`: stores late elements beyond the end of this process. `last` reads the last times of counted windows at
         the head."""
         self._log, self._last = log, last
-        self._places = {
-            n: _Place(at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first), *_totals(at))
-            for n, at in positions.items()
-        }
+        self._places = _places(positions)
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
         self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
@@ -112,14 +125,22 @@ class Lateness:
         if log is not None:
             log.read(self.elements, self.counted)
 
-    def follow(self, query: int, registered: Registered, state: QueryState, catalog: Catalog) -> None:
+    def follow(
+        self,
+        query: int,
+        registered: Registered,
+        state: QueryState,
+        catalog: Catalog,
+        since: SinceState | None = None,
+    ) -> None:
         """Follows a query from the present positions of its streams; what was due before counts as evaluated."""
         timing = registered.timing_from(state.t0)
         if timing.ends_at is not None:
             return  # the query has ended with its registration: no element is late for it
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
-        schedule = self._schedule_now(followed)
+        schedule = self._schedule_now(followed) if since is None else self._schedule_since(followed, since)
+        timing = followed.timing
         latest = self._latest.get(timing)
         if latest is not None and self._is_alike(latest, followed, schedule):
             latest.queries[query] = None
@@ -228,12 +249,7 @@ class Lateness:
         if followed.schedule is None:
             return self._schedule_now(followed).take(accepted)
         schedule, without_origin = followed.schedule, not followed.timing.has_origin
-        late = schedule.take(accepted)
-        for due in schedule.due(accepted):
-            if due.arrived is None:
-                schedule.skip_to_bound()
-            else:
-                schedule.seen(due.time)
+        late = _advance(schedule, accepted)
         if without_origin and schedule.timing.has_origin:
             followed.timing = schedule.timing
             self._find_grids(schedule.timing)
@@ -247,6 +263,20 @@ class Lateness:
         """The schedule at the present positions of the streams. All that is due there counts as evaluated."""
         schedule = Schedule(followed.timing, followed.state, self._places, self._last)
         schedule.skip_to_bound()
+        return schedule
+
+    def _schedule_since(self, followed: _Followed, since: SinceState) -> Schedule:
+        schedule = Schedule(followed.timing, followed.state, _places(since.positions), since.last)
+        schedule.skip_to_bound()
+        if not followed.keeps(schedule):
+            return self._schedule_now(followed)
+        streams = {window.stream for window in followed.timing.windows}
+        for moved in since.came:
+            if moved.stream in streams:
+                _advance(schedule, moved)
+        followed.timing = schedule.timing
+        if not followed.keeps(schedule):
+            followed.state = schedule.state(None)
         return schedule
 
     def is_read(self, stream: int) -> bool:
@@ -272,6 +302,17 @@ class Lateness:
         # A copy of a dict is made at once. A list of its items is not: the pairs are objects, the garbage collector may
         # run while they are made, and another thread with it.
         return sum(count for (_, number), count in dict(self.counted).items() if number == query)
+
+
+def _advance(schedule: Schedule, moved: StreamAdvance) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Marks what is due as evaluated; returns which of the elements are late."""
+    late = schedule.take(moved)
+    for due in schedule.due(moved):
+        if due.arrived is None:
+            schedule.skip_to_bound()
+        else:
+            schedule.seen(due.time)
+    return late
 
 
 def _grids_of(timing: Timing, stream: int) -> list[_Grid]:

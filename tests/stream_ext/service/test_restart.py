@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hbase_store.errors import AnotherWriter
 from stream_ext.errors import RilletError
 from stream_ext.service.service import Service
 from tests.parts.processes import started
-from tests.stream_ext.opened import emissions_of, open_service, opened, push, registration, times, triple, values
+from tests.stream_ext.opened import EX, emissions_of, open_service, opened, push, registration, times, triple, values
 
 QUERIES = {
     "all": registration("all", window="RANGE PT3S STEP PT1S"),
@@ -159,3 +160,20 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+
+
+@pytest.mark.parametrize("window", ["NOW", "RANGE 2s", "TRIPLES 1", "RANGE 2s SLIDE 1s", "ELEMENTS 2 STEP 2"])
+def test_after_a_crash_it_is_known_what_was_evaluated_without_a_word(window: str, tmp_path: Path) -> None:
+    """The copy of the folder is what a killed process leaves: the evaluations at 5000 and 6000 emitted nothing, so no
+    state knows of them yet."""
+    found = {}
+    with opened(tmp_path / "one") as service:
+        service.register(f"PREFIX : <{EX}> REGISTER QUERY q AS SELECT ?x {{ STREAM s [{window}] {{ ?x :p :never }} }}")
+        for time in (1_000, 5_000, 6_000):
+            push(service, "s", time, triple("a", "b"), triple("c", "d"))
+        shutil.copytree(tmp_path / "one", tmp_path / "killed")
+        found["calm"] = [push(service, "s", time, triple("e", "f")).late for time in (900, 4_500, 5_500, 7_000)]
+    with opened(tmp_path / "killed") as service:
+        found["killed"] = [push(service, "s", time, triple("e", "f")).late for time in (900, 4_500, 5_500, 7_000)]
+    assert found["killed"] == found["calm"]
+    assert sum(found["calm"]), "else this proves nothing"

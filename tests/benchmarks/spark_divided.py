@@ -1,4 +1,5 @@
-"""One heavy query on shards that are plain objects of this process, without Spark: what each range of its keys costs.
+"""One heavy query: on shards that are plain objects of this process, without Spark, what each range of its keys costs;
+and on one and two shards of Spark, where it is divided because of what was measured.
 
 It joins two windows by ?a, and emits the groups that have many pairs: so nearly all of the work is the join and the
 groups. It is CPU time, whole and divided take turns, and the least of all rounds counts: other work on the machine only
@@ -8,23 +9,30 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, Literal
 
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
+from stream_ext.clock import SystemClock
 from stream_ext.continuous.taken_queries import divides_none, takes_all
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.uniting import united
+from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.opened import Limits
+from stream_ext.service.service import Service
 from stream_ext.windows.part import Part
-from tests.benchmarks import spark_placed
+from tests.benchmarks import spark_placed, spark_served
 
 _EX, _XSD = "http://ex/", "http://www.w3.org/2001/XMLSchema#"
 _STEP_MS = 1_000
+_STARTS_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,68 @@ def _compare(found: Sequence[Sequence[Part]], expected: Sequence[Sequence[Part]]
     return rows
 
 
+def on_spark(load: Heavy, shards: int) -> dict[str, Any]:
+    """CPU of the tasks and of the server. With several shards it waits until the query is divided,
+    which is decided at the end of an epoch."""
+    spark = SparkSettings(epoch_s=5, warmup_epochs=3, shards=shards)
+    limits = Limits(lag_ms=600_000, evaluated_s=600.0)  # all is pushed at once
+    with (
+        tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder,
+        Service.open(
+            f"lmdb:{folder}/store", base="http://rillet/", clock=SystemClock(), engine="spark", spark=spark, batch_ms=0,
+            limits=limits,
+        ) as service,
+    ):  # fmt: skip
+        service.create_stream("s", {})
+        service.register(load.text())
+        numbers, until = count(1), time.monotonic() + _STARTS_S
+        while not (_is_on_spark(service) and service.query_status("heavy")["divided"] == (shards > 1)):
+            if time.monotonic() > until:
+                raise TimeoutError(f"the query was not divided: {service.query_status('heavy')['why']}")
+            _push(service, load, [next(numbers)])
+        _push(service, load, [next(numbers) for _ in range(3)])  # each worker has compiled its loops
+        first, workers, own = next(numbers), _worker_cpu_s(service), time.process_time()
+        _push(service, load, range(first, first + load.batches))
+        own = time.process_time() - own
+        of_shards = [now - then for now, then in zip(_worker_cpu_s(service), workers, strict=True)]
+        return {
+            "server_cpu_s": round(own, 2),
+            "shards_cpu_s": [round(each, 2) for each in of_shards],
+            "larger_shard": round(max(of_shards) / sum(of_shards), 3),
+            "divided": service.query_status("heavy")["divided"],
+        }
+
+
+def _push(service: Service, load: Heavy, numbers: Sequence[int]) -> None:
+    for number in numbers:
+        wait: Literal["published", "evaluated"] = "evaluated" if number == numbers[-1] else "published"
+        service.push("s", load.body(number), "application/x-ndjson", wait=wait)
+
+
+def _is_on_spark(service: Service) -> bool:
+    return all(shard["runner"] == "spark" for shard in service.status()["spark"]["shards"])
+
+
+def _worker_cpu_s(service: Service) -> list[float]:
+    return [spark_served.cpu_of(shard["pid"]) for shard in service.status()["spark"]["shards"]]
+
+
 def run(batches: int, rounds: int) -> dict[str, Any]:
     """With few pairs for each triple, and with many."""
     loads = {"few_pairs": Heavy(batches, keys=1_000, often=550), "many_pairs": Heavy(batches, keys=200, often=11_500)}
     return {name: measure(load, rounds) for name, load in loads.items()}
 
 
+def run_on_spark(batches: int) -> dict[str, Any]:
+    one, two = (on_spark(Heavy(batches), shards) for shards in (1, 2))
+    return {
+        "one": one,
+        "two": two,
+        "cpu_of_two_over_one": round(sum(two["shards_cpu_s"]) / sum(one["shards_cpu_s"]), 2),
+        "larger_over_one": round(max(two["shards_cpu_s"]) / sum(one["shards_cpu_s"]), 2),
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(40, 3), indent=2))
+    found = run_on_spark(40) if "--spark" in sys.argv else run(40, 3)
+    print(json.dumps(found, indent=2))

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import relation, social
+from tests.benchmarks import hbase_store, relation, social
 from tests.benchmarks.line import push_to_subscriber
 from tests.benchmarks.requests import Sent
 from tests.benchmarks.server import Server
@@ -26,6 +26,8 @@ Figures = dict[str, Any]
 _WRITERS, _PRODUCERS = 8, 16
 _TURTLE, _UPDATE = {"content-type": "text/turtle"}, {"content-type": "application/sparql-update"}
 _TEXTS = 40_000
+#: So long that a load of them is divided.
+_LOADED = 5_000_000
 
 
 def run(quick: bool) -> Figures:
@@ -47,11 +49,14 @@ def run(quick: bool) -> Figures:
 
 def summary(figures: Figures) -> str:
     lmdb, hbase = figures["lmdb"], figures["hbase"]
+    loads = hbase["store"]["load"]
     cold = max(hbase["queries"][name]["cold_ms"] / lmdb["queries"][name]["cold_ms"] for name in hbase["queries"])
     return (
         f"updates_per_s={hbase['updates']['per_s']} pushes_per_s={hbase['pushes']['per_s']} "
         f"push_to_emission_ms_p50={hbase['push_to_emission']['push_ms_p50']} "
-        f"calls_per_publish={hbase['pushes']['calls']['publish']} cold_over_lmdb_max={cold:.1f}"
+        f"calls_per_publish={hbase['pushes']['calls']['publish']} cold_over_lmdb_max={cold:.1f} "
+        f"two_tasks_over_one={loads['tasks_1']['s'] / loads['tasks_2']['s']:.2f} "
+        f"batch_ms={hbase['store']['batches']['new_terms_ms_p50']}"
     )
 
 
@@ -70,6 +75,7 @@ def _of(backend: str, store: str, folder: Path, lines: Path, quick: bool) -> Fig
     line.mkdir()
     found["push_to_emission"] = push_to_subscriber(line, "inline", pushes, f"{store}line")
     found["relation"] = _relation(folder, f"{store}relation", 100_000 if quick else 1_000_000)
+    found["store"] = hbase_store.run(folder, store, 200_000 if quick else _LOADED)
     return found
 
 

@@ -75,7 +75,6 @@ class ServeSettings:
     timing_bytes: int = 1 << 30
     max_lag_s: float = 10.0
     max_catch_up_s: float = 600.0
-    query_share: float = 0.25
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
@@ -111,7 +110,6 @@ class ServeSettings:
             queries=self.max_queries,
             evaluated_s=self.query_timeout_s,
             catch_up_ms=int(self.max_catch_up_s * 1000),
-            query_share=self.query_share,
             lag_ms=int(self.max_lag_s * 1000),
             read_s=self.query_timeout_s,
             push_readers=self.readers(),
@@ -145,13 +143,8 @@ class ServeSettings:
         return LogSettings(self.log_level or of_terminal(), self.log_format)
 
     def workers(self) -> int:
-        """The number of query workers; raises BadArgument if they could not read the store."""
-        embedded = self.store.startswith("lmdb:")
-        if self.query_workers and not embedded:
-            raise BadArgument(
-                f"--query-workers {self.query_workers}: query workers can read an embedded store only, not {self.store}"
-            )
-        return int(embedded) if self.query_workers is None else self.query_workers
+        """The number of query workers."""
+        return int(self.store.startswith("lmdb:")) if self.query_workers is None else self.query_workers
 
     def readers(self) -> int:
         """The number of processes that read long pushes."""

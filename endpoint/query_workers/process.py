@@ -39,6 +39,7 @@ from endpoint.query_workers.messages import (
 from hbase_store import Store
 from hbase_store.arrays import Ids
 from hbase_store.backends.lmdb import LmdbKeyValue
+from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import SystemClock
 from stream_ext.errors import QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
@@ -51,8 +52,9 @@ from stream_ext.query_memory import QueryMemory
 
 log = logging.getLogger("rillet.endpoint")
 
-#: How often an idle worker refreshes its view of the store, so that its next query starts at once.
-_IDLE_S = 1.0
+#: How often an idle worker refreshes its view of the store, so that its next query starts at once; and where each look
+#: at the store is a call.
+_IDLE_S, _IDLE_FAR_S = 1.0, 10.0
 _NICENESS = 10
 #: Memory for the process without its caches; and for how many whole budgets of a query there is memory besides.
 PROCESS_BYTES, QUERIES_MOST = 768 << 20, 2
@@ -195,17 +197,20 @@ def _answer_until_it_goes(
 ) -> None:
     bound_memory(start.query_bytes, start.cache_bytes)
     store = hbase_store.open(start.store, read_only=True, cache_bytes=start.cache_bytes)
+    idle_s = _IDLE_FAR_S
     if isinstance(store.kv, LmdbKeyValue):
+        idle_s = _IDLE_S
         store.kv.reader_check()  # an earlier worker may have been killed while it read
     answerer = Answerer(start, store, send, memory)
     send(Ready(int(store.head())))
     while True:
-        if select.select([connection], [], [], _IDLE_S)[0]:
+        if select.select([connection], [], [], idle_s)[0]:
             message = to_worker.decode(receive(connection))
             assert not isinstance(message, Start), "only the first message to a worker names the store"
             answerer.handle(message)
         elif answerer.is_idle:
-            store.refresh()
+            with suppress(StoreUnavailable):  # who asks next will be told, or it answers again by then
+                store.refresh()
 
 
 def main() -> None:

@@ -41,9 +41,7 @@ async def ready(exchange: Exchange) -> None:
 
 
 async def stats(exchange: Exchange) -> None:
-    parameters = exchange.parameters()
-    with_costs = parameters.flag("costs")
-    parameters.done("costs")
+    exchange.parameters().done("none")
     state = exchange.state
     try:
         status, age_s = astuple(await state.status.get())
@@ -52,8 +50,6 @@ async def stats(exchange: Exchange) -> None:
     at_once = state.service.status_at_once()
     own = {"age_ms": _ms(age_s), "readers": state.followers, "query_workers": state.query_workers.status()}
     body = {**status, **at_once, **own}
-    if with_costs:
-        body["costs"] = await state.workers.measurers.run(state.service.costs)
     await exchange.answer_json(200, body)
 
 

@@ -35,7 +35,7 @@ def counts(server: Process) -> dict[str, tuple[int, int]]:
 
 
 def check_backup_under_load(store: str, restored: list[str], folder: Path) -> None:
-    server = Process(store, "inline", folder / "server.log")
+    server = Process(store, "inline", folder / "server.log", "--query-workers", "1")
     server.start()
     try:
         httpx.put(f"{server.url}/streams/s", json={"timeless": True}).raise_for_status()
@@ -46,6 +46,7 @@ def check_backup_under_load(store: str, restored: list[str], folder: Path) -> No
             until(lambda: clients.pushed > acknowledged["seq"] + 5, "nothing is written any more")
         assert not clients.faults, clients.faults[:20]
         check_query_worker(server)
+        check_query_worker(server)  # it has read other snapshots, and refreshes
     finally:
         server.stop()
     found = []

@@ -235,12 +235,11 @@ def test_workers_end_with_the_server(store: Path) -> None:
             os.kill(pid, 0)
 
 
-def test_workers_are_for_an_embedded_store() -> None:
+def test_an_embedded_store_has_a_worker_unless_somebody_says_otherwise() -> None:
     assert ServeSettings("lmdb:here").workers() == 1
     assert ServeSettings("lmdb:here", query_workers=0).workers() == 0
     assert ServeSettings("hbase://127.0.0.1:9090/x").workers() == 0
-    with pytest.raises(BadArgument, match="embedded"):
-        ServeSettings("hbase://127.0.0.1:9090/x", query_workers=2).workers()
+    assert ServeSettings("hbase://127.0.0.1:9090/x", query_workers=2).workers() == 2
 
 
 # ---- budgets

@@ -5,6 +5,8 @@ is one with that before it."""
 
 from __future__ import annotations
 
+from collections import deque
+
 #: After all times.
 NO_TIME = 1 << 62
 
@@ -13,7 +15,7 @@ class Ends:
     __slots__ = ("_spans",)
 
     def __init__(self) -> None:
-        self._spans: list[tuple[int, int]] = []  # few; an empty deque would take 760 bytes
+        self._spans: deque[tuple[int, int]] = deque()
 
     def add(self, first: int, last: int) -> None:
         """The last times at which rows are in the window: the least and the greatest of them."""
@@ -27,5 +29,5 @@ class Ends:
         """Before this time nothing leaves the window, of what is in it at `time`."""
         spans = self._spans
         while spans and spans[0][1] < time:
-            del spans[0]
+            spans.popleft()
         return max(spans[0][0], time) + 1 if spans else NO_TIME

@@ -148,6 +148,10 @@ class Client:
     def status(self) -> dict[str, Any]:
         return _object(self._send("GET", "/$/stats"))
 
+    def costs(self) -> dict[str, Any]:
+        """What the registered queries took, by stream and by class of timing."""
+        return dict(_object(self._send("GET", "/$/stats", params={"costs": "true"}))["costs"])
+
     def sources(self) -> list[dict[str, Any]]:
         """The attached stores, and what is held of each."""
         return list(self._send("GET", "/sources").json()["sources"])

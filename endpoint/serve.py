@@ -75,6 +75,7 @@ class ServeSettings:
     timing_bytes: int = 1 << 30
     max_lag_s: float = 10.0
     max_catch_up_s: float = 600.0
+    query_share: float = 0.25
     max_queries: int = 100_000
     query_timeout_s: float = 300.0
     query_bytes: int = 2 << 30
@@ -110,6 +111,7 @@ class ServeSettings:
             queries=self.max_queries,
             evaluated_s=self.query_timeout_s,
             catch_up_ms=int(self.max_catch_up_s * 1000),
+            query_share=self.query_share,
             lag_ms=int(self.max_lag_s * 1000),
             read_s=self.query_timeout_s,
             push_readers=self.readers(),

@@ -234,6 +234,18 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration: write 30s, 500ms, 2m or 0") from None
 
 
+def percent(text: str) -> float:
+    """The type of a flag for a part of a whole: 25% is 0.25."""
+    number = text.removesuffix("%")
+    try:
+        found = float(number) / 100
+    except ValueError:
+        found = -1.0
+    if number == text or not 0 < found <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part of a whole: write 25%, or 100% for all of it")
+    return found
+
+
 def some_seconds(text: str) -> float:
     """The type of a flag for a length of time above 0."""
     if not (found := seconds(text)):

@@ -20,6 +20,7 @@ from endpoint.cli.flags import (
     base_iri,
     hosts,
     origins,
+    percent,
     seconds,
     size,
     some_seconds,
@@ -122,6 +123,8 @@ def _add_streams(group: Group) -> None:
     add_setting(group, "--max-lag", behind, "10s", type=seconds, metavar="TIME")
     behind = "park a query that is behind the other queries for longer than this"
     add_setting(group, "--max-catch-up", behind, "10m", type=seconds, metavar="TIME")
+    part = "slow queries that take more than this part of the evaluation time while pushes wait; 100%: never"
+    add_setting(group, "--query-share", part, "25%", type=percent, metavar="PART")
     add_setting(group, "--max-queries", "the most registered queries", "100000", type=whole, metavar="N")
 
 
@@ -247,6 +250,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
         timing_bytes=arguments.timing_bytes,
         max_lag_s=arguments.max_lag,
         max_catch_up_s=arguments.max_catch_up,
+        query_share=arguments.query_share,
         max_queries=arguments.max_queries,
         query_timeout_s=arguments.query_timeout,
         query_bytes=arguments.query_bytes,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from endpoint.cli import terminal
-from endpoint.cli.flags import Commands, add_command, add_server, seconds, whole
+from endpoint.cli.flags import Commands, UsageError, add_command, add_server, seconds, whole
 from endpoint.cli.server_commands import client_of
 from endpoint.cli.top_operators import lines_of
 
@@ -22,13 +22,19 @@ _EXAMPLES = """\
   rillet top                     on a terminal: a table that refreshes itself; Ctrl-C ends it
   rillet top --by lag --every 5s
   rillet top near                the operators of this query: rows, time and memory
-  rillet top --times 1           one line for each query"""
-_ORDERS = ("rows", "cpu", "emissions", "evaluations", "lag", "late")
+  rillet top --times 1           one line for each query
+  rillet top --of classes        what queries with the same windows take together; or --of streams"""
+_ORDERS = ("rows", "cpu", "emissions", "evaluations", "memory", "lag", "late")
 _RATES = {"rows": "rows", "cpu": "core_ms", "emissions": "emissions", "evaluations": "evaluations"}
-_COUNTS = {"lag": "lag_ms", "late": "late"}
+_COUNTS = {"memory": "state_bytes", "lag": "lag_ms", "late": "late"}
 _COLUMNS = (
-    "query", "state", "runner", "rows/s", "last rates", "cpu %", "emissions/s", "evaluations/s", "lag ms", "late",
+    "query", "state", "runner", "rows/s", "last rates", "cpu %", "emissions/s", "evaluations/s", "memory",
+    "lag ms", "late",
 )  # fmt: skip
+#: Of streams and classes.
+_COST_RATES = {"rows": "rows", "cpu": "core_ms"}
+_OF_COSTS = ("rows", "cpu", "memory")
+_COST_COLUMNS = ("stream or windows", "queries", "rows/s", "cpu %", "memory")
 _SPARK = 20
 
 
@@ -37,27 +43,32 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "top", top, what, _EXAMPLES)
     parser.add_argument("query", nargs="?", help="show the operators of this registered query")
     parser.add_argument("--by", choices=_ORDERS, default="rows", help="what the order is by (default: rows)")
+    what = "what is listed: queries; or what they take by stream, or by class (the same windows) (default: queries)"
+    parser.add_argument("--of", choices=("queries", "streams", "classes"), default="queries", help=what)
     parser.add_argument("--every", type=seconds, default=2.0, metavar="TIME", help="how often (default: 2s)")
     parser.add_argument("--times", type=whole, metavar="N", help="end after N tables; default: never")
     add_server(parser)
 
 
 def top(arguments: argparse.Namespace) -> None:
+    if arguments.of != "queries" and arguments.by not in _OF_COSTS:
+        raise UsageError(f"--of {arguments.of} is ordered by {', '.join(_OF_COSTS)}, not by {arguments.by}")
     live = terminal.is_live(sys.stdout)
     if arguments.query is not None:
         _show_operators(arguments, live)
         return
+    columns, cells = (_COLUMNS, _cells) if arguments.of == "queries" else (_COST_COLUMNS, _cost_cells)
     with client_of(arguments) as client:
-        rates = Rates()
-        rates.take(_read(client), time.monotonic())
+        rates = Rates(_RATES if arguments.of == "queries" else _COST_RATES)
+        rates.take(_read(client, arguments.of), time.monotonic())
         for count in _counted(arguments.times):
             time.sleep(arguments.every)
-            rates.take(_read(client), time.monotonic())
-            rows = [_cells(each) for each in rates.ordered(arguments.by)]
+            rates.take(_read(client, arguments.of), time.monotonic())
+            rows = [cells(each) for each in rates.ordered(arguments.by)]
             if live:
-                _draw(client, terminal.table(_COLUMNS, rows))
+                _draw(client, terminal.table(columns, rows))
             else:
-                lines = [_COLUMNS, *rows] if count == 1 else rows
+                lines = [columns, *rows] if count == 1 else rows
                 print("\n".join("\t".join(line) for line in lines), flush=True)
 
 
@@ -81,8 +92,21 @@ def _counted(times: int | None) -> Iterator[int]:
         yield count
 
 
-def _read(client: Client) -> list[dict[str, Any]]:
-    return [client.query_status(each["query"]) for each in client.queries()]
+def _read(client: Client, what: str) -> list[dict[str, Any]]:
+    if what == "queries":
+        return [client.query_status(each["query"]) for each in client.queries()]
+    costs: list[dict[str, Any]] = client.costs()[what]
+    return [{**each, "query": each["stream"] if what == "streams" else _class_name(each)} for each in costs]
+
+
+def _class_name(each: Mapping[str, Any]) -> str:
+    """Like a [10s/1s] + b [100 elements]."""
+    return " + ".join(
+        f"{window['stream']} [{window['count']} elements]"
+        if window["count"]
+        else f"{window['stream']} [{(window['range_ms'] or 0) / 1000:g}s/{(window['step_ms'] or 0) / 1000:g}s]"
+        for window in each["windows"]
+    )
 
 
 @dataclass
@@ -94,13 +118,15 @@ class Busy:
     rows: deque[float] = field(default_factory=lambda: deque(maxlen=_SPARK))
 
     def by(self, order: str) -> float:
-        return self.rates.get(order, 0.0) if order in _RATES else float(self.status[_COUNTS[order]] or 0)
+        return self.rates.get(order, 0.0) if order in _RATES else float(self.status.get(_COUNTS[order]) or 0)
 
 
 class Rates:
     """What changed from one reading to the next one, for each second."""
 
-    def __init__(self) -> None:
+    def __init__(self, fields: Mapping[str, str] = _RATES) -> None:
+        """`fields`: of each rate, what it counts."""
+        self._fields = fields
         self._busy: dict[str, Busy] = {}
         self._at_s = 0.0
 
@@ -114,7 +140,8 @@ class Rates:
             if earlier is not None and passed_s > 0:
                 # A query that was dropped and registered anew starts from 0.
                 busy.rates = {
-                    rate: max(0, status[field] - earlier.status[field]) / passed_s for rate, field in _RATES.items()
+                    rate: max(0, status[field] - earlier.status[field]) / passed_s
+                    for rate, field in self._fields.items()
                 }
                 busy.rows.append(busy.rates["rows"])
             self._busy[name] = busy
@@ -135,9 +162,23 @@ def _cells(busy: Busy) -> list[str]:
         f"{cpu_ms / 10:.1f}",  # of 1,000 ms in a second
         f"{emissions:.1f}",
         f"{evaluations:.1f}",
+        _memory(status.get("state_bytes")),
         str(status["lag_ms"] or 0),
         str(status["late"]),
     ]
+
+
+def _cost_cells(busy: Busy) -> list[str]:
+    status, rates = busy.status, busy.rates
+    return [
+        status["query"], str(status["queries"]), f"{rates.get('rows', 0.0):.1f}", f"{rates.get('cpu', 0.0) / 10:.1f}",
+        _memory(status["state_bytes"]),
+    ]  # fmt: skip
+
+
+def _memory(nbytes: float | None) -> str:
+    """As measured every ten seconds; a query on Spark is not."""
+    return "-" if nbytes is None else f"{nbytes / 1e6:.1f} MB" if nbytes >= 1e5 else f"{nbytes / 1e3:.1f} kB"
 
 
 def _draw(client: Client, lines: list[str]) -> None:

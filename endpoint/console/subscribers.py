@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from flask import render_template, request
@@ -9,6 +10,7 @@ from flask.typing import ResponseReturnValue
 
 from endpoint.console.room import Room
 from endpoint.monitoring.subscribers import shown_subscribers
+from stream_ext.errors import NotFound
 
 _SUBSCRIBERS_MAX = 500
 _UNREAD_MAX = 100
@@ -42,7 +44,9 @@ def derived_streams(room: Room) -> list[dict[str, Any]]:
     """The queries whose emissions are the elements of a stream, with the queries that read it."""
     found = []
     for stream in room.service.streams():
-        if stream.of_query is not None:
+        if stream.of_query is None:
+            continue
+        with suppress(NotFound):  # dropped meanwhile
             state = room.service.stream_status(stream.iri)
             found.append(
                 {"query": state["query"], "stream": stream.name, "time": state["time"], "readers": state["readers"]}

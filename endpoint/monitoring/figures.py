@@ -21,6 +21,7 @@ NAMES_MAX = 200
 class MeasuredFigures:
     streams: list[dict[str, Any]]
     queries: list[dict[str, Any]]
+    costs: Mapping[str, Any]
     retention: Mapping[str, Any]
     spark: Mapping[str, Any] | None
 
@@ -30,6 +31,7 @@ def read(service: Service) -> MeasuredFigures:
     return MeasuredFigures(
         [service.stream_figures(stream) for stream in islice(service.streams(), NAMES_MAX)],
         [service.query_figures(query) for query in islice(service.queries(), NAMES_MAX)],
+        service.costs(),
         status["retention"],
         status["spark"],
     )

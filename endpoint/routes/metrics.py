@@ -21,6 +21,7 @@ from prometheus_client.utils import floatToGoString
 
 from endpoint.http.connections import REASONS
 from endpoint.http.request_counts import BOUNDS_S, Requests
+from endpoint.monitoring.figures import NAMES_MAX
 from hbase_store import purposes
 from hbase_store.version import __version__
 from stream_ext.waits import Kind
@@ -201,6 +202,7 @@ def _of_waits(state: AppState) -> Iterator[Metric]:
 def _of_figures(figures: MeasuredFigures) -> Iterator[Metric]:
     yield from _of_all("stream", figures.streams, _OF_STREAM)
     yield from _of_all("query", figures.queries, _OF_QUERY)
+    yield from _of_all("stream", figures.costs["streams"][:NAMES_MAX], _OF_COSTS)
     retention, spark = figures.retention, figures.spark
     yield _gauge("rillet_timing_bytes", "Size of the stream elements that are not absorbed.", retention["timing_bytes"])
     most = "The limit of this size (--timing-bytes)."
@@ -232,6 +234,18 @@ _OF_STREAM: tuple[_OfEach, ...] = (
         "behind_ms", 1000,
     ),
 )  # fmt: skip
+#: Of what the queries over a stream take; those over two streams count half for each.
+_OF_COSTS: tuple[_OfEach, ...] = (
+    (
+        CounterMetricFamily, "rillet_stream_core_seconds_total",
+        "CPU time of the queries over a stream since the start of the server.", "core_ms", 1000,
+    ),
+    (
+        GaugeMetricFamily, "rillet_stream_state_bytes", "Memory of the networks of the queries over a stream.",
+        "state_bytes", 1,
+    ),
+    (CounterMetricFamily, "rillet_stream_rows_total", "Rows that the queries over a stream have emitted.", "rows", 1),
+)  # fmt: skip
 _OF_QUERY: tuple[_OfEach, ...] = (
     (CounterMetricFamily, "rillet_query_emissions_total", "The number of a query's last emission.", "emissions", 1),
     (
@@ -243,6 +257,10 @@ _OF_QUERY: tuple[_OfEach, ...] = (
         "CPU time of evaluations since the start of the server; of a template, divided among its queries.",
         "core_ms", 1000,
     ),
+    (
+        GaugeMetricFamily, "rillet_query_state_bytes",
+        "Memory of the query's network; of a template, divided among its queries.", "state_bytes", 1,
+    ),
     (CounterMetricFamily, "rillet_query_rows_total", "Rows emitted since the start of the server.", "rows", 1),
     (
         GaugeMetricFamily, "rillet_query_lag_seconds", "How long the next snapshot of the query has been waiting.",
@@ -251,6 +269,10 @@ _OF_QUERY: tuple[_OfEach, ...] = (
     (GaugeMetricFamily, "rillet_query_time_seconds", "The time of the query's last evaluation.", "time_ms", 1000),
     (GaugeMetricFamily, "rillet_query_failed", "1 if the query has failed or is parked.", "failed", 1),
     (GaugeMetricFamily, "rillet_query_waiting", "1 while the query waits for another store to answer.", "waiting", 1),
+    (
+        GaugeMetricFamily, "rillet_query_slowed", "1 while it is slowed, for pushes waited for it (--query-share).",
+        "slowed", 1,
+    ),
 )  # fmt: skip
 
 

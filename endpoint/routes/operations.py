@@ -41,7 +41,9 @@ async def ready(exchange: Exchange) -> None:
 
 
 async def stats(exchange: Exchange) -> None:
-    exchange.parameters().done("none")
+    parameters = exchange.parameters()
+    with_costs = parameters.flag("costs")
+    parameters.done("costs")
     state = exchange.state
     try:
         status, age_s = astuple(await state.status.get())
@@ -50,6 +52,8 @@ async def stats(exchange: Exchange) -> None:
     at_once = state.service.status_at_once()
     own = {"age_ms": _ms(age_s), "readers": state.followers, "query_workers": state.query_workers.status()}
     body = {**status, **at_once, **own}
+    if with_costs:
+        body["costs"] = await state.workers.measurers.run(state.service.costs)
     await exchange.answer_json(200, body)
 
 

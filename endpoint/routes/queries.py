@@ -43,6 +43,7 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
             "iri": definition.iri,
             "dialect": explained.get("dialect"),
             "results": exchange.url("queries", definition.name, "results"),
+            **({"cost": cost} if (cost := explained.pop("cost", None)) is not None else {}),
             "plan": explained,
             **({"warnings": list(warnings)} if warnings else {}),
         }

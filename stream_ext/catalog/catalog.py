@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -134,7 +134,7 @@ class CatalogStep:
     registered: Registered | None = None
 
     def body(self) -> bytes | None:
-        return None if self.definition is None else msgspec.msgpack.encode(self.definition)
+        return None if self.definition is None else encoded(self.definition)
 
 
 @dataclass(frozen=True)
@@ -153,19 +153,25 @@ class Catalog:
             if kind == "stream":
                 streams[number] = _stream_of(body)
             elif kind == "query":
-                queries[number] = _query_of(body)
+                queries[number] = definition_of(body)
             elif kind == "source":
                 sources[number] = decoded(body)
         return cls(streams, queries, sources)
 
-    def followed(self, store: Store, sn: int) -> Catalog:
-        """The catalog at `sn`; this is the one of the snapshot before."""
+    def followed(
+        self, store: Store, sn: int, definition: Callable[[int, bytes], QueryDefinition] | None = None
+    ) -> Catalog:
+        """The catalog at `sn`; this is the one of the snapshot before. `definition`: of a query, from its number and
+        what is stored of it."""
         catalog = self
         for kind, number, body in ((each.kind, each.number, each.body) for each in store.row(sn).catalog):
             if kind == "stream":
                 catalog = catalog.after(CatalogStep("stream", number, None if body is None else _stream_of(body)))
+            elif kind == "query" and body is not None:
+                query = definition_of(body) if definition is None else definition(number, body)
+                catalog = catalog.after(CatalogStep("query", number, query))
             elif kind == "query":
-                catalog = catalog.after(CatalogStep("query", number, None if body is None else _query_of(body)))
+                catalog = catalog.after(CatalogStep("query", number, None))
             elif kind == "source":
                 catalog = catalog.after(CatalogStep("source", number, None if body is None else decoded(body)))
         return catalog
@@ -284,8 +290,36 @@ def _stream_of(body: bytes) -> StreamDefinition:
     return msgspec.msgpack.decode(body, type=StreamDefinition)
 
 
-def _query_of(body: bytes) -> QueryDefinition:
-    return msgspec.msgpack.decode(body, type=QueryDefinition)
+def encoded(definition: StreamDefinition | QueryDefinition | SourceRecord) -> bytes:
+    return msgspec.msgpack.encode(definition)
+
+
+def definition_of(body: bytes) -> QueryDefinition:
+    """What many definitions have alike (their variables, their states) is one object in all of them."""
+    read = msgspec.msgpack.decode(body, type=QueryDefinition)
+    alike = {name: getattr(read, name) for name in _ALIKE}
+    return msgspec.structs.replace(read, **_ALIKE_OBJECTS.get(msgspec.msgpack.encode(alike), alike))
+
+
+#: Fields that are mostly the same in the queries of a template.
+_ALIKE = ("base", "r2s", "variables", "streams", "state", "asked", "functions", "past")
+
+
+class _AlikeObjects:
+    """The last objects that were seen. Nobody changes them."""
+
+    def __init__(self, most: int = 1024) -> None:
+        self._most = most
+        self._seen: dict[bytes, dict[str, Any]] = {}
+
+    def get(self, key: bytes, alike: dict[str, Any]) -> dict[str, Any]:
+        """Those with this key that were seen first; or these."""
+        if len(self._seen) >= self._most:
+            self._seen.clear()
+        return self._seen.setdefault(key, alike)
+
+
+_ALIKE_OBJECTS = _AlikeObjects()
 
 
 #: The indexes that depend on streams only, and on queries only.

@@ -7,7 +7,7 @@ The triples that a stream absorbs are in the store, so every query that reads th
 from __future__ import annotations
 
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.plan.logic import GraphNames, PathSource, PatternScan, sources_of

@@ -4,6 +4,7 @@
     the query is in quarantine                it waits until the quarantine ends
     too many evaluations fell due             it is evaluated by turns, a piece at a time
     the query came from another runner        it continues from the state that this runner left
+    the query takes too much of the time      it is evaluated by turns, and stays here until it is released
 
 The position of such a query is a snapshot, or a place in the middle of the next one. A shard of its own steps it from
 there; when that shard has reached the snapshot of the others, its runs become runs of the main shard again."""
@@ -19,13 +20,14 @@ import msgspec
 
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.continuous.faults import CAUGHT_UP_LATER
+from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 
 if TYPE_CHECKING:
+    from stream_ext.continuous.run import Run
     from stream_ext.continuous.shard import Shard
 
 #: Of the units that are behind, at most so many have their windows in memory.
@@ -39,7 +41,7 @@ class UnitBehind:
     begin in it). `own_shard`: a shard of these queries, once they are stepped again.
 
     `unanswered`: they wait until the endpoints of `later` may be requested again, and until they are not suspended;
-    else they continue by turns."""
+    else they continue by turns. `slowed`: why they stay behind even if they have reached the others."""
 
     numbers: set[int]
     sn: int
@@ -47,6 +49,12 @@ class UnitBehind:
     unanswered: bool = False
     later: tuple[Hashable, ...] = ()
     own_shard: Shard | None = None
+    slowed: str = ""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has nothing to do before the next snapshot."""
+        return bool(self.slowed) and self.own_shard is not None and not self.own_shard.runs.underway
 
 
 class QueriesBehind:
@@ -136,6 +144,31 @@ class QueriesBehind:
         for alike in units.values():
             self.stay(alike)
 
+    def slow(self, run: Run, why: str) -> None:
+        """Separates a run that is at the snapshot of the others, until it is released."""
+        shard, numbers = self._shard, set(run.numbers)
+        own_shard = shard.of_these(numbers)
+        own_shard.sn, own_shard.catalog = shard.sn, shard.catalog
+        own_shard.runs.take_in(shard.runs, [run])
+        unit = UnitBehind(numbers, shard.sn, {}, own_shard=own_shard, slowed=SLOWED + why)
+        self._units |= dict.fromkeys(numbers, unit)
+        shard.faults |= dict.fromkeys(numbers, unit.slowed)
+        shard.send_later(*run.silent_parts(shard.sn, shard.sn))
+
+    @property
+    def runs(self) -> list[Run]:
+        """Those that have their windows in memory."""
+        return [run for unit in self.units if unit.own_shard is not None for run in unit.own_shard.runs.all]
+
+    @property
+    def slowed(self) -> dict[int, list[int]]:
+        """The queries of each unit that is slowed, by the first of them."""
+        return {min(unit.numbers): sorted(unit.numbers) for unit in self.units if unit.slowed}
+
+    def release(self, number: int) -> None:
+        """The queries of this unit return to the others when they have reached them."""
+        self._units[number].slowed = ""
+
     # ---- how they catch up
 
     @property
@@ -144,7 +177,7 @@ class QueriesBehind:
 
     def _is_ready(self, unit: UnitBehind) -> bool:
         return not (unit.unanswered or self._is_suspended(unit)) and (
-            unit.sn < self._shard.sn or unit.own_shard is not None
+            unit.sn < self._shard.sn or (unit.own_shard is not None and not unit.is_there)
         )
 
     def _is_suspended(self, unit: UnitBehind) -> bool:
@@ -202,9 +235,11 @@ class QueriesBehind:
         unit.own_shard, unit.unanswered, unit.later, unit.sn = own_shard, False, (), own_shard.position
         for number in unit.numbers:
             shard.faults.pop(number, None)
+        if unit.slowed:
+            shard.faults |= dict.fromkeys(unit.numbers, unit.slowed)
         if own_shard.runs.underway:
             return []  # their parts contain their positions
-        caught_up = own_shard.sn == shard.sn
+        caught_up = own_shard.sn == shard.sn and not unit.slowed
         parts = [
             part
             for run in own_shard.runs.all

@@ -280,7 +280,7 @@ class Evaluator:
 
     @property
     def networks(self) -> list[TriggeredNetwork | NumberedNetwork]:
-        return [triggered for triggered in (self.at_closes, self.at_arrivals) if triggered is not None]
+        return [each for each in (self.at_closes, self.at_arrivals) if each is not None]
 
     @property
     def _one_by_one(self) -> list[TriggeredNetwork]:

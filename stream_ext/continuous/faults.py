@@ -9,6 +9,9 @@ from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 
 CAUGHT_UP_LATER = "the query catches up when there is an answer (if it is resumed by hand, it skips what it has missed)"
 
+#: How the fault of a query begins that is evaluated beside the others, because it took too much of their time.
+SLOWED = "Slowed: "
+
 _OF_THE_BUDGET = {kind.__name__ for kind in (QueryTooLarge, DeadlineExceeded)}
 
 
@@ -29,6 +32,11 @@ def fault_of(error: Exception) -> str:
 def is_caught_up_later(fault: str) -> bool:
     """Whether the query only waits for an answer, and evaluates then what it has missed."""
     return fault.endswith(CAUGHT_UP_LATER)
+
+
+def is_slowed(fault: str) -> bool:
+    """Whether the query is evaluated, but only in the time that it may take from the others."""
+    return fault.startswith(SLOWED)
 
 
 def failure_of(fault: str) -> Failure | None:

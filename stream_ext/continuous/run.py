@@ -339,6 +339,11 @@ class Run:
         (cohort,) = self.cohorts
         return cohort.state_of(cohort.only, sn) if cohort.behind is None else cohort.behind
 
+    @property
+    def state_bytes(self) -> int:
+        """The memory of the operators' state."""
+        return sum(each.network.state_bytes for each in self.evaluator.networks)
+
     def state_of(self, number: int) -> QueryState:
         return self._cohort_of[number].state_of(number, self._sn)
 

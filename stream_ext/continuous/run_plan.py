@@ -62,7 +62,7 @@ class PlannedQuery:
         last, state = self.state.evaluated, self.state
         at = None if last is None else (last.sn, last.push, last.time, last.arrived_at)
         within = None if state.within is None else (state.within.push, state.within.arrived_at)
-        new_at_closes = self.registered.query.emits_new and not self.timing.arrivals
+        new_at_closes = self.registered.like.emits_new and not self.timing.arrivals
         began = state.began if new_at_closes or (last is None and self.timing.arrivals) else None
         after = state.after if self.timing.has_beats else None  # that of closes
         return self.timing, at, after, state.last, state.behind_at, within, began, tuple(state.counts)

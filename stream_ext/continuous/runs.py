@@ -43,6 +43,11 @@ class Runs:
         """Those that are in the middle of a snapshot."""
         return [run for run in self.awake if run.is_underway]
 
+    @property
+    def by_first_query(self) -> dict[int, Run]:
+        """As the time that they take is charged."""
+        return {run.numbers[0]: run for run in self.all if not run.is_underway}
+
     # ---- runs in timing classes
 
     def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:

@@ -16,7 +16,7 @@ from hbase_store import Store
 from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered import Handed
 from stream_ext.continuous.behind import QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
@@ -61,16 +61,16 @@ class Shard:
         budget: Budget = USUAL,
         pace: TurnLimits = UNHURRIED,
         interrupted: Callable[[], bool] = lambda: False,
-        registered: Callable[[QueryDefinition, Catalog], Registered] = Registered.of,
         sources: Sources = NO_SOURCES,
         clock_ms: Callable[[], int] | None = None,
         ranges_of: RangesOf = divides_none,
+        handed: Handed | None = None,
     ) -> None:
         """`allowed_urls` and `sources`: what SERVICE may ask; or a `backoff` that several shards share, which knows
         them. `budget`: that of each network. Once the shard is `interrupted`, a step ends after the evaluation that is
-        under way, and the shard is not stepped again. `registered` returns what the text of a query means; `clock_ms`
-        says when a source was asked; `ranges_of`: see `DividedQueries`."""
-        self._registered = registered
+        under way, and the shard is not stepped again. `clock_ms` says when a source was asked; `ranges_of`: see
+        `DividedQueries`; `handed`: what the writer has found out about the latest registrations."""
+        self._handed = handed or Handed()
         self.store, self.takes, self._budget = store, takes, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources, clock_ms)
@@ -183,7 +183,7 @@ class Shard:
 
     def _follow_catalog(self, sn: int) -> list[Part]:
         """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
-        before, catalog = self.catalog, self.catalog.followed(self.store, sn)
+        before, catalog = self.catalog, self.catalog.followed(self.store, sn, self._handed.definition)
         self.catalog = catalog
         parts: list[Part] = []
         if catalog.streams.keys() - before.streams.keys():
@@ -373,7 +373,7 @@ class Shard:
         """How a query is evaluated; None: it is paused, has failed, or waits for a first stream."""
         if not definition.is_evaluated:
             return None
-        registered, state_now = self._registered(definition, catalog), definition.current_state(state)
+        registered, state_now = self._handed.take(definition, catalog), definition.current_state(state)
         if definition.any_stream and not registered.timing.windows:
             return None
         keys = self.divided.range_of(definition, registered)

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stream_ext.continuous.fair_share import ShareLimit
+
 #: An answer of so many cells (rows times columns) costs as much as one more evaluation.
 _CELLS = 256
 #: In relation to the time that snapshots take: a quarter of the whole time.
@@ -45,12 +47,13 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
     """A run that does not get through a snapshot in `evaluations`, or in `seconds`, falls behind the others. It then
-    goes on in turns of `evaluations_behind` or `seconds_behind`."""
+    goes on in turns of `evaluations_behind` or `seconds_behind`. `share`: what a run may take of the time of all."""
 
     evaluations: int = 10_000
     seconds: float | None = 1.0
     evaluations_behind: int = 500
     seconds_behind: float | None = 0.1
+    share: ShareLimit = ShareLimit()  # noqa: RUF009  it never changes
 
     def with_all(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
         return Turn(self.evaluations, self.seconds, interrupted)

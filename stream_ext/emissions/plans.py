@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
-from stream_ext.emissions.cpu_times import CpuTimes
+from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries
 from stream_ext.emissions.placement import ShardPlan
@@ -46,7 +46,7 @@ class Plans(HandOver):
         """`may_divide`: whether a query can be divided."""
         super().__init__(position, progress, queries, plan)
         self._clock, self._may_divide = clock, may_divide
-        self.cpu_times = CpuTimes(queries)
+        self.accounts = Accounts(queries)
         #: Called when there is another plan that nobody has set.
         self.on_plan: Callable[[], None] = lambda: None
         self._measured_ms = clock.now_ms()  # since when the loads are those of the next plan
@@ -59,7 +59,7 @@ class Plans(HandOver):
         """The plan that spreads the measured load of the queries better, whoever evaluated them; the present one if
         there is little to gain."""
         now_ms = self._clock.now_ms()
-        loads = self.cpu_times.recent(self._placements())
+        loads = self.accounts.recent(self._placements())
         passed_ms, self._measured_ms = max(1, now_ms - self._measured_ms), now_ms
         return self._plan.balanced(loads, divided=self._divided(loads, passed_ms, now_ms))
 

@@ -41,8 +41,14 @@ _MATCH_SHARE = 0.3
 
 
 class Estimates:
-    def __init__(self, snapshot: Snapshot, pattern_of: Callable[[PatternScan], IdPattern]) -> None:
-        self._snapshot, self._pattern_of = snapshot, pattern_of
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        pattern_of: Callable[[PatternScan], IdPattern],
+        in_window: Callable[[PatternScan], float] = lambda scan: GUESSED,
+    ) -> None:
+        """`in_window`: how many rows a pattern has in its window."""
+        self._snapshot, self._pattern_of, self._in_window = snapshot, pattern_of, in_window
         # Counted once: ordering needs each source again and again.
         self._counts: dict[PatternScan, float] = {}
         self._rows: dict[tuple[Logic, Names], float] = {}
@@ -120,7 +126,7 @@ class Estimates:
 
     def _source(self, node: PatternScan, bound: Names) -> float:
         if node.window is not None:
-            return math.pow(GUESSED, 0.5 if node.variables & bound else 1)
+            return math.pow(self._in_window(node), 0.5 if node.variables & bound else 1)
         pattern = self._pattern_of(node)
         if node not in self._counts:
             self._counts[node] = self.count(pattern)

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
+from stream_ext.network.one_pattern import columns_of, places_of_answer
 from stream_ext.network.operator_meter import OperatorMeter
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.cut import Cut
@@ -41,7 +43,7 @@ from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Plan, Stage, Wire
 from stream_ext.plan.logic import Select
 from stream_ext.plan.templates.parameters import QueryTemplate
-from stream_ext.rows.zset import Columns, Deferred, Weights, ZSet, concat, empty, in_order
+from stream_ext.rows.zset import Columns, Deferred, Ids, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
@@ -95,6 +97,7 @@ class Network:
         self._meter: OperatorMeter | None = None  # while somebody looks
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self._enough = cut.enough
+        self._only_pattern = places_of_answer(self.stages, self.last_stage, cut, answer, orders)
 
     @classmethod
     def of_query(
@@ -206,7 +209,7 @@ class Network:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
         if self._added > most // _LOOKS:
-            self._retained, self._added = bytes_of([*(stage.operator for stage in self.stages), self.answer]), 0
+            self._retained, self._added = self.state_bytes, 0
         return self._retained + self._added
 
     def meter(self) -> OperatorMeter:
@@ -216,6 +219,11 @@ class Network:
             self._meter = meter = OperatorMeter(self._plain_steps)
             self._steps = meter.metered_steps
         return meter
+
+    @property
+    def state_bytes(self) -> int:
+        """Measured now."""
+        return bytes_of([*(stage.operator for stage in self.stages), self.answer])
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
@@ -241,6 +249,11 @@ class Network:
         else:
             change = self._piece_by_piece(moment, self._driver, enough)
         return self.answer.once(moment, with_room(moment.control, change))
+
+    def of_one_pattern(self, snapshot: Snapshot) -> list[Ids] | None:
+        """The columns of the answer, if the query is one pattern about one vertex; None: it is more."""
+        places = self._only_pattern
+        return None if places is None else columns_of(self.stages[self.last_stage], places, snapshot)
 
     def expected(self, enough: int | None = None) -> float:
         """The number of rows that the operators are expected to produce together; `enough` as for `once`."""

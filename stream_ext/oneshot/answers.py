@@ -11,7 +11,8 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.catalog.registered import Registered, query_of
+from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.emissions.emission import EmissionBody, columns_of
 from stream_ext.errors import BadArgument, NotFound, QueryTooLarge

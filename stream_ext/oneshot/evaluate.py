@@ -110,6 +110,10 @@ def evaluate(
     graphs that are not in the store. `planned`: the question of the query, whose plan may be used again."""
     asking = asking or Asking()
     snapshot = store.at(sn)
+    if planned is not None and not (at is not None or graphs or asking.sources or asking.held):
+        network = planned.network(snapshot, store.permanent_ids, asking.control.check)
+        if query.form is Form.SELECT and (found := network.of_one_pattern(snapshot)) is not None:
+            return _of_one_pattern(store, query, found, sn, asking)
     moment, check = moment_of(store, snapshot, asking, at), asking.control.check
     # What a registered query reads of the source main is held.
     attached = None if asking.held else attached_of(asking.sources, snapshot, _resolve(moment.vocabulary))
@@ -132,6 +136,16 @@ def evaluate(
         moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
     return answer_of_rows(query, rows, moment, asking.salt, graphs)
+
+
+def _of_one_pattern(store: Store, query: Query, columns: list[Ids], sn: int, asking: Asking) -> Answer:
+    """Its terms are all in the store."""
+    count = len(columns[0]) if columns else 0
+    asking.control.check()
+    if count > _MANY:
+        asking.control.room(count, len(columns))
+    vocabulary = Vocabulary(store.permanent_ids, store.terms, asking.known)
+    return Answer(query.variables, columns, None, sn, None, count, vocabulary)
 
 
 def _of_both(

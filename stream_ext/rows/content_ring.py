@@ -12,7 +12,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids, frozen
 from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import content as kernels
-from stream_ext.rows.row_index import buckets
+from stream_ext.rows.row_index import buckets, room_for
 from stream_ext.rows.zset import Untils, Weights, ZSet, spread
 
 Numbers = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ Numbers = npt.NDArray[np.int64]
 Shown = tuple[Numbers, Untils, bool]
 
 _ONCE: Weights = np.empty(0, np.int64)
-_LEAST_CAPACITY = 1024
+_LEAST_CAPACITY = 16
 #: Before more room is made, so many times what comes is looked through for cells to give up.
 _SWEPT = 4
 #: Less than this share of the ring in use is much less than there was.
@@ -101,7 +101,7 @@ class ContentRing:
         numbers = np.arange(self._tail, self._number)
         cells = self._cells[numbers & (len(self._cells) - 1)]
         cells = cells[cells[:, kernels.LATEST] >= before]
-        self._allocate(buckets(max(_LEAST_CAPACITY, 2 * (len(cells) + coming))))
+        self._allocate(buckets(max(_LEAST_CAPACITY, room_for(len(cells) + coming, 2.0))))
         # Written where the ring will give them up, they get the numbers behind, and their chains.
         self._cells[: len(cells)] = cells
         self._number = len(cells)

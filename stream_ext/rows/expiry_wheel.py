@@ -8,10 +8,13 @@ import numpy as np
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext.rows.kernels import expiry as kernels
+from stream_ext.rows.row_index import buckets, room_for
 from stream_ext.rows.zset import Untils, Weights, latest, spread
 
-_LEAST_CAPACITY = 1024
+_LEAST_CAPACITY = 16
+#: At most; a wheel of few rows has some for each of them.
 _SECTORS = 4096
+_SECTORS_PER_ROW = 4
 
 #: Rows as a matrix with a line for each column, and how often each counts (empty: once).
 Expired = tuple[Ids, Weights]
@@ -20,12 +23,18 @@ Expired = tuple[Ids, Weights]
 class ExpiryWheel:
     def __init__(self, width: int) -> None:
         self._width = width
-        self._cells = np.empty((_LEAST_CAPACITY, kernels.VALUES + width), np.int64)
-        self._clear(0)
+        self._cells = np.empty((0, kernels.VALUES + width), np.int64)  # until rows come
+        self._heads = np.empty(0, np.int32)
+        self._clear(0, 0)
 
-    def _clear(self, shift: int) -> None:
-        self._heads = np.full(_SECTORS, kernels.END, np.int32)
-        self._shift, self._free, self._used, self._count = shift, -1, 0, 0
+    def _clear(self, span: int, capacity: int) -> None:
+        """Forgets all rows. The next ones end within `span`, and there is room for `capacity` of them at least."""
+        if capacity > len(self._cells):
+            self._cells = np.empty((buckets(max(_LEAST_CAPACITY, capacity)), self._cells.shape[1]), np.int64)
+            self._heads = np.empty(min(_SECTORS, _SECTORS_PER_ROW * len(self._cells)), np.int32)
+        self._heads.fill(kernels.END)
+        self._shift = _shift_for(span, len(self._heads))
+        self._free, self._used, self._count = -1, 0, 0
         self._before = 0  # the time up to which rows were handed back
 
     def __len__(self) -> int:
@@ -36,8 +45,8 @@ class ExpiryWheel:
         if not len(untils):
             return
         if not self._count:
-            self._clear(_shift_for(latest(untils) - time))
-        if self._count + len(untils) > len(self._cells):
+            self._clear(latest(untils) - time, len(untils))
+        elif self._count + len(untils) > len(self._cells):
             self._grow(untils, time)
         self._hang(matrix, weights, untils)
         self._before = time
@@ -69,11 +78,11 @@ class ExpiryWheel:
         kernels.wheel_all(self._cells, self._heads, places)
         matrix, weights = self._rows_at(places)
         untils = self._cells[places, kernels.UNTIL]
-        self._cells = np.empty((2 * max(len(self._cells), len(coming)), self._cells.shape[1]), np.int64)
-        self._clear(_shift_for(max(int(untils.max(initial=time)), int(coming.max())) - time))
+        last = max(int(untils.max(initial=time)), int(coming.max()))
+        self._clear(last - time, room_for(self._count + len(coming), 2.0))
         self._hang(matrix, weights, untils)
 
 
-def _shift_for(span: int) -> int:
-    """The number of bits by which times are shortened, so that the span is half a turn at most."""
-    return max(0, (max(span, 0) * 2 // _SECTORS).bit_length())
+def _shift_for(span: int, sectors: int) -> int:
+    """The number of bits by which times are shortened, so that the span is half a turn of so many sectors at most."""
+    return max(0, (max(span, 0) * 2 // sectors).bit_length()) if sectors else 0

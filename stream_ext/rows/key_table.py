@@ -19,7 +19,9 @@ Slots = npt.NDArray[np.int32]
 Signed = npt.NDArray[np.int64]
 Cell = TypeVar("Cell", bound=np.generic)
 
-_LEAST_CAPACITY = 1024
+_LEAST_CAPACITY = 16
+#: Tables with less room than this grow to four times as much.
+_SMALL = 1024
 _CACHE_LINE = 8  # so many numbers
 #: Places of the hash table for each slot that there is room for: few are taken by others then.
 _PLACES_PER_SLOT = 4
@@ -51,14 +53,14 @@ class KeyTable:
             done, self.used = kernels.number_keys(signed, done, self.cells, self.used, self._entries, slots)
             if done == len(slots):
                 return slots
-            self._adopt(self.cells[: self.used], 2 * self.capacity)
+            self._adopt(self.cells[: self.used], self.capacity * (4 if self.capacity < _SMALL else 2))
 
     def reach(self, sources: Ids, targets: Ids, at: int, edges_max: int) -> int:
         """Keys are (start, node): adds the nodes that are reached from the keys from `at` on; returns the first place
         that is not expanded yet."""
         at, self.used = path_kernels.reach(sources, targets, at, self.cells, self.used, self._entries, edges_max)
         if self.used == self.capacity:
-            self._adopt(self.cells[: self.used], 2 * self.capacity)
+            self._adopt(self.cells[: self.used], self.capacity * (4 if self.capacity < _SMALL else 2))
         return at
 
     def cell(self, slots: Slots, place: int) -> Signed:

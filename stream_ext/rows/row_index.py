@@ -21,7 +21,9 @@ from stream_ext.rows.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, 
 
 Slots = npt.NDArray[np.int64]
 
-_LEAST_CAPACITY = 1024
+_LEAST_CAPACITY = 16
+#: A table of fewer rows has much room, so that it is seldom laid out anew.
+_SMALL = 1024
 _CHUNK = 1024
 _NUMBERS_MAX = 1 << 31
 #: So few retractions are left beside the rows that they retract.
@@ -38,6 +40,12 @@ _ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts o
 def buckets(capacity: int) -> int:
     """The least power of two that is not below `capacity`."""
     return 1 << (capacity - 1).bit_length()
+
+
+def room_for(count: int, most: float = 1.5) -> int:
+    """How many rows a table gets room for that will have `count` of them: four times as many while it is small, `most`
+    times as many later."""
+    return max(min(4 * count, _SMALL), int(most * count))
 
 
 def key_of(columns: Sequence[Ids] | Ids, count: int) -> Ids:
@@ -181,7 +189,7 @@ class RowIndex:
         valid = self.valid_rows(time)
         if valid.weights is not None and (valid.weights < 0).any():
             valid = consolidate(valid)
-        self._allocate(max(_LEAST_CAPACITY, (len(valid) + coming) * 3 // 2))
+        self._allocate(max(_LEAST_CAPACITY, room_for(len(valid) + coming)))
         if valid.count:
             self._append(KeyedRows.of(valid, self.key))
 

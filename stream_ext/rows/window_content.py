@@ -9,8 +9,6 @@ added to the table of rows only when rows come for which this is not so."""
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
 from hbase_store.arrays import Ids, frozen
@@ -26,7 +24,7 @@ class WindowContent:
         self._width = width
         self._all = frozenset(range(width))
         self._ring = ContentRing(max(1, width))
-        self._aside: deque[tuple[Columns, Untils, int]] = deque()  # with the greatest validity
+        self._aside: list[tuple[Columns, Untils, int]] = []  # with the greatest validity
         self._highest = [_NO_VALUE] * width  # of each column, of all rows that came
         self._likely = 0  # the column that ascended lately
         self._before = -(1 << 63)  # the time of the last step
@@ -54,7 +52,7 @@ class WindowContent:
         last = latest(untils)
         if self._are_new(columns) and last != FOREVER:
             while self._aside and self._aside[0][2] < self._before:
-                self._aside.popleft()
+                del self._aside[0]
             self._aside.append((columns, untils, last))
             return ZSet(columns, len(untils), None, untils, frozenset((self._likely,)))
         for place, column in enumerate(columns):
@@ -76,7 +74,7 @@ class WindowContent:
 
     def _take_in_what_is_aside(self, time: int) -> None:
         """Adds the rows that were put aside to the table. They are shown already, until they expire."""
-        aside, self._aside = self._aside, deque()
+        aside, self._aside = self._aside, []
         for columns, untils, last in aside:
             if last >= self._before:
                 self._ring.add(self._matrix(columns, len(untils)), untils, self._before, time)

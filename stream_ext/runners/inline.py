@@ -6,20 +6,25 @@ there, so it needs no hand-over."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock, MonotonicClock, SystemClock
+from stream_ext.continuous.fair_share import FairShare
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.runners.state_sizes import StateSizes
 from stream_ext.runners.step_loads import StepLoads
 from stream_ext.windows.part import Part
 
 _PAUSE_S = 0.25
+
+log = logging.getLogger("rillet.queries")
 
 
 class InlineRunner:
@@ -33,15 +38,17 @@ class InlineRunner:
         clock: Clock | None = None,
         on_step: Callable[[int], None] = lambda took_ms: None,
         has_room: Callable[[], bool] = lambda: True,
+        lag_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         """`on_sent` is called when parts were sent in addition to those of Spark, `on_step` with the duration of each
         step, `on_fault` for each new fault, with the snapshot since which the query runs, after its earlier parts are
         merged. `suspended` queries, which are in quarantine, are not stepped here; queries that are behind catch up
-        while there `has_room`."""
+        while there `has_room`. While pushes wait (`lag_ms`), what takes more than its share is slowed."""
         self._suspended, self._clock, self._on_step = suspended, clock or MonotonicClock(SystemClock()), on_step
         self._stepping_since_ms: int | None = None
         self._merge, self._make_shard, self._on_sent, self._on_fault = merge, make_shard, on_sent, on_fault
         self._has_room, self._share = has_room, Share()
+        self._lag_ms = lag_ms
         self._changed = threading.Condition()
         self._head = 0
         self._closed = False
@@ -109,6 +116,7 @@ class InlineRunner:
     def _own_as(self, role: Runner) -> None:
         _, position, states = self._merge.attempt(role)
         shard, loads = self._make_shard(role), StepLoads()
+        fair, sizes = FairShare(shard.pace.share), StateSizes()
         shard.suspended, shard.stepping = self._suspended(), loads.steps
         self.faults = {}
         shard.build(states, position)
@@ -119,7 +127,7 @@ class InlineRunner:
                 sn = shard.sn + 1
                 shard.suspended = self._suspended()
                 parts = self._step(shard, sn)
-                self._charge(loads)
+                self._charge(loads, fair)
                 if self._closed:
                     return
                 faults = self._new_faults(shard)
@@ -127,17 +135,42 @@ class InlineRunner:
                 self._report_faults(faults)
                 if role == Runner.PARTLY_INLINE:
                     self._on_sent()
+                self._slow_what_exceeds(shard, fair)
+                if (state_bytes := sizes.looked(shard, self._clock.now_ms())) is not None:
+                    self._merge.accounts.measured(state_bytes)
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
                 parts = self._catch_up(shard)
-                self._charge(loads)
+                self._charge(loads, fair)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
                 self._report_faults(faults)
 
-    def _charge(self, loads: StepLoads) -> None:
+    def _charge(self, loads: StepLoads, fair: FairShare) -> None:
         loads.rests()
-        self._merge.cpu_times.add(loads.take().query_ms)
+        spent_ms = loads.take().query_ms
+        self._merge.accounts.add(spent_ms)
+        fair.spent(spent_ms, self._clock.now_ms())
+
+    def _slow_what_exceeds(self, shard: Shard, fair: FairShare) -> None:
+        """What takes too much of the time is stepped beside the others from now on, and later with them again."""
+        lag_ms, now_ms = self._lag_ms(), self._clock.now_ms()
+        slowed = shard.those_behind.slowed
+        for number in slowed:
+            if fair.may_return(number, lag_ms, now_ms):
+                shard.those_behind.release(number)
+        runs = shard.runs.by_first_query if lag_ms > fair.limit.wait_ms else {}
+        found = fair.exceeding(lag_ms, {number: len(run.numbers) for number, run in runs.items()}, now_ms)
+        if found is None:
+            return
+        number, part = found
+        why = (
+            f"its evaluations took {part:.0%} of the time of all queries while pushes waited for {lag_ms / 1000:g} s "
+            f"(--query-share {fair.limit.share:.0%}); it is evaluated when the others are, and by turns, until pushes "
+            "wait no more; a shorter window, a longer STEP or a more selective pattern makes it cheaper"
+        )
+        log.warning("a query was slowed", extra={"fields": {"queries": runs[number].numbers[:10], "why": why}})
+        shard.those_behind.slow(runs[number], why)
 
     def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""

@@ -108,15 +108,15 @@ class Engine:
         self.spark = None if spark is None else self._new_spark(spark)
         self._catch_up = CatchUpLimit(
             clock, self.alarms, self.merge.catching_up, lambda: self._queries,
-            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms,
+            lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms, lambda: injector.head,
         )  # fmt: skip
 
     @property
     def _queries(self) -> Mapping[int, QueryDefinition]:
-        """The registered queries that exist now, by number."""
+        """Those that exist now, by number."""
         return self._injector.catalog.queries
 
-    # ---- its parts, which are connected by callbacks
+    # ---- its parts
 
     def _new_merge(self) -> Merge:
         store, injector = self._store, self._injector
@@ -153,6 +153,7 @@ class Engine:
             MonotonicClock(self.clock),
             self._lag.stepped,
             lambda: self.derived.has_room,
+            self.lag_ms,
         )
 
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
@@ -240,7 +241,7 @@ class Engine:
         takes, ranges_of = (takes_all, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
         return Shard(
             self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
-            interrupted=lambda: self.inline.is_closed, registered=self._handed.take, sources=self._sources,
+            interrupted=lambda: self.inline.is_closed, sources=self._sources, handed=self._handed,
             clock_ms=self.clock.now_ms, ranges_of=ranges_of,
         )  # fmt: skip
 
@@ -287,10 +288,7 @@ class Engine:
             self.spark.suspended_changed()
 
     def _spark_is_silent(self, what: str) -> None:
-        if what:
-            self.waits.begin("spark", what)
-        else:
-            self.waits.end("spark")
+        self.waits.begin("spark", what) if what else self.waits.end("spark")
 
     def _look_at_fault(self, query: int, fault: str, since: int) -> None:
         """Any thread may call. A query that exceeded its budget fails: it would exceed it again, also after a
@@ -337,6 +335,8 @@ class Engine:
 
     def _follow(self, step: CatalogStep, news: PublishedBatch) -> None:
         was = news.before.queries.get(step.number) if step.kind == "query" else None
+        if step.kind == "query":
+            self.merge.accounts.changed(was, news.catalog.queries.get(step.number))
         if was is not None and was.failure is not None:
             self.quarantine.forget(step.number)
         if was is not None and isinstance(step.definition, QueryDefinition) and was.home != step.definition.home:

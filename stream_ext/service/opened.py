@@ -12,7 +12,9 @@ from typing import Any, Literal
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.clock import Clock, SteadyClock
+from stream_ext.continuous.fair_share import ShareLimit
 from stream_ext.continuous.query_budget import Budget
+from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.rdf.reading import ReadingBudget, deadline
@@ -44,7 +46,13 @@ class Limits:
     read_s: float = 300.0  # the longest time to read a body, or the text of a registration
     catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
     lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
+    query_share: float = 0.25  # of the evaluation time, of queries that share a network, while pushes wait; 1: any
     push_readers: int = 0  # processes that read long pushes; and so many that read and sort loads
+
+    @property
+    def pace(self) -> TurnLimits:
+        """Pushes wait for long if they have waited for a quarter of what is allowed."""
+        return TurnLimits(share=ShareLimit(self.query_share, self.lag_ms // 4))
 
 
 class OpenedStore:

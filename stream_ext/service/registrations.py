@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.metering import metered
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import BadArgument
@@ -22,7 +22,7 @@ from stream_ext.service.opened import OpenedStore
 from stream_ext.service.sources import AttachedSources
 from stream_ext.service.status import fault_of_query, has_fault, query_figures, query_past, query_status
 from stream_ext.writer.catalog_changes import drop_query, move_query, pause_query, resume_query
-from stream_ext.writer.registration import Registration, RegistrationOutcome, read_registration
+from stream_ext.writer.registration import Registration, RegistrationOutcome, known_registration, read_registration
 
 #: The greatest number of texts that are read before the first of them is registered.
 _REGISTERED_AHEAD = 256
@@ -68,10 +68,13 @@ class Registrations:
 
     def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
         check = self._opened.deadline("text")
-        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
-            self._opened.check_text(asked)
-            asked = Question.read(asked, self._opened.base, check)
         queries_max = self._opened.limits.queries
+        text, base = (asked.text, asked.base) if isinstance(asked, Question) else (asked, self._opened.base)
+        self._opened.check_text(text)
+        if (known := known_registration(text, base, name, queries_max)) is not None:
+            return known
+        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
+            asked = Question.read(asked, base, check)
         registration = read_registration(asked, name, queries_max, check, self._sources.functions_of)
         check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
         asks = registration.functions or asks_source(query_parts(registration.query), self._opened.sources)

@@ -25,6 +25,7 @@ from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.remote.source import Source
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.spark.settings import SparkSettings
+from stream_ext.service.costs import costs_of
 from stream_ext.service.engine import Engine
 from stream_ext.service.graphs import Graphs
 from stream_ext.service.opened import Limits, OpenedStore, Wait
@@ -236,6 +237,10 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         return service_status(self.store, self._injector, self._engine) | self._role.status()
+
+    def costs(self) -> dict[str, Any]:
+        """What the registered queries took, by stream and by class of timing. It goes through all of them."""
+        return costs_of(self._engine, self._injector.catalog)
 
     def status_at_once(self) -> dict[str, Any]:
         """The part of `status` that waits for nothing, whatever hangs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stream_ext.catalog.registered import RegisteredText
+from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.errors import BadArgument, NotFound
 from stream_ext.language.algebra.algebra import Query

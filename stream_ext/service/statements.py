@@ -9,9 +9,10 @@ from os import urandom
 from typing import Any, cast
 
 from hbase_store import purpose
-from stream_ext.catalog.registered import RegisteredText
-from stream_ext.errors import BadArgument, Overload, QueryTooLarge, SourceFailed
-from stream_ext.evaluation_budget import Control
+from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered_text import RegisteredText
+from stream_ext.errors import BadArgument, NotFound, Overload, QueryTooLarge, SourceFailed
+from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Admin, Explain, Update
 from stream_ext.network.division import NotDivided
@@ -28,6 +29,7 @@ from stream_ext.plan.sources.whole import whole_select
 from stream_ext.remote.fetching import CannotFetch
 from stream_ext.remote.remembered_source import NotFetchedYet, RememberedSource
 from stream_ext.remote.source import MAIN
+from stream_ext.service.expected_cost import expected_cost
 from stream_ext.service.opened import OpenedStore, Wait, check_wait
 from stream_ext.service.sources import AttachedSources
 from stream_ext.values.known_values import KnownValues
@@ -228,6 +230,8 @@ class Statements:
         found |= operators_of(self._opened.store, question, check, self._opened.sources)
         if "operators" in found:
             found["divided"] = self._explained_division(question)
+        if query is not None and query.windows and "refused" not in found:
+            found |= self._cost_of(query, check)
         if self._sources.is_holding and query is not None and "refused" not in found:
             found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found
@@ -242,6 +246,16 @@ class Statements:
         except NotDivided as error:
             return {"why_not": str(error)}
         return {"divided": plan.divided, "merged": plan.merged}
+
+    def _cost_of(self, query: Query, check: Check) -> dict[str, Any]:
+        """Nothing if a stream is not there yet."""
+        catalog = self._opened.catalog
+        try:
+            registered = Registered.over(RegisteredText.of(query, check), catalog, sorted(catalog.streams))
+        except NotFound:
+            return {}
+        sharing = self._opened.engine.merge.accounts.sharing(registered.placement)
+        return {"cost": expected_cost(registered, catalog, self._opened.store, sharing)}
 
     def analyze(self, asked: str | Question, snapshot: int | None, control: Control) -> dict[str, Any]:
         """As `explain`; the query is evaluated, and each operator has its actual rows and its time."""

@@ -9,7 +9,7 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Registered
-from stream_ext.continuous.faults import is_caught_up_later
+from stream_ext.continuous.faults import is_caught_up_later, is_slowed
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.plan.properties.divisible import division_of
 from stream_ext.service.engine import Engine
@@ -44,7 +44,9 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "evaluations": merge.evaluations(query.number),
         "behind": _behind(state),
         "gap": _has_gap(state, oldest),
-        "core_ms": round(merge.cpu_times.of(query), 3),
+        "core_ms": round(merge.accounts.of(query), 3),
+        "state_bytes": merge.accounts.state_bytes(query),
+        "sharing": max(1, merge.accounts.sharing(query.placement)),
         "rows": merge.rows(query.number),
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
@@ -88,12 +90,16 @@ def query_figures(query: QueryDefinition, engine: Engine) -> dict[str, Any]:
     state = merge.state(number)
     fault = fault_of_query(query, engine)
     is_waiting = query.is_evaluated and fault is not None and is_caught_up_later(fault)
+    slowed = query.is_evaluated and fault is not None and is_slowed(fault)
     return {
         "query": query.name,
-        "failed": query.failure is not None or (query.is_evaluated and fault is not None and not is_waiting),
+        "failed": query.failure is not None
+        or (query.is_evaluated and fault is not None and not is_waiting and not slowed),
         "waiting": is_waiting,
+        "slowed": slowed,
         "evaluations": merge.evaluations(number),
-        "core_ms": merge.cpu_times.of(query),
+        "core_ms": merge.accounts.of(query),
+        "state_bytes": merge.accounts.state_bytes(query),
         "rows": merge.rows(number),
         "emissions": merge.last(number),
         "time_ms": None if state is None or state.evaluated is None else state.evaluated.time,
@@ -174,6 +180,8 @@ def _state(query: QueryDefinition, state: QueryState | None) -> str:
 
 def _state_with_fault(fault: str) -> str:
     """Of a query that is not evaluated now."""
+    if is_slowed(fault):
+        return "slowed"
     return "waiting" if is_caught_up_later(fault) else "failed"
 
 

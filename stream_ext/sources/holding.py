@@ -20,7 +20,7 @@ import msgspec
 
 from hbase_store import Snapshot
 from stream_ext.catalog.catalog import CatalogStep
-from stream_ext.catalog.registered import RegisteredText
+from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.catalog.sources import MAIN_NUMBER, AsOf, HeldPattern, SourceRecord
 from stream_ext.errors import BadArgument, DeadlineExceeded, RilletError, SourceAway
 from stream_ext.evaluation_budget import Control

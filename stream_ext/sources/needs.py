@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.catalog.registered import reading_of
+from stream_ext.catalog.registered_text import reading_of
 from stream_ext.catalog.sources import HeldPattern
 from stream_ext.sources.patterns import Need, are_covered, needs_of, widest
 

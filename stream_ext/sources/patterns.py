@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from stream_ext.catalog.held_patterns import may_be_remote, patterns_of
-from stream_ext.catalog.registered import RegisteredText
+from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.catalog.sources import EVERY_GRAPH, HeldPattern
 from stream_ext.plan.logic import Select, nodes_of
 

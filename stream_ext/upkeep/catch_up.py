@@ -30,8 +30,10 @@ class CatchUpLimit:
         published_ms: Callable[[int], int],
         fail: Callable[[int, Failure, int], object],
         longest_ms: int,
+        head: Callable[[], int],
     ) -> None:
         """`behind` returns the states of the queries that are behind; `published_ms`, when a snapshot was published."""
+        self._head = head
         self._clock, self._alarms, self._behind, self._queries = clock, alarms, behind, queries
         self._published_ms, self._fail, self._longest_ms = published_ms, fail, longest_ms
         self._began_ms = clock.now_ms()
@@ -45,6 +47,8 @@ class CatchUpLimit:
         queries = self._queries()  # first: a query that is resumed meanwhile is not the one that is behind
         for number, state in self._behind().items():
             assert state.behind_at is not None, "it is behind"
+            if state.behind_at >= self._head():
+                continue  # it is slowed, and has done all that there is
             behind_ms = self._clock.now_ms() - self._since(state.behind_at + 1)
             if behind_ms > self._longest_ms and (query := queries.get(number)) is not None:
                 self._fail(number, Failure("behind", self._why(state.behind_at + 1, state.after)), query.since)
@@ -57,7 +61,7 @@ class CatchUpLimit:
         came = "" if time is None else f" (it had reached the close at {time})"
         return (
             f"it was behind the other queries for longer than {self._longest_ms / 1000:g} s "
-            f"(--max-catch-up), because snapshot {sn} made more closes due than it could evaluate{came}; "
+            f"(--max-catch-up), because from snapshot {sn} on it could not evaluate all that was due{came}; "
             "if it is resumed, it continues at the latest snapshot and skips what it has missed"
         )
 

@@ -109,10 +109,15 @@ class Retention:
         if not timing.windows:
             return  # it is built at the position of all queries, and needs nothing older
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
-        needs = _Needs(timing, reads_store(registered.query), pace_ms)
+        needs = _Needs(timing, reads_store(registered.like), pace_ms)
         self._release(query)
         self._queries[query] = self._needs.setdefault(needs, needs)
         self._shared_by[needs] += 1
+
+    def timing_of(self, query: int) -> Timing | None:
+        """Any thread may call. None: it has no windows, or is not evaluated."""
+        needs = self._queries.get(query)
+        return None if needs is None else needs.timing
 
     def forget(self, query: int, sn: int) -> None:
         """The query is not stepped any more from this snapshot on."""

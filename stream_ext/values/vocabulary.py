@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hbase_store.layout.terms import DATA_MASK, LOCAL, TAG_SHIFT, inline_id, inline_text
+from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Control
 from stream_ext.rows.zset import Ids
 from stream_ext.values.known_values import Facts, KnownValues, no_facts
@@ -51,8 +52,7 @@ class Vocabulary:
         self._pinned_texts: dict[int, bytes] = {}
         self._pinned = np.empty(0, np.uint64)
         self._encode_stored, self._decode_stored = encode, decode
-        self._known_stored = KnownValues(decode) if known is None else known
-        self._known_local = KnownValues(self.decode)
+        self._known = known
         self._lock = threading.Lock()
         self._ids: dict[bytes, int] = {}
         self._texts: list[bytes] = []
@@ -60,6 +60,14 @@ class Vocabulary:
         # Both ascending by the store's id: terms that were local before the store knew them.
         self._stored = np.empty(0, np.uint64)
         self._local_of_stored = np.empty(0, np.uint64)
+
+    @computed_once
+    def _known_stored(self) -> KnownValues:
+        return KnownValues(self._decode_stored) if self._known is None else self._known
+
+    @computed_once
+    def _known_local(self) -> KnownValues:
+        return KnownValues(self.decode)
 
     @classmethod
     def of_its_own(cls) -> Vocabulary:

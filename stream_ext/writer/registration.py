@@ -5,13 +5,12 @@ streams exist, what are their positions) is done by the writer, in the snapshot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
-from hbase_store import NAMED
 from hbase_store.layout.terms import iri
 from stream_ext.catalog.catalog import (
     Catalog,
@@ -23,11 +22,11 @@ from stream_ext.catalog.catalog import (
     names_of,
 )
 from stream_ext.catalog.chains import check_ends
-from stream_ext.catalog.held_patterns import patterns_of
 from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.past import PastEvent, with_event
-from stream_ext.catalog.registered import Registered, RegisteredText
-from stream_ext.catalog.sources import HeldPattern
+from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered_text import TEMPLATES, RegisteredText
+from stream_ext.catalog.sources import HeldPattern, SourceRecord
 from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
@@ -37,7 +36,6 @@ from stream_ext.language.algebra.terms import Position
 from stream_ext.names import meant
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
-from stream_ext.plan.logic import nodes_of
 from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.refused_syntax.refuse import runnable
@@ -46,6 +44,7 @@ from stream_ext.windows.schedule import initial_state
 from stream_ext.writer.catalog_changes import drop_query
 from stream_ext.writer.change import HeadView, Intent, Together
 from stream_ext.writer.elements import check_terms
+from stream_ext.writer.registration_warnings import empty_graphs, unseen_predicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,11 @@ class Registration:
     replaces: bool = False  # a query of this name with another text ends in the same snapshot
 
     @property
+    def like(self) -> Query:
+        """The query; where its outline is known, another one of that outline: no parameter of it may be asked for."""
+        return self.read.like
+
+    @property
     def query(self) -> Query:
         return self.read.query
 
@@ -95,13 +99,16 @@ class Registration:
             return Intent(result=lambda _: RegistrationOutcome(same, False, []))
         if len(view.catalog.queries) >= self.queries_max:
             raise TooLarge(f"{self.queries_max} queries are registered, the limit (--max-queries); drop one first")
+        alike = None if ended else self._of_outline(view)
+        if alike is not None:
+            return self._intent_like(alike, names, view)
         if self.live:
-            for window in self.query.windows:
+            for window in self.like.windows:
                 if window.stream.variable is None:
                     view.catalog.stream(key_of(window))
-        found = _resolve(self.query.windows, view, self.base, names.name)
-        any_stream = follows_streams(self.query)
-        if has_stream_variables(self.query) and not any_stream:
+        found = _resolve(self.like.windows, view, self.base, names.name)
+        any_stream = follows_streams(self.like)
+        if has_stream_variables(self.like) and not any_stream:
             found.read_all()
         number = view.new_number("query")
         output = self._output(names, number, found, view) if self._derives else None
@@ -116,9 +123,9 @@ class Registration:
             iri=names.iri,
             text=self.text,
             base=self.base,
-            r2s=self.query.emits.value,
-            variables=list(columns_of(self.query)),
-            constructs=self.query.form is Form.CONSTRUCT,
+            r2s=self.like.emits.value,
+            variables=list(columns_of(self.like)),
+            constructs=self.like.form is Form.CONSTRUCT,
             live=self.live,
             streams=found.streams,
             registered_sn=view.head + 1,
@@ -136,16 +143,51 @@ class Registration:
         if output is not None:
             check_ends(found.catalog.after(step), definition)
         warnings = [
-            *warnings_of(self.query),
+            *warnings_of(self.like),
             *found.warnings,
-            *_empty_graphs(self.query, view),
-            *_unseen_predicates(registered, view),
+            *empty_graphs(self.like, view),
+            *unseen_predicates(registered, view),
         ]
+        if self.read.of_outline is not None and not (ended or found.steps or any_stream) and output is None:
+            self.read.of_outline.remembered = _Alike(
+                definition, registered, warnings, view.catalog.streams, view.catalog.main, self._circumstances
+            )
         return Intent(
             result=lambda _: RegistrationOutcome(definition, True, warnings),
             steps=[*ended, *found.steps, step],
             # Its network looks for the ids of its constants.
-            terms=[*self.read.constants, *(map(iri, iris) if has_stream_variables(self.query) else ())],
+            terms=[*self.read.constants, *(map(iri, iris) if has_stream_variables(self.like) else ())],
+        )
+
+    # ---- what is the same for all texts of an outline, until something else changes than queries
+
+    def _of_outline(self, view: HeadView) -> _Alike | None:
+        template = self.read.of_outline
+        alike = None if template is None else cast("_Alike | None", template.remembered)
+        if template is None or alike is None or self._circumstances != alike.circumstances:
+            return None
+        if alike.streams is not view.catalog.streams or alike.main is not view.catalog.main:
+            return None
+        if alike.definition.since != view.head + 1:
+            template.remembered = alike = alike.at(view)
+        return alike
+
+    @property
+    def _circumstances(self) -> tuple[object, ...]:
+        """What a definition depends on beside the text and the catalog."""
+        return self.live, self.home, self.asked, self.functions, self.check
+
+    def _intent_like(self, alike: _Alike, names: Names, view: HeadView) -> Intent:
+        number = view.new_number("query")
+        registered = alike.registered.with_text(self.read)
+        definition = msgspec.structs.replace(
+            alike.definition, number=number, name=names.name, iri=names.iri, text=self.text
+        )
+        warnings = alike.warnings
+        return Intent(
+            result=lambda _: RegistrationOutcome(definition, True, [*warnings]),
+            steps=[CatalogStep("query", number, definition, registered)],
+            terms=self.read.constants,
         )
 
     def _generated(self, catalog: Catalog) -> Names:
@@ -161,7 +203,7 @@ class Registration:
     def _derives(self) -> bool:
         """Whether the emissions become a stream: those of a CONSTRUCT, except a live one, which has no name for
         others."""
-        return self.query.form is Form.CONSTRUCT and not self.live
+        return self.like.form is Form.CONSTRUCT and not self.live
 
     def _output(self, names: Names, number: int, found: _Found, view: HeadView) -> int:
         """The stream of the query's emissions: a new one of its name, or an unused one that has this name."""
@@ -208,6 +250,47 @@ class Registration:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Alike:
+    """A registration of an outline: the next ones differ in their names, texts and constants."""
+
+    definition: QueryDefinition
+    registered: Registered
+    warnings: list[str]
+    streams: Mapping[int, StreamDefinition]
+    main: SourceRecord | None
+    circumstances: tuple[object, ...]
+
+    def at(self, view: HeadView) -> _Alike:
+        """The same at a later head: streams may have gone on, and triples may have come."""
+        state = initial_state(self.registered.timing, view.positions, view.head)
+        later = view.head + 1
+        definition = msgspec.structs.replace(self.definition, registered_sn=later, since=later, state=state)
+        like = self.registered.text.like
+        warnings = [*warnings_of(like), *empty_graphs(like, view), *unseen_predicates(self.registered, view)]
+        return replace(self, definition=definition, warnings=warnings)
+
+
+def known_registration(text: str, base: str, name: str | None, queries_max: int) -> Registration | None:
+    """As `read_registration`, for a text of a known outline; None: it must be parsed."""
+    known = TEMPLATES.read(text, base)
+    if known is None:
+        return None
+    names = _agreed(names_of(known.name, base + "queries/"), known.name, name, base)
+    check_terms(known.text.constants)
+    return Registration(text, base, names, known.text, queries_max)
+
+
+def _agreed(names: Names | None, written: str | None, name: str | None, base: str) -> Names | None:
+    """The names of the query, if the text and the path agree."""
+    if name is None:
+        return names
+    wanted = names_of(name, base + "queries/")
+    if names is not None and names != wanted:
+        raise BadArgument(f"the text registers {written!r}, but the path names {name!r}")
+    return wanted
+
+
 def read_registration(
     question: Question,
     name: str | None,
@@ -228,12 +311,7 @@ def read_registration(
             raise BadArgument("the text is empty: send a query, or REGISTER ... AS and a query")
         raise BadArgument("an update cannot be registered: send it as an update")
     query, written = unit.query, unit.iri or unit.name
-    names = None if written is None else names_of(written, folder)
-    if name is not None:
-        wanted = names_of(name, folder)
-        if names is not None and names != wanted:
-            raise BadArgument(f"the text registers {written!r}, but the path names {name!r}")
-        names = wanted
+    names = _agreed(None if written is None else names_of(written, folder), written, name, base)
     if functions:
         whole_select(query, functions)  # refused here: the writer has others waiting
     read = RegisteredText.of(query, check)
@@ -246,34 +324,6 @@ def _waits(stream: StreamDefinition, view: HeadView) -> bool:
     position = view.positions.get(stream.number)
     pushed = position is not None and position.batch > 0
     return not pushed and stream.runs_by is None and stream.of_query is None and stream.options.time is None
-
-
-#: So many predicates of the store are compared with one that none of its triples has.
-_PREDICATES_COMPARED = 200
-
-
-def _empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
-    """Warnings for graphs of FROM without triples: the name may be mistyped."""
-    for graph in dict.fromkeys(clause.graph for clause in query.shape.graphs if clause.graph is not None):
-        id = int(view.store.ids([graph.text])[0])
-        if not id or not len(view.store.at(view.head).predicates(id)):
-            yield f"the graph {graph.text.decode()} has no triples yet"
-
-
-def _unseen_predicates(registered: Registered, view: HeadView) -> Iterator[str]:
-    """Warnings for predicates of stored triples that no triple has had: the name may be mistyped. An attached store may
-    have such triples."""
-    if view.catalog.main is not None:
-        return
-    read = dict.fromkeys(
-        pattern.predicate for node in nodes_of(registered.select) for pattern in patterns_of(node) if pattern.predicate
-    )
-    snapshot = view.store.at(view.head)
-    for predicate, id in zip(read, view.store.ids(list(read)).tolist(), strict=True):
-        if not id or not (snapshot.count(id) or snapshot.count(id, NAMED)):
-            here = view.store.terms(snapshot.predicates()[:_PREDICATES_COMPARED])
-            known = [term.decode() for term in here]
-            yield f"no stored triple has the predicate {predicate.decode()} yet{meant(predicate.decode(), known)}"
 
 
 @dataclass(slots=True)

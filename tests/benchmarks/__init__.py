@@ -47,6 +47,9 @@ BENCHES = {
     "oneshot": Bench(
         "tests.benchmarks.oneshot", "one-shot questions: social graph, LSBench, a shop, beside other engines"
     ),
+    "papers": Bench(
+        "tests.benchmarks.papers", "the figures of the papers on CQELS: many queries, streams, large windows"
+    ),
     "small": Bench("tests.benchmarks.small", "small steps, many different queries, look-ups, small pushes"),
     "spark": Bench(
         "tests.benchmarks.spark", "many queries on one and two shards, inline, and beside a plain Spark program"

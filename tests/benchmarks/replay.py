@@ -6,13 +6,13 @@ said at some of the evaluations is compared with pyoxigraph, which is given the 
 from __future__ import annotations
 
 import gc
+import itertools
 import re
 import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ import numpy.typing as npt
 import hbase_store
 from hbase_store import PushMark, StreamColumns, StreamMove
 from stream_ext.catalog.catalog import Catalog, CatalogStep, QueryDefinition, StreamDefinition
-from stream_ext.catalog.numbers import NumberAllocator
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import reading_of
+from stream_ext.catalog.registered_text import reading_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
+from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
@@ -44,6 +44,7 @@ Figures = dict[str, Any]
 Bag = Counter[tuple[str, ...]]
 
 _BASE = "http://ex/"
+_GROUPS_FROM = 1 << 24
 #: A person, their account, friendships, groups.
 _OF_SOMEBODY = re.compile(rb"<http://www\.ins\.cwi\.nl/sib/(?!vocabulary/)")
 #: So many are registered in one snapshot.
@@ -186,7 +187,7 @@ class Replay:
     def run(self, texts: Sequence[str], retained: Collection[int]) -> list[Stepped]:
         """One query a text. What is said is `kept` of these steps; else it goes, as what a runner has told goes."""
         defined = self._register(texts)
-        self._shard = shard = Shard(self._store, pace=_WHOLE)
+        self._shard = shard = Shard(self._store, pace=_WHOLE, budget=Budget(seconds=3_600.0))
         shard.build({}, self._store.head())
         begin = self._store.head() + 1
         for batch in self._batches:
@@ -218,7 +219,7 @@ class Replay:
 
     def _merge(self, defined: Mapping[int, QueryDefinition]) -> Merge:
         """At the snapshot before the first batch."""
-        new_number = partial(NumberAllocator(self._store.kv).new, "group")
+        new_number = itertools.count(_GROUPS_FROM).__next__  # no query has these
         merge = Merge(self._store.emissions, SystemClock(), lambda: defined, self._store.terms, new_number)
         merge.attempt(Runner.INLINE)
         for sn in range(1, self._store.head() - len(self._batches) + 1):

@@ -17,7 +17,7 @@ from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.taken_queries import RangesOf, Takes, divides_none, takes_all
-from stream_ext.emissions.cpu_times import CpuTimes
+from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.step_loads import Spent, StepLoads
 from stream_ext.service.opened import Limits
@@ -52,7 +52,7 @@ def publish(url: str, texts: Sequence[str], bodies: Sequence[bytes]) -> None:
 
 def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     queries = Catalog.read(store, int(store.head())).queries
-    times = CpuTimes(lambda: queries)
+    times = Accounts(lambda: queries)
     for _ in range(2):  # the first one loads compiled loops, too
         spent = stepped(store, queries.values(), takes_all)
     times.add(spent.query_ms)

@@ -153,7 +153,7 @@ def test_every_field_of_a_status_is_listed_and_no_other(tmp_path: Path) -> None:
     )
     with live(tmp_path / "served") as server:
         server.register(text).raise_for_status()
-        for heading, path in (("GET /$/stats", "/$/stats"), ("GET /queries/{query}", "/queries/q")):
+        for heading, path in (("GET /$/stats", "/$/stats?costs=true"), ("GET /queries/{query}", "/queries/q")):
             assert set(server.http.get(path).json()) == fields_of(HTTP.section(heading)), heading
         options = {"stream", "iri", *StreamOptions().as_json()} - {"time"}  # the stream's time, here
         assert set(server.http.get("/streams/s").json()) - options == fields_of(HTTP.section("GET /streams/{stream}"))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hbase_store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.network.operators.core import testing
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.reevaluated import Reevaluated

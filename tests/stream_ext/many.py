@@ -13,7 +13,7 @@ import numpy as np
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Left, QueryDefinition
-from stream_ext.catalog.registered import RegisteredText, constants_of, query_of
+from stream_ext.catalog.registered_text import RegisteredText, constants_of, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard

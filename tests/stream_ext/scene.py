@@ -24,7 +24,7 @@ from hbase_store.arrays import Ids
 from hbase_store.layout.terms import HELD_BASE
 from stream_ext.catalog.catalog import CatalogStep, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import constants_of, query_of
+from stream_ext.catalog.registered_text import constants_of, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.language.algebra.algebra import R2S, Query

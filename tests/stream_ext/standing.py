@@ -15,7 +15,7 @@ import numpy as np
 
 import hbase_store
 from hbase_store import Batch
-from stream_ext.catalog.registered import constants_of
+from stream_ext.catalog.registered_text import constants_of
 from stream_ext.continuous.start_point import ChangesBetween
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.network.inputs import NetworkInputs

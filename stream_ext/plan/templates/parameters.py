@@ -39,6 +39,7 @@ from stream_ext.plan.logic import (
     children,
     tests_of,
 )
+from stream_ext.plan.templates.template_number import number_of
 
 #: The column with the number of the query to which a row belongs.
 OF_QUERY = ".query"
@@ -65,6 +66,16 @@ class QueryTemplate:
 
     def __hash__(self) -> int:
         return self._hash
+
+    def number_over(self, labels: tuple[str, ...]) -> int:
+        """The number of this template over windows with these streams. It is found once."""
+        if labels not in self._numbers:
+            self._numbers[labels] = number_of((self, labels))
+        return self._numbers[labels]
+
+    @computed_once
+    def _numbers(self) -> dict[tuple[str, ...], int]:
+        return {}
 
     @property
     def columns(self) -> tuple[str, ...]:

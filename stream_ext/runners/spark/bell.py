@@ -332,7 +332,7 @@ class Bell(ShardsOfBell):
                     parts = []
                 case wire.Loads() as loads:
                     shard.figures.report(loads, seat.alive_ms)
-                    self._merge.cpu_times.add(loads.query_ms)
+                    self._merge.accounts.add(loads.query_ms)
                 case wire.Fault(query, why, since) as fault:
                     with self._lock:
                         shard.faults = {**shard.faults, query: QueryFault(why, since)}

@@ -75,3 +75,21 @@ def test_the_operators_of_a_query_are_listed(tmp_path: Path, capsys: pytest.Capt
         assert int(lines[2][1]) > 0 and sum(int(line[4]) for line in lines[1:]) in (99, 100, 101)
         assert main(["top", "nowhere", "--server", server.url]) == 1
         assert "there is no registered query 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("of", "named"), [("streams", "taxis"), ("classes", "taxis [")])
+def test_streams_and_classes_are_listed_with_what_their_queries_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], of: str, named: str
+) -> None:
+    with live(tmp_path) as server:
+        for name in ("near", "far"):
+            server.register(NEAR.replace("near", name)).raise_for_status()
+        arguments = ["top", "--of", of, "--times", "1", "--every", "0.01s", "--server", server.url]
+        assert main(arguments) == 0
+        assert main([*arguments, "--by", "lag"]) == 2
+    out = capsys.readouterr()
+    lines = [line.split("\t") for line in out.out.splitlines()]
+    assert lines[0] == ["stream or windows", "queries", "rows/s", "cpu %", "memory"]
+    assert lines[1][0].startswith(named)
+    assert lines[1][1] == "2"
+    assert "not by lag" in out.err

@@ -183,6 +183,8 @@ def test_a_page_says_who_reads_and_what_happened(page: Page, busy: Live) -> None
         expect(row).to_contain_text("an event stream")
         expect(row).to_contain_text("reading")
     expect(row).to_contain_text("ago", timeout=15_000)
+    page.goto("/console/log")
+    expect(page.get_by_role("row").filter(has_text="resumed")).to_contain_text("near")
     page.goto("/console/queries/near")
     expect(page.get_by_role("listitem").filter(has_text="resumed")).to_be_visible()
     expect(page.get_by_role("listitem").filter(has_text="paused")).to_be_visible()

@@ -80,6 +80,7 @@ def test_the_status_shows_who_writes_how_far_it_came_and_where_regions_are(hbase
     assert (found.head.last, found.runs.covered) == (3, 3)
     assert set(found.regions) == set(TABLES)
     assert all(sum(on.values()) == 1 for on in found.regions.values())
+    assert provisioning.regions(url) == found.regions
     store.close()
     assert provisioning.status(url).lease_left_ms == 0
     provisioning.drop(url)

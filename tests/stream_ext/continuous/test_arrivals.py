@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import hbase_store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.query_state import QueryState

@@ -14,7 +14,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.plan.pipeline import logic_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hbase_store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities, small_plans

@@ -14,7 +14,7 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.language.algebra.algebra import Query

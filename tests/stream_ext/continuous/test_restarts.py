@@ -15,7 +15,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.emissions.emission import body_of, to_json
 from stream_ext.language.algebra.algebra import Form, Query

@@ -10,7 +10,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.oneshot.instant import Instant

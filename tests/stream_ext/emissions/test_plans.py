@@ -24,7 +24,7 @@ def merge_of(clock: ManualClock, able: Callable[[QueryDefinition], bool], shards
 
 def after_epoch(merge: Merge, clock: ManualClock, query_ms: dict[int, float]) -> ShardPlan:
     clock.advance(_EPOCH_MS)
-    merge.cpu_times.add(query_ms)
+    merge.accounts.add(query_ms)
     return merge.balanced()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_ext.catalog.registered import query_of
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.clock import ManualClock
 from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 from stream_ext.evaluation_budget import Control

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.emissions.cpu_times import CpuTimes
+from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.merge import Merge
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.service.service import Limits, Service
@@ -177,12 +178,14 @@ class _Slow:
     100 ms."""
 
     position, role, fault, has_more = 0, "inline", None, True
+    pace, those_behind = TurnLimits(), SimpleNamespace(slowed={}, runs=[])
+    runs = SimpleNamespace(all=(), by_first_query={})
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.sn, self.at_once, self.pieces = clock, 0, 0, 0
         self.faults: dict[int, str] = {}
         self.suspended: Collection[int] = ()
-        self.cpu_times = CpuTimes(dict)
+        self.accounts = Accounts(dict)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         pass

@@ -10,7 +10,8 @@ import pytest
 from hbase_store import StreamPosition
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.options import StreamOptions
-from stream_ext.catalog.registered import Registered, query_of
+from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered_text import query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.upkeep.lateness import Lateness
 from stream_ext.windows.openings import opened

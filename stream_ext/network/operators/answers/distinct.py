@@ -16,13 +16,13 @@ import numpy as np
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import distinct as kernels
-from stream_ext.rows.row_index import buckets
+from stream_ext.rows.row_index import buckets, room_for
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Ids, Weights, ZSet, concat, empty
 
 Longs = np.typing.NDArray[np.int64]
 
-_LEAST_CAPACITY = 1024
+_LEAST_CAPACITY = 16
 _ONCE: Weights = np.empty(0, np.int64)
 
 
@@ -169,7 +169,7 @@ class _Copies:
         self._hold(rows_of(shown), shown.until_array(), entries, 0)
 
     def _hold(self, shown: Ids, untils: Longs, copies: tuple[Ids, Longs, Longs], coming: int) -> None:
-        self._allocate(max(_LEAST_CAPACITY, (len(copies[0]) + coming + len(shown)) * 3 // 2))
+        self._allocate(max(_LEAST_CAPACITY, room_for(len(copies[0]) + coming + len(shown))))
         # Shown rows come first (with weight 0), so that their slots are known and stay shown as they were.
         self._add(shown, np.zeros(len(shown), np.int64), untils)
         self.shown[: self._used] = untils

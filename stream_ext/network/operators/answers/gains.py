@@ -5,8 +5,6 @@ can have been in the previous answer (`ZSet.fresh`), nothing is compared, and th
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
 from hbase_store.arrays import Ids, frozen
@@ -23,7 +21,7 @@ class Gains:
     def __init__(self, width: int, r2s: R2S) -> None:
         self._width, self._r2s = width, r2s
         self._wheel = ExpiryWheel(width)
-        self._aside: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
+        self._aside: list[tuple[ZSet, int]] = []  # with the greatest validity
         self._total = 0  # weight of all rows that are not aside
         self._time = 0  # of the last step
         self._lapses = False
@@ -56,7 +54,7 @@ class Gains:
     def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         self._due(time)
         while self._aside and self._aside[0][1] < time:
-            self._aside.popleft()
+            del self._aside[0]
         self._time, self.moved = time, change.count + change.omitted > 0
         if change.untils is not None and change.count:
             self._aside.append((change, latest(change.untils)))

@@ -49,6 +49,11 @@ class ResultState:
         self.is_in_order = self._gains is None
 
     @property
+    def is_unranked(self) -> bool:
+        """Whether no order of first appearance matters."""
+        return self._ranking is None
+
+    @property
     def reads_removals(self) -> bool:
         """Whether removed rows matter for the result, beyond the size of the answer."""
         return self._gains is None or self._r2s is not R2S.ISTREAM

@@ -214,6 +214,17 @@ class StoreEdges:
         return self.graph.among is None or (len(self.graph.among) > 0 and int(self.graph.among[0]) == 0)
 
 
+def edges_around(snapshot: Snapshot, key: Ids, inverse: bool) -> tuple[Ids, Ids]:
+    """The predicate and the other end of each edge of one vertex."""
+    predicates = snapshot.predicates_listed(key, inverse)
+    listed, one = predicates.tolist(), int(key[0])
+    snapshot.fetch(listed, one, inverse)
+    found = [snapshot.values(p, one, inverse) for p in listed]
+    if not found:
+        return predicates, np.empty(0, np.uint64)
+    return predicates.repeat([len(values) for values in found]), np.concatenate(found)
+
+
 def _each(offsets: npt.NDArray[np.int64]) -> Picks:
     return np.repeat(np.arange(len(offsets) - 1), offsets[1:] - offsets[:-1])
 

@@ -17,7 +17,7 @@ from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.network.operators.core.pairing import Pairing
 from stream_ext.network.operators.core.pattern import G, IdPattern, Ids, O, P, S
 from stream_ext.network.operators.joins.counting import Counting
-from stream_ext.network.operators.joins.store_edges import Picks, StoreEdges
+from stream_ext.network.operators.joins.store_edges import Picks, StoreEdges, edges_around
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.row_index import RowIndex
 from stream_ext.rows.zset import ZSet, concat, empty
@@ -49,6 +49,11 @@ class StoreJoin:
         if other._counting is not None:
             other._counting = Counting(self._left, pattern)
         return other
+
+    @property
+    def is_only_its_pattern(self) -> bool:
+        """Whether it has nothing to join with, and lists all variables."""
+        return not self._left and self._counting is None and self.variables == self.pattern.variables
 
     def without_pattern(self) -> list[object]:
         """All that it refers to, but for its pattern and what is made of it."""
@@ -259,11 +264,7 @@ class _LookUp:
             return None
         inverse = self._is_bound(O)
         key = self._bound(O if inverse else S, left, moment)
-        predicates = edges.snapshot.predicates_listed(key, inverse)
-        edges.snapshot.fetch(predicates.tolist(), key[0], inverse)
-        found = [edges.snapshot.values(p, int(key[0]), inverse) for p in predicates.tolist()]
-        far = np.concatenate(found) if found else np.empty(0, np.uint64)
-        p = np.repeat(predicates, [len(values) for values in found])
+        p, far = edges_around(edges.snapshot, key, inverse)
         near = np.repeat(key, len(far))
         return (far, p, near) if inverse else (near, p, far)
 

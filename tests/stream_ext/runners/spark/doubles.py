@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.taken_queries import DividedQueries, divides_none
-from stream_ext.emissions.cpu_times import CpuTimes
+from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -170,7 +170,7 @@ class ChainMerge:
         self._attempt = 0
         self._pending: dict[int, list[Part]] = {}
         self._chain = 0
-        self.cpu_times = CpuTimes(dict)
+        self.accounts = Accounts(dict)
         self.position = 0
         self.owner = "inline"
         self.emitted: list[int] = []  # of SN 1, 2, ...

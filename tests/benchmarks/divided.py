@@ -1,6 +1,8 @@
 """Long queries with groups, by one process, and by one and two tasks of Spark at a time; the answers are compared.
 
-    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--json FILE]
+And a registered query on the same Spark while two of them are evaluated: from each push until it is evaluated.
+
+    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--json FILE]
 
 By the clock, after one run that is not counted (each process of Spark starts, and reads the store for the first time),
 in turns, the median of the runs. The CPU of Spark is that of all of its processes. Starting Spark is not counted.
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -25,6 +28,7 @@ from typing import Any
 
 import hbase_store
 from hbase_store import Store
+from stream_ext.clock import SystemClock
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.divided.division import divided_plan
@@ -33,6 +37,7 @@ from stream_ext.oneshot.evaluate import Asking
 from stream_ext.oneshot.question import Question
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.spark.standalone_tasks import spark_for_tasks
+from stream_ext.service.service import Service
 from tests.benchmarks import social
 from tests.benchmarks.spark_served import cpu_of_family, since
 
@@ -40,6 +45,9 @@ Figures = dict[str, Any]
 Rows = list[tuple[bytes | None, ...]]
 
 _PREFIXES = f"PREFIX : <{social.BASE}>\nPREFIX foaf: <{social.FOAF}>\n"
+_REGISTERED = """PREFIX : <http://ex/> REGISTER RSTREAM near AS SELECT ?x (COUNT(*) AS ?n)
+FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] WHERE { WINDOW :w { ?x :p ?y } } GROUP BY ?x"""
+_STARTS_S, _PAUSE_S = 120.0, 0.02
 QUERIES = {
     "friends_of_friends": "SELECT ?c (COUNT(*) AS ?n) (AVG(?a) AS ?m) (MIN(?a) AS ?least) "
     "{ ?p :city ?c ; foaf:knows ?f . ?f foaf:knows ?g . ?g foaf:age ?a } GROUP BY ?c ORDER BY ?c",
@@ -49,12 +57,13 @@ QUERIES = {
 }
 
 
-def run(lines: int, rounds: int) -> Figures:
+def run(lines: int, rounds: int, beside_s: float) -> Figures:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name, ExitStack() as stack:
         url = _loaded(Path(name), lines)
+        figures: Figures = {"lines": lines, "load": os.getloadavg()[0], "beside": beside(url, beside_s)}
+        print(json.dumps(figures["beside"]), file=sys.stderr)
         store = stack.enter_context(closing(hbase_store.open(url, read_only=True)))
         sn = int(store.refresh())
-        figures: Figures = {"lines": lines, "load": os.getloadavg()[0]}
         spark = {lanes: stack.enter_context(_spark(lanes)) for lanes in (1, 2)}
         for query, text in QUERIES.items():
             print(query, file=sys.stderr)
@@ -64,6 +73,44 @@ def run(lines: int, rounds: int) -> Figures:
             figures[query] = _measured(ways, rounds)
             print(json.dumps(figures[query]), file=sys.stderr)
     return figures
+
+
+def beside(url: str, seconds: float) -> Figures:
+    """The times of pushes in milliseconds, without long queries and with two of them all the time."""
+    settings = {"engine": "spark", "spark": SparkSettings(shards=1), "batch_ms": 0}
+    with closing(Service.open(url, base="http://ex/", clock=SystemClock(), **settings)) as service:  # type: ignore[arg-type]
+        service.create_stream("s", {})
+        service.register(_REGISTERED)
+        spark = service._engine.spark
+        assert spark is not None and spark.wait_for("up", _STARTS_S)
+        alone = _pushed(service, seconds)
+        stop, done = threading.Event(), list[int]()
+
+        def ask(text: str) -> None:
+            while not stop.is_set():
+                assert service.query(_PREFIXES + text, by_spark=True).by_spark
+                done.append(1)
+
+        threads = [threading.Thread(target=ask, args=(QUERIES[name],)) for name in ("friends_of_friends", "names")]
+        for thread in threads:
+            thread.start()
+        with_queries = _pushed(service, seconds)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    return {"alone_ms": alone, "with_two_queries_ms": with_queries, "queries": len(done)}
+
+
+def _pushed(service: Service, seconds: float) -> Figures:
+    times, until = list[float](), time.monotonic() + seconds
+    while time.monotonic() < until:
+        began = time.perf_counter()
+        element = f'<http://ex/a{len(times) % 50}> <http://ex/p> "{len(times) % 9}" .'.encode()
+        service.push("s", element, "application/n-triples", wait="evaluated")
+        times.append((time.perf_counter() - began) * 1000)
+        time.sleep(_PAUSE_S)
+    cuts = statistics.quantiles(times, n=100)
+    return {"pushes": len(times), "p50": round(cuts[49], 1), "p99": round(cuts[98], 1)}
 
 
 def _loaded(folder: Path, lines: int) -> str:
@@ -126,9 +173,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--beside", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    figures = run(arguments.lines, arguments.rounds)
+    figures = run(arguments.lines, arguments.rounds, arguments.beside)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures, indent=2))

@@ -52,7 +52,8 @@ class DriverTasks:
         if order.file:
             threading.Thread(target=self._run, args=(order,), name="rillet-task", daemon=True).start()
         else:
-            self._session.sparkContext.cancelJobGroup(_group(order.task))
+            # Its job may not have begun.
+            self._session.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(_group(order.task))
 
     def _run(self, order: TaskOrder) -> None:
         try:

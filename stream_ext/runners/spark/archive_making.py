@@ -37,8 +37,8 @@ def make(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome:
     check_is_ours(home.path.parent, "the classes of Spark")
     # Each JVM that makes one has its own file, which is renamed when it is whole.
     with tempfile.TemporaryDirectory(prefix="rillet-spark-", dir="/tmp") as folder:
-        new = home.path / f"{Path(folder).name}.jsa"
-        command = [sys.executable, "-m", __name__, folder, f"-XX:ArchiveClassesAtExit={new}"]
+        new = home.path / f"{Path(folder).name}{home.archive.suffix}"
+        command = [sys.executable, "-m", __name__, folder, home.making_options(new)]
         done = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=_TAKES_S_MAX, check=False,
             env=driver_environ(SparkSettings(), Path(folder), java, environ) | {"SPARK_HOME": str(home.path)},

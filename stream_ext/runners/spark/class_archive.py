@@ -19,14 +19,14 @@ from stream_ext.runners.spark.java import Java, cache_folder
 _PREFIX = "spark-"
 #: A JVM that cannot use the archive says nothing on its standard output, and starts without it.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-#: From this version on, Java makes an archive of a program (its cache ahead of time) that needs no archive of Java's own
-#: classes below it, which a trimmed Java lacks.
+#: From this version on, Java makes an archive of a program (its cache ahead of time) that needs no archive of Java's
+#: own classes below it, which a trimmed Java lacks.
 _AHEAD_OF_TIME = 25
 
 
 @dataclass(frozen=True, slots=True)
 class SparkHome:
-    """A folder with links to an installed Spark, and perhaps an archive of its classes. `ahead`: as Java makes it now."""
+    """A folder with links to an installed Spark, and perhaps an archive of its classes. `ahead`: of the newer kind."""
 
     path: Path
     ahead: bool = False

@@ -26,7 +26,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
-from tests.benchmarks import spark_cluster, spark_placed, spark_served
+from tests.benchmarks import spark_cluster, spark_divided, spark_placed, spark_served
 from tests.benchmarks.spark_served import cpu_of, cpu_of_family, since
 
 Figures = dict[str, Any]
@@ -79,6 +79,10 @@ def run(quick: bool) -> Figures:
     bodies = [load.body(number) for number in range(1, load.batches)]
     figures["placed"] = spark_placed.measure(load.texts(), bodies, 3)
     print("placed", json.dumps(figures["placed"]), file=sys.stderr, flush=True)
+    figures["divided"] = spark_divided.run(20 if quick else 40, 3)
+    print("divided", json.dumps(figures["divided"]), file=sys.stderr, flush=True)
+    figures["divided_on_spark"] = spark_divided.run_on_spark(20 if quick else 40)
+    print("divided on Spark", json.dumps(figures["divided_on_spark"]), file=sys.stderr, flush=True)
     runs: dict[str, list[Figures]] = {"inline": [], "one": [], "two": []}
     emitted = None
     for _ in range(rounds):  # by turns, because the machine may have other work
@@ -111,6 +115,7 @@ def summary(figures: Figures) -> str:
         **{name: figures[name] for name in ("speed_up", "speed_up_of_two_cores", "cpu_of_two_over_one")},
         "larger_shard": figures["two"]["larger_shard"],
         "placed_larger_shard": figures["placed"]["by_load"]["larger_shard"],
+        "heavy_query_cpu_of_two_over_one": figures["divided_on_spark"]["cpu_of_two_over_one"],
         "push_ms_p50": figures["served_two"]["push_ms"]["p50"],
         "server_us_an_element": figures["served_two"]["elements"]["server_us_an_element"],
     }

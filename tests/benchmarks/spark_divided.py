@@ -122,7 +122,7 @@ def _compare(found: Sequence[Sequence[Part]], expected: Sequence[Sequence[Part]]
 def on_spark(load: Heavy, shards: int) -> dict[str, Any]:
     """CPU of the tasks and of the server. With several shards it waits until the query is divided,
     which is decided at the end of an epoch."""
-    spark = SparkSettings(epoch_s=5, warmup_epochs=3, shards=shards)
+    spark = SparkSettings(epoch_s=15, warmup_epochs=3, shards=shards)
     limits = Limits(lag_ms=600_000, evaluated_s=600.0)  # all is pushed at once
     with (
         tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder,

@@ -74,7 +74,8 @@ class Keeper:
                 if not (lost or late or hung or changed or bell.is_plan_new):
                     self._clock.wait(bell.limits, self._next_ms(now))
                     continue
-            bell.follow_plan_of_merge()
+            if bell.is_plan_new:
+                bell.follow_plan_of_merge()
             if changed:
                 self._on_silence(silence)
             for shard, seat, silent_ms in hung:

@@ -143,7 +143,8 @@ def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = Non
     shown = "" if default is None else f", default {default}"
     if variable in os.environ:
         default = Preset(variable, os.environ[variable])
-    mark_setting(parser.add_argument(flag, default=default, help=f"{help} ({variable}{shown})", **more))
+    described = f"{help} ({variable}{shown})".replace("%", "%%")  # argparse puts values in
+    mark_setting(parser.add_argument(flag, default=default, help=described, **more))
     if CONFIG not in parser._option_string_actions:
         file = "a file with settings (RILLET_CONFIG, default rillet.toml of this folder, if there is one)"
         parser.add_argument(CONFIG, metavar="FILE", help=file)  # it is read before this parser is

@@ -9,7 +9,7 @@ known, or no window has been reported yet) is stored, and follows every push."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,15 +86,17 @@ _NOWHERE = _Place()
 
 @dataclass(frozen=True, slots=True)
 class SinceState:
-    """What the stored state of a query does not know yet, since the process ended before it was stored: the `positions`
-    of the streams at the state, the last times of counted windows there, and what came later."""
+    """What the stored state of a query does not know yet, since the process ended before it was stored: the `places` of
+    the streams at the state, the last times of counted windows there, and what came later. `known`: what is followed
+    already, from the same state on."""
 
-    positions: Mapping[int, StreamPosition]
+    places: Mapping[int, _Place]
     last: ReadLast
     came: Iterable[StreamAdvance]
+    known: dict[Hashable, _Followed]
 
 
-def _places(positions: Mapping[int, StreamPosition]) -> dict[int, _Place]:
+def places_of(positions: Mapping[int, StreamPosition]) -> dict[int, _Place]:
     return {
         n: _Place(
             at.latest, at.heartbeat, at.first, at.idle, openings_of(at.openings, at.first), at.elements_total,
@@ -113,7 +115,7 @@ class Lateness:
         """`log`: stores late elements beyond the end of this process. `last` reads the last times of counted windows at
         the head."""
         self._log, self._last = log, last
-        self._places = _places(positions)
+        self._places = places_of(positions)
         self._queries: dict[int, _Followed] = {}
         self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
         self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
@@ -139,12 +141,19 @@ class Lateness:
             return  # the query has ended with its registration: no element is late for it
         idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
         followed = _Followed(timing, state, idles)
+        if since is not None:
+            same = since.known.setdefault(_all_that_counts(timing, state), followed)
+            if same is not followed:
+                self._queries[query], same.queries[query] = same, None
+                return
         schedule = self._schedule_now(followed) if since is None else self._schedule_since(followed, since)
         timing = followed.timing
         latest = self._latest.get(timing)
         if latest is not None and self._is_alike(latest, followed, schedule):
             latest.queries[query] = None
             self._queries[query] = latest
+            if since is not None:
+                since.known[_all_that_counts(registered.timing_from(state.t0), state)] = latest
             return
         if followed.keeps(schedule):
             followed.schedule = schedule
@@ -266,7 +275,7 @@ class Lateness:
         return schedule
 
     def _schedule_since(self, followed: _Followed, since: SinceState) -> Schedule:
-        schedule = Schedule(followed.timing, followed.state, _places(since.positions), since.last)
+        schedule = Schedule(followed.timing, followed.state, since.places, since.last)
         schedule.skip_to_bound()
         if not followed.keeps(schedule):
             return self._schedule_now(followed)
@@ -302,6 +311,12 @@ class Lateness:
         # A copy of a dict is made at once. A list of its items is not: the pairs are objects, the garbage collector may
         # run while they are made, and another thread with it.
         return sum(count for (_, number), count in dict(self.counted).items() if number == query)
+
+
+def _all_that_counts(timing: Timing, state: QueryState) -> Hashable:
+    """Of a state, for its schedule."""
+    begins, counts = tuple(state.begins), tuple(state.counts)
+    return timing, state.registered, state.t0, state.after, state.last, begins, counts
 
 
 def _advance(schedule: Schedule, moved: StreamAdvance) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

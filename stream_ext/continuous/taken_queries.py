@@ -35,6 +35,8 @@ def divides_none(query: QueryDefinition) -> Ranges | None:
 
 
 def may_divide(query: QueryDefinition, catalog: Catalog) -> bool:
+    if query.asks_source:
+        return False  # each shard would be answered at another time
     registered = Registered.of(query, catalog)
     return division_of(registered.query, registered.select).variable is not None
 

@@ -2,7 +2,7 @@
 
 And a registered query on the same Spark while two of them are evaluated: from each push until it is evaluated.
 
-    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--json FILE]
+    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--in-turn] [--json FILE]
 
 By the clock, after one run that is not counted (each process of Spark starts, and reads the store for the first time),
 in turns, the median of the runs. The CPU of Spark is that of all of its processes. Starting Spark is not counted.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,13 @@ from typing import Any
 import hbase_store
 from hbase_store import Store
 from stream_ext.clock import SystemClock
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.divided.division import divided_plan
 from stream_ext.oneshot.divided.merging import Jobs, answer_divided
+from stream_ext.oneshot.divided.open_stores import close_opened, opened_to_read
+from stream_ext.oneshot.divided.task import QueryTask, evaluated
 from stream_ext.oneshot.evaluate import Asking
 from stream_ext.oneshot.question import Question
 from stream_ext.runners.spark.settings import SparkSettings
@@ -49,11 +52,12 @@ _REGISTERED = """PREFIX : <http://ex/> REGISTER RSTREAM near AS SELECT ?x (COUNT
 FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] WHERE { WINDOW :w { ?x :p ?y } } GROUP BY ?x"""
 _STARTS_S, _PAUSE_S = 120.0, 0.02
 QUERIES = {
-    "friends_of_friends": "SELECT ?c (COUNT(*) AS ?n) (AVG(?a) AS ?m) (MIN(?a) AS ?least) "
-    "{ ?p :city ?c ; foaf:knows ?f . ?f foaf:knows ?g . ?g foaf:age ?a } GROUP BY ?c ORDER BY ?c",
-    "names": "SELECT ?c (COUNT(*) AS ?n) (SUM(STRLEN(?name)) AS ?letters) "
-    "{ ?p foaf:name ?name ; :city ?c FILTER(REGEX(?name, '[0-9]*7[0-9]* of')) } GROUP BY ?c ORDER BY ?c",
-    "few_groups": "SELECT ?a (COUNT(*) AS ?n) { ?p foaf:knows ?f . ?f foaf:age ?a } GROUP BY ?a ORDER BY ?a",
+    "older": "SELECT ?c (COUNT(*) AS ?n) (AVG(?b - ?a) AS ?years) { ?p :city ?c ; foaf:age ?a ; foaf:knows ?f . "
+    "?f foaf:knows ?g . ?g foaf:age ?b FILTER(?b > ?a) } GROUP BY ?c ORDER BY ?c",
+    "names": "SELECT ?c (COUNT(*) AS ?n) (SUM(STRLEN(REPLACE(?name, '[aeiou0-4]+', ''))) AS ?letters) "
+    "{ ?p foaf:name ?name ; :city ?c FILTER(REGEX(?name, '[0-9]*[1-8][0-9]* of')) } GROUP BY ?c ORDER BY ?c",
+    "reached": "SELECT ?c (COUNT(DISTINCT ?g) AS ?n) { ?p :city ?c ; foaf:knows ?f . ?f foaf:knows ?g } "
+    "GROUP BY ?c ORDER BY ?c",
 }
 
 
@@ -75,6 +79,56 @@ def run(lines: int, rounds: int, beside_s: float) -> Figures:
     return figures
 
 
+class InTurn:
+    """Runs tasks one after the other in this process, and counts the CPU of each."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes, self.used = lanes, list[float]()
+
+    def run(self, tasks: Sequence[QueryTask], control: Control) -> Generator[bytes, None, None]:
+        for task in tasks:
+            before = time.process_time()
+            result = evaluated(task)
+            self.used.append(time.process_time() - before)
+            yield result
+
+    def busiest(self) -> float:
+        """If each lane takes the next task when it is free."""
+        lanes = [0.0] * self.lanes
+        for used in self.used:
+            lanes[lanes.index(min(lanes))] += used
+        return max(lanes)
+
+
+def in_turn(lines: int, rounds: int) -> Figures:
+    """Without Spark: the CPU of one process, and of two that would share the tasks of each query. What is left for two
+    is the CPU of the process that asks, and that of the lane which has more."""
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name:
+        url = _loaded(Path(name), lines)
+        store = opened_to_read(url)
+        sn = int(store.refresh())
+        figures: Figures = {"lines": lines, "load": round(os.getloadavg()[0], 1)}
+        for query, text in QUERIES.items():
+            runs = [_shared(store, text, sn) for _ in range(rounds + 1)][1:]
+            found = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0]}
+            figures[query] = found | {"speed_up": round(found["one_s"] / found["two_s"], 2)}
+            print(query, json.dumps(figures[query]), file=sys.stderr)
+        close_opened(url)
+    return figures
+
+
+def _shared(store: Store, text: str, sn: int) -> dict[str, float]:
+    before = time.process_time()
+    expected = _inline(store, text, sn)
+    found = {"inline_s": time.process_time() - before}
+    for lanes, name in ((1, "one"), (2, "two")):
+        jobs, before = InTurn(lanes), time.process_time()
+        assert _divided(store, text, sn, jobs) == expected, f"{name}: another answer"
+        own = time.process_time() - before - sum(jobs.used)
+        found |= {f"{name}_s": own + jobs.busiest(), f"{name}_merging_s": own, f"{name}_tasks": float(len(jobs.used))}
+    return found
+
+
 def beside(url: str, seconds: float) -> Figures:
     """The times of pushes in milliseconds, without long queries and with two of them all the time."""
     settings = {"engine": "spark", "spark": SparkSettings(shards=1), "batch_ms": 0}
@@ -91,7 +145,7 @@ def beside(url: str, seconds: float) -> Figures:
                 assert service.query(_PREFIXES + text, by_spark=True).by_spark
                 done.append(1)
 
-        threads = [threading.Thread(target=ask, args=(QUERIES[name],)) for name in ("friends_of_friends", "names")]
+        threads = [threading.Thread(target=ask, args=(QUERIES[name],)) for name in ("older", "names")]
         for thread in threads:
             thread.start()
         with_queries = _pushed(service, seconds)
@@ -173,10 +227,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--in-turn", action="store_true", help="without Spark: CPU of tasks, one after the other")
     parser.add_argument("--beside", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    figures = run(arguments.lines, arguments.rounds, arguments.beside)
+    figures = (
+        in_turn(arguments.lines, arguments.rounds)
+        if arguments.in_turn
+        else run(arguments.lines, arguments.rounds, arguments.beside)
+    )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures, indent=2))

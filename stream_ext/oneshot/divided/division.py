@@ -19,6 +19,8 @@ from stream_ext.plan.pipeline import logic_of
 
 #: So many tasks run one after the other where one could run: one that is heavier than others matters less then.
 _TASKS_PER_LANE = 3
+#: Tasks are as equal as spans are small.
+_SPANS_PER_TASK, _SPAN_ROWS_MIN = 4, 4096
 _ID_MAX = (1 << 64) - 1
 
 
@@ -63,12 +65,16 @@ def parts_of(plan: DividedPlan, snapshot: Snapshot, lanes: int) -> list[tuple[Su
     assert isinstance(driver, StoreJoin)
     fixed = driver.pattern.fixed.get(P)
     predicates = snapshot.predicates().tolist() if fixed is None else [fixed]
-    spans = [span for predicate in predicates for span in _spans(snapshot, predicate)]
-    return list(_in_groups(spans, lanes * _TASKS_PER_LANE))
+    tasks = lanes * _TASKS_PER_LANE
+    rows = sum(snapshot.count(predicate) for predicate in predicates) // (tasks * _SPANS_PER_TASK)
+    rows = max(1, min(PIECE_ROWS, max(rows, _SPAN_ROWS_MIN)))
+    spans = [span for predicate in predicates for span in _spans(snapshot, predicate, rows)]
+    return list(_in_groups(spans, tasks))
 
 
-def _spans(snapshot: Snapshot, predicate: int) -> Iterator[SubjectSpan]:
-    cuts = snapshot.cuts(predicate, PIECE_ROWS).tolist()
+def _spans(snapshot: Snapshot, predicate: int, piece: int) -> Iterator[SubjectSpan]:
+    """Spans of about so many rows."""
+    cuts = snapshot.cuts(predicate, piece).tolist()
     rows = snapshot.count(predicate) // (len(cuts) + 1)
     for first, last in zip([0, *cuts], [*(cut - 1 for cut in cuts), _ID_MAX], strict=True):
         yield SubjectSpan(predicate, first, last, rows)

@@ -26,7 +26,7 @@ from stream_ext.rows.zset import ZSet, concat
 from stream_ext.values.vocabulary import Vocabulary
 
 #: Rows of the driver that a task evaluates at a time.
-PIECE_ROWS = 1 << 18
+PIECE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,6 +150,22 @@ class Cohort:
         self._own_schedule.catch_up_with(self.schedule)
         self.schedule, self._own_schedule = self._own_schedule, None
 
+    @property
+    def t0(self) -> int | None:
+        """The origin of its closes, if the first push determined it."""
+        return (self.schedule if self._own_schedule is None else self._own_schedule).t0
+
+    def state_of_all(self, close: Close) -> QueryState:
+        """The state that all members of the class with this T0 have in common after a close."""
+        state = close.schedule.state(close.evaluated, None, close.evaluated.sn)
+        return msgspec.structs.replace(state, registered=None, t0=self.t0)
+
+    def passed_together(self, close: Close) -> None:
+        """It was evaluated at the close; the part of all says so."""
+        self.schedule = close.schedule
+        self.steps.count += 1
+        self.passed(close.evaluated)
+
     def slept(self, sn: int, closes: Sequence[tuple[int, Close]], result: Result) -> list[Part]:
         """The parts of the closes of a snapshot that it sleeps through, each with its push."""
         if self._single is not None and len(closes) == 1:  # as mostly: the one part that `Steps` would make

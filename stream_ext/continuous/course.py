@@ -10,6 +10,7 @@ from typing import NamedTuple
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.occupancy import Occupancy
 from stream_ext.windows.part import WindowBounds
+from stream_ext.windows.query_state import LastEvaluation
 from stream_ext.windows.schedule import Due, Schedule
 
 #: Of the windows at an evaluation: its time, and whether it is one at an arrival.
@@ -21,17 +22,19 @@ _CLOSES_MAX = 16
 
 
 class Close(NamedTuple):
-    """A close that is due, the schedule after it (which does not change any more), and whether all windows are empty
-    at it."""
+    """A close that is due, the schedule after it (which does not change any more), whether all windows are empty at it,
+    and the evaluation as those say that have made it."""
 
     due: Due
     schedule: Schedule
     over_nothing: bool
+    evaluated: LastEvaluation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
-    """`schedule` and `occupancy` are those after the snapshot."""
+    """`schedule` and `occupancy` are those after the snapshot; `closes`: all, each with the push after which it is
+    due."""
 
     sn: int
     steps: Sequence[tuple[Arrival, Sequence[Close]]]
@@ -39,10 +42,7 @@ class Course:
     occupancy: Sequence[Occupancy]
     #: Shared by the runs whose windows have the same labels.
     bounds: dict[tuple[str, ...], Bounds] = field(default_factory=dict)
-
-    def closes(self) -> list[tuple[int, Close]]:
-        """Each with the push after which it is due."""
-        return [(arrival.push, close) for arrival, closes in self.steps for close in closes]
+    closes: Sequence[tuple[int, Close]] = ()
 
 
 def course_of(
@@ -68,6 +68,8 @@ def course_of(
             schedule.done(due.time)
             is_occupied = any(each.is_occupied(due.time) for each in occupancy)
             is_last = arrival is arrivals[-1] and schedule.next_time() is None  # then it does not change any more
-            closes.append(Close(due, schedule if is_last else schedule.copy(), not is_occupied))
+            evaluated = LastEvaluation(sn, arrival.push, count - 1, due.time)
+            closes.append(Close(due, schedule if is_last else schedule.copy(), not is_occupied, evaluated))
         steps.append((arrival, closes))
-    return Course(sn, steps, schedule, occupancy)
+    all_closes = [(arrival.push, close) for arrival, closes in steps for close in closes]
+    return Course(sn, steps, schedule, occupancy, closes=all_closes)

@@ -87,9 +87,13 @@ class Evaluations:
             run.evaluator.triggered(False).arrive(arrival)
             for close in closes:
                 triggered, time = run.evaluator.triggered(False), close.due.time
-                result = run.evaluator.evaluate(triggered, course.sn, time, cohort.steps.count)
-                self.time, cohort.schedule = time, close.schedule  # only now, as in `_evaluate_due`
-                cohort.add(close.due, arrival.push, close.over_nothing, result)
+                result = run.evaluator.evaluate(triggered, course.sn, time, close.evaluated.k)
+                self.time = time  # only now, as in `_evaluate_due`
+                if run.in_class.emits_together(close.evaluated.k, result):
+                    cohort.passed_together(close)
+                else:
+                    cohort.schedule = close.schedule
+                    cohort.add(close.due, arrival.push, close.over_nothing, result)
                 yield 1
         run.in_class.end_course(course)
 

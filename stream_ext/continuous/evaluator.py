@@ -117,7 +117,7 @@ class Evaluator:
 
         self.at_closes = TriggeredNetwork(make, ())
         if (last := at.last) is not None:
-            self.at_closes.evaluate(self._moment(self.at_closes, at.sn, last.time, seed_of(plan.number, last.sn, 0)))
+            self.at_closes.evaluate(self.moment(self.at_closes, at.sn, last.time, seed_of(plan.number, last.sn, 0)))
 
     def _make_networks(self, timing: Timing, sn: int, ranked: bytes | None) -> None:
         plan, snapshot, select = self._plan, self._store.at(sn), self._select(sn)
@@ -175,9 +175,12 @@ class Evaluator:
 
     @property
     def is_left_behind(self) -> bool:
-        """Whether one of its two networks was evaluated so long ago that the changes since then are not retained."""
-        has_two, oldest = self._composed is not None, int(self._store.oldest())
-        return has_two and self._plan.reads_store and any((n.store_sn or oldest) < oldest for n in self._one_by_one)
+        """Whether one of its two networks was evaluated so long ago that the changes since then are not retained; or
+        something was lost that it shares with other queries."""
+        if self._composed is None:
+            return self.at_closes is not None and self.at_closes.is_lost
+        oldest = int(self._store.oldest())
+        return self._plan.reads_store and any((n.store_sn or oldest) < oldest for n in self._one_by_one)
 
     @property
     def source_as_of(self) -> tuple[int, int] | None:
@@ -308,8 +311,8 @@ class Evaluator:
         plan = self._plan
         seed = b"" if plan.is_shared else seed_of(plan.number, sn, k)
         if plan.query.emits_new:
-            self._leave_out_new(triggered, self._moment(triggered, sn, time, seed))
-        moment = self._moment(triggered, sn, time, seed)
+            self._leave_out_new(triggered, self.moment(triggered, sn, time, seed))
+        moment = self.moment(triggered, sn, time, seed)
         emitted, self.last = triggered.evaluate(moment), triggered
         if self._composed is not None:
             emitted = self._composed.emitted(moment, emitted)
@@ -319,7 +322,7 @@ class Evaluator:
         """Evaluations at arrivals at these times, in one step."""
         numbered = self.numbered
         assert numbered is not None, "its evaluations are numbered"
-        moment = self._moment(numbered, sn, int(times[0]), b"")
+        moment = self.moment(numbered, sn, int(times[0]), b"")
         places, stops, columns, weights = numbered.evaluate(moment, times, arrived)
         self.last_result = list(repeated_within(columns, weights, self._control)), None, True
         return ManyResults(places, np.cumsum(weights)[stops - 1], self.last_result[0])
@@ -347,11 +350,11 @@ class Evaluator:
         triggered, answer, seed = self.triggered(False), self.answer, seed_of(self._plan.number, sn, 0)
         evaluated, orders = answer.evaluated(), self._orders.state()
         if self._plan.is_of_time:
-            self._let_time_pass(triggered, self._moment(triggered, sn, time, seed))
+            self._let_time_pass(triggered, self.moment(triggered, sn, time, seed))
             self._orders.return_to(orders)
         before = answer.current()
         answer.compare_with(evaluated)
-        emitted = triggered.evaluate(self._moment(triggered, sn, time, seed))
+        emitted = triggered.evaluate(self.moment(triggered, sn, time, seed))
         if not answer.is_unchanged_since(before):
             return self._result_of(emitted)
         answer.compare_with(evaluated)
@@ -372,7 +375,7 @@ class Evaluator:
         unchanged = ChangesBetween(self._store, low, low)
         triggered.network.step(replace(moment, snapshot=self._store.at(low), changes=unchanged, requests_again=False))
 
-    def _moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
+    def moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
         retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self.networks)

@@ -211,7 +211,8 @@ class Run:
             self._build_if_known(evaluator, sn, self.ranked())
         except Unanswered:
             return
-        self.evaluator, self._created_max = evaluator, max(TERMS_CREATED_MAX, 2 * evaluator.created)
+        self._replace_evaluator(evaluator)
+        self._created_max = max(TERMS_CREATED_MAX, 2 * evaluator.created)
 
     # -- one snapshot --------------------------------------------------------------------------------------------
 
@@ -254,11 +255,14 @@ class Run:
         return self.continue_step(turn)
 
     def _build_anew(self, sn: int) -> None:
-        """As after a restart, with the windows and the last answer of the snapshot before. Our own store may have got
-        something that only a source was asked for: both are from now on."""
-        evaluator = self._new_evaluator()
-        self._build_if_known(evaluator, sn - 1, self.ranked())
+        """As after a restart, from the snapshot before. Our own store may have got what only a source was asked for."""
+        self._build_if_known(evaluator := self._new_evaluator(), sn - 1, self.ranked())
+        self._replace_evaluator(evaluator)
+
+    def _replace_evaluator(self, evaluator: Evaluator) -> None:
+        self.in_class.released()
         self.evaluator = evaluator
+        self.in_class.renewed()
 
     def continue_step(self, turn: Turn) -> Sequence[Part]:
         """Continues the snapshot that the run is underway in."""
@@ -296,6 +300,7 @@ class Run:
         """Ends a turn: the parts so far, and the position after them."""
         parts = self._emitted
         emitted = None if self._position is None else self._position.emitted
+        self.in_class.cut()
         for cohort in self.cohorts:
             parts += cohort.cut(sn, self.evaluations.at, emitted)
         is_complete = all(cohort.steps.is_complete for cohort in self.cohorts)
@@ -324,8 +329,6 @@ class Run:
             found = cohort.join_one_of(self.cohorts)
             if found is not cohort:
                 self._cohort_of |= dict.fromkeys(cohort.members, found)
-
-    # -- asleep --------------------------------------------------------------------------------------------------
 
     def begin_asleep(self, sn: int, bounds: Bounds) -> None:
         """It sleeps through the evaluations of this snapshot. `bounds`: those of all runs with its windows' labels."""

@@ -56,15 +56,19 @@ class Runs:
         self.awake |= dict.fromkeys(woken)
         return parts
 
+    def joint_parts(self) -> list[Part]:
+        """After all runs that are awake were stepped: the parts of those that emit together."""
+        return self._by_timing.joint_parts()
+
     def settle(self, sn: int) -> None:
         """After this snapshot: runs with the same evaluations join one class. Those of them sleep to which nothing will
         happen up to their next evaluations, unless something comes."""
         for run in self._by_timing.settle(self.awake, sn):
             del self.awake[run]
 
-    def _leave_class(self, run: Run) -> None:
+    def _leave_class(self, run: Run, is_over: bool = False) -> None:
         if run in self._by_timing:
-            self._by_timing.leave(run)
+            self._by_timing.leave(run, is_over)
             self.awake[run] = None
 
     # ---- queries that start
@@ -108,6 +112,7 @@ class Runs:
         for run in runs:
             for number in run.numbers:
                 del other.of[number]
+            other._leave_class(run)
             other._forget(run)
             self._add(run)
 
@@ -154,7 +159,7 @@ class Runs:
         run = self.of.pop(number, None)
         self._not_shared.discard(number)
         if run is not None:
-            self._leave_class(run)
+            self._leave_class(run, is_over=len(run.numbers) == 1)
             run.leave(number)
             if run.is_empty:
                 self._forget(run)
@@ -169,7 +174,7 @@ class Runs:
         """The run is not stepped any more, and no query joins it."""
         if run not in self.all:
             return
-        self._leave_class(run)
+        self._leave_class(run, is_over=True)
         del self.all[run], self.awake[run]
         self._streams = None
         if run.key is not None:

@@ -24,13 +24,16 @@ class RunsByTiming:
     def __contains__(self, run: Run) -> bool:
         return run in self._of
 
-    def leave(self, run: Run) -> None:
-        """Whatever is to be done with the run."""
-        self._of.pop(run).leave(run)
+    def leave(self, run: Run, is_over: bool = False) -> None:
+        """Whatever is to be done with the run; `is_over`: it is not stepped any more."""
+        self._of.pop(run).leave(run, is_over)
 
     def settle(self, awake: Iterable[Run], sn: int) -> list[Run]:
-        """After this snapshot: runs join the classes of others; returns those of the runs that sleep from now on."""
+        """After this snapshot: runs join the classes of others, and share what they have in common; returns those of
+        the runs that sleep from now on."""
         self._join([run for run in awake if run not in self._of and may_join(run)])
+        for _, each in self._classes:
+            each.shared.gather()
         found = []
         for run in awake:
             timing_class = self._of.get(run)
@@ -73,6 +76,10 @@ class RunsByTiming:
                 parts += each.begin(course)
         return woken, parts
 
+    def joint_parts(self) -> list[Part]:
+        """The parts that members of a class have together, after the snapshot was stepped."""
+        return [part for _, each in self._classes for part in each.joint_parts()]
+
 
 def may_join(run: Run) -> bool:
     """Whether it is evaluated when its class is, and nothing else than its windows and the store matters to it."""
@@ -83,7 +90,8 @@ def may_join(run: Run) -> bool:
         return False
     if cohort.evaluated is None or cohort.schedule.upcoming() is None or not cohort.schedule.has_begun:
         return False
-    return run.evaluator.triggered(False).next_change(cohort.evaluated.time) is not None
+    triggered = run.evaluator.triggered(False)
+    return not triggered.is_lost and triggered.next_change(cohort.evaluated.time) is not None
 
 
 def sleeps_until(run: Run, sn: int) -> int | None:

@@ -119,14 +119,14 @@ class Shard:
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         self.backoff.advance_to(sn)
-        parts, self._unsent = self._unsent, []
-        parts += self.those_behind.ask_again()
+        parts = [*self.take_unsent(), *self.those_behind.ask_again()]
         self.stepping(sn, ())
         pushes = PushesOfSnapshot(self.store, sn, self.runs.streams)
         parts += self.runs.step_asleep(sn, pushes)
         for run in list(self.runs.awake):
             parts += self._faulty.stepped(run, sn, pushes)
         self.stepping(sn, ())
+        parts += self.runs.joint_parts()
         self.those_behind.part_from_those_underway(in_step=True)
         self.sn = sn
         self.runs.gather(sn)

@@ -22,13 +22,16 @@ from itertools import count
 
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.course import Course, course_of
+from stream_ext.continuous.joint_parts import JointParts
 from stream_ext.continuous.run import Run
+from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.network.operators.core.pattern import UNKNOWN, O, P, S
 from stream_ext.network.operators.scans.ends import NO_TIME
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.occupancy import Occupancy
 from stream_ext.windows.part import Part
+from stream_ext.windows.query_state import LastEvaluation
 from stream_ext.windows.timing import Timing
 
 #: In a push of more triples it is not looked for what wakes whom.
@@ -59,6 +62,9 @@ class TimingClass:
         self._times: list[tuple[int, int, Run]] = []  # a heap: when a run wakes at the latest
         self._turns = count()
         self._streams = self._schedule.streams()
+        self.shared = SharedStages()
+        self._joint: dict[tuple[object, ...], list[JointParts]] = {}
+        self._before: LastEvaluation | None = None  # the evaluation before the present snapshot
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -81,18 +87,26 @@ class TimingClass:
         wakers = self._wakers[run] = _wakers_of_run(run)
         for key in wakers:
             self._woken_by.setdefault(key, {})[run] = None
-        run.in_class.join(self._schedule)
+        run.in_class.join(self._schedule, self.shared)
+        if run.in_class.may_emit_together():
+            alike = self._joint.setdefault((run.plan.labels, run.cohorts[0].t0, run.plan.width), [])
+            joint = next((each for each in alike if each.has_room), None)
+            if joint is None:
+                alike.append(joint := JointParts())
+            joint.join(run)
+            run.in_class.joint = joint
 
-    def leave(self, run: Run) -> None:
-        """The run goes on from where the class is, or from where its step has come to."""
+    def leave(self, run: Run, is_over: bool = False) -> None:
+        """The run goes on from where the class is, or from where its step has come to; unless it `is_over`."""
         self._wake(run)
+        self.shared.give_up_lost(run, self.members)
         del self._awake[run]
         for key in self._wakers.pop(run):
             others = self._woken_by[key]
             del others[run]
             if not others:
                 del self._woken_by[key]
-        run.in_class.leave(self._occupancy)
+        run.in_class.leave(self._occupancy, is_over)
 
     def sleep(self, run: Run, wakes_at: int) -> None:
         del self._awake[run]
@@ -101,6 +115,8 @@ class TimingClass:
             heapq.heappush(self._times, (wakes_at, turn, run))
         if run.plan.reads_store:
             self._read_store[run] = None
+        if run.in_class.joint is not None:
+            run.in_class.joint.sleep(run)
 
     def _wake(self, run: Run) -> None:
         if run not in self._asleep:
@@ -109,6 +125,8 @@ class TimingClass:
         self._awake[run] = None
         self._read_store.pop(run, None)
         run.in_class.wake()
+        if run.in_class.joint is not None:
+            run.in_class.joint.wake(run)
         if len(self._times) > 2 * len(self._asleep) + 64:  # most of them have woken by now
             self._times = [each for each in self._times if self._asleep.get(each[2]) == each[1]]
             heapq.heapify(self._times)
@@ -128,7 +146,7 @@ class TimingClass:
         woken = dict(self._read_store) if store_changed else {}
         for key in self._woken_by.keys() & wakers if self._asleep else ():
             woken |= self._woken_by[key]
-        closes = course.closes()
+        closes = course.closes
         while closes and self._times and self._times[0][0] <= closes[-1][1].due.time:
             _, turn, run = heapq.heappop(self._times)
             if self._asleep.get(run) == turn:
@@ -139,17 +157,35 @@ class TimingClass:
         return found
 
     def begin(self, course: Course) -> list[Part]:
-        """The parts of those that sleep through this snapshot. The others have the course to be stepped through."""
+        """Parts of those that sleep through this snapshot. The others have the course to be stepped through."""
         self._schedule, self._occupancy = course.schedule, course.occupancy
         for run in self._awake:
             run.in_class.course = course
-        closes, parts = course.closes(), list[Part]()
+        if not course.closes:
+            for run in self._asleep:
+                run.cohorts[0].schedule = course.schedule
+            return []
+        self._before = next(iter(self._awake or self._asleep)).cohorts[0].evaluated
+        for joint in [joint for alike in self._joint.values() for joint in alike if joint.are_many]:
+            joint.begin(course, self._awake)
+        last, parts = course.closes[-1][1].evaluated, list[Part]()
         for run in self._asleep:
-            if closes:
-                run.in_class.begin_asleep(course)
-                parts += run.cohorts[0].slept(course.sn, closes, run.evaluator.unchanged_result)
-            run.cohorts[0].schedule = course.schedule
+            cohort, together = run.cohorts[0], run.in_class.joint
+            run.in_class.begin_asleep(course)
+            if together is not None and together.is_under_way:
+                cohort.passed(last)
+            else:
+                parts += cohort.slept(course.sn, course.closes, run.evaluator.unchanged_result)
+            cohort.schedule = course.schedule
         return parts
+
+    def joint_parts(self) -> Iterator[Part]:
+        """Those of the snapshot that has just been stepped."""
+        for alike in self._joint.values():
+            for joint in alike:
+                if joint.is_under_way:
+                    assert self._before is not None, "its members were evaluated before they joined"
+                    yield from joint.parts(self._before)
 
 
 def place_of(cohort: Cohort) -> tuple[object, ...]:

@@ -17,8 +17,6 @@ from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders, own_order
 from stream_ext.network.operators.answers.slice import net_change
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.scans.ends import NO_TIME
-from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.zset import Columns, Weights, ZSet, empty, in_order
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.occupancy import Occupancy, next_entry
@@ -75,12 +73,20 @@ class TriggeredNetwork:
         self._occupancies = [there.copy(own) for own, there in zip(self._windows, occupancy, strict=True)]
         self.was_empty = not self.has_content(time)
 
+    def end_reading_ahead(self) -> None:
+        """As of what it shares with other networks."""
+        sharing = self.network.sharing
+        if sharing is not None and sharing.is_ahead:
+            sharing.end_reading_ahead()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it cannot go on, because of a fault in what it shares."""
+        return self.network.sharing is not None and self.network.sharing.is_lost
+
     def next_change(self, time: int) -> int | None:
         """Before this time no row comes or goes, after the evaluation at `time`; None: that is not known."""
-        scans = self.network.scans
-        if not all(isinstance(scan, WindowScan) for scan in scans) or self.network.may_turn():
-            return None
-        return min((scan.next_change(time) for scan in scans if isinstance(scan, WindowScan)), default=NO_TIME)
+        return self.network.next_change(time)
 
     def move_to(self, time: int) -> None:
         for presence in self._occupancies:

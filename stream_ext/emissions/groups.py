@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import msgspec
@@ -87,3 +88,14 @@ class EmissionGroup:
         counted = dict(zip(self.queries[places].tolist(), self._rows[places].tolist(), strict=True))
         self.queries, self._rows = queries, np.zeros(len(queries), np.int64)
         return counted
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """From where the queries continue after a restart: the stored position, the stored states of queries in no group,
+    and those of the groups, with the numbers of their queries. `grouped`: all queries that are in a group."""
+
+    position: int
+    states: Mapping[int, QueryState]
+    groups: Sequence[tuple[Ids, QueryState]]
+    grouped: frozenset[int] = frozenset()

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from hbase_store.errors import StoreError
 from stream_ext.catalog.catalog import Left, QueryDefinition
-from stream_ext.emissions.groups import GroupMembership
+from stream_ext.emissions.groups import GroupMembership, Stored
 from stream_ext.emissions.placement import ShardPlan
-from stream_ext.emissions.progress import Progress, Stored
+from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
@@ -141,6 +141,11 @@ class MergedProgress:
         """Which of its emissions are records of groups, the oldest first."""
         with self._changed:
             return self._progress.memberships(query)
+
+    def stored_with(self, query: int) -> int:
+        """With how many other queries its emissions are stored."""
+        with self._changed:
+            return self._progress.stored_with(query)
 
     def evaluations(self, query: int) -> int:
         """Since this process started."""

@@ -12,17 +12,16 @@ A group without queries is retained as long as its records are."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.emissions.groups import EmissionGroup, GroupMembership, with_records
+from stream_ext.emissions.groups import EmissionGroup, GroupMembership, Stored, with_records
 from stream_ext.emissions.saved_windows import SAVED, Saves
-from stream_ext.windows.part import Ids, Part
+from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState, own_begins
 
 
@@ -45,17 +44,6 @@ class _GroupProgress(msgspec.Struct, frozen=True, array_like=True):
 # Of a query without groups its state is stored, an array. The other records begin with a byte that begins no array.
 _OWN, _GROUP = b"M", b"G"
 _encode = msgspec.msgpack.Encoder().encode
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """From where the queries continue after a restart: the stored position, the stored states of queries in no group,
-    and those of the groups, with the numbers of their queries. `grouped`: all queries that are in a group."""
-
-    position: int
-    states: Mapping[int, QueryState]
-    groups: Sequence[tuple[Ids, QueryState]]
-    grouped: frozenset[int] = frozenset()
 
 
 class ProgressLog(Protocol):
@@ -180,6 +168,11 @@ class Progress:
         """Since this process started."""
         member = self._members.get(query)
         return self._evaluations[query] + (0 if member is None else self._groups[member.group].evaluations)
+
+    def stored_with(self, query: int) -> int:
+        """With how many other queries its emissions are stored."""
+        member = self._members.get(query)
+        return 0 if member is None else self._groups[member.group].members - 1
 
     def rows(self, query: int) -> int:
         """Since this process started."""

@@ -6,7 +6,6 @@ one-shot query is a network that is stepped once, with the whole store as the ch
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -32,15 +31,16 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.core.reevaluated import Reevaluated
-from stream_ext.network.operators.groups.grouped import Grouped
+from stream_ext.network.operators.core.shared_stage import COLUMN_BYTES, ROW_BYTES
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
-from stream_ext.network.operators.rowwise.extend import ExtendOperator
-from stream_ext.network.operators.rowwise.project import Project
+from stream_ext.network.operators.scans.ends import NO_TIME
 from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
-from stream_ext.network.wires import Plan, Stage, Wire
+from stream_ext.network.sharing import NetworkSharing
+from stream_ext.network.unread_removals import omit_unread_removals
+from stream_ext.network.wires import Plan, Scan, Stage, Wire, in_steps
 from stream_ext.plan.logic import Select
 from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.rows.zset import Columns, Deferred, Ids, Weights, ZSet, concat, empty, in_order
@@ -48,9 +48,9 @@ from stream_ext.windows.arrivals import Arrival
 
 #: Smaller changes are not looked at one by one: few of them are alive at a time.
 _MANY = 8192
-#: Bytes of a row, and of a column more, that is remembered, with its hashes, and room for as many again. They are
-#: counted as they come, and the operators are looked at when these have come to one part in so many of the budget.
-ROW_BYTES, _COLUMN, _LOOKS = 64, 16, 16
+#: Bytes that are remembered are counted as they come, and the operators are looked at when these have come to one part
+#: in so many of the budget.
+_LOOKS = 16
 #: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
 _CELL, _WITH_EACH = 8, 2
 #: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
@@ -85,17 +85,20 @@ class Network:
         construct_at_end: Construct | None = None,
     ) -> None:
         """Use `of_query`, `registered` or `shared`. `unknown`: constants that the store does not know."""
-        self.stages: Sequence[Stage] = plan.stages
+        self.stages = plan.stages
         self.scans, self.counted, self.displacing = plan.scans, plan.counted, plan.displacing
         self.cut, self.answer, self.unknown = cut, answer, unknown
         self.construct_at_end = construct_at_end
         self._orders, self.last_stage = orders, last.stage
         if not answer.reads_removals:
-            _omit_unread_removals(self.stages, self.last_stage)
+            omit_unread_removals(self.stages, self.last_stage)
         self._driver = driver_of(self.stages, self.last_stage)
-        self._steps = self._plain_steps = list(zip(self.stages, _read_last(self.stages, self.last_stage), strict=True))
+        self._steps = in_steps(self.stages, self.last_stage, self.scans)
         self._meter: OperatorMeter | None = None  # while somebody looks
+        self._reevaluated = [each for stage in self.stages if isinstance(each := stage.operator, Reevaluated)]
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
+        self._shared_added = 0  # to shared stages, up to then
+        self.sharing: NetworkSharing | None = None  # what it shares with other networks
         self._enough = cut.enough
         self._only_pattern = places_of_answer(self.stages, self.last_stage, cut, answer, orders)
 
@@ -164,8 +167,17 @@ class Network:
             assert isinstance(stage.operator, StoreJoin), "a constant is in a pattern of the store"
             stages[number] = replace(stage, operator=stage.operator.with_pattern(pattern))
         other.stages, other.unknown = stages, unknown
-        other._steps = [(stage, done) for stage, (_, done) in zip(stages, self._steps, strict=True)]
+        other._steps = [(at, stages[at], done) for at, _, done in self._steps]
         return other
+
+    def reconnect(self, scans: Sequence[Scan]) -> None:
+        """Some of its stages were replaced; `scans`: those that it has alone."""
+        self.scans = list(scans)
+        self._steps = in_steps(self.stages, self.last_stage, self.scans)
+
+    @property
+    def stepped_stages(self) -> list[Stage]:
+        return [stage for _, stage, _ in self._steps]
 
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
@@ -174,6 +186,8 @@ class Network:
             for name, counted in self.counted.items()
             if counted.stream == arrival.stream and not arrival.is_saved
         }
+        if self.sharing is not None:
+            self.sharing.arrive(arrival)
         for scan in self.scans:
             if not arrival.reaches(scan.window):
                 continue
@@ -208,16 +222,27 @@ class Network:
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
-        if self._added > most // _LOOKS:
+        shared = 0 if self.sharing is None else self.sharing.added - self._shared_added
+        if self._added + shared > most // _LOOKS:
             self._retained, self._added = self.state_bytes, 0
-        return self._retained + self._added
+            self._shared_added, shared = self._shared_added + shared, 0
+        return self._retained + self._added + shared
+
+    def next_change(self, time: int) -> int | None:
+        """Before this time no row of a window comes or goes, after the evaluation at `time`; None: that is not
+        known."""
+        found = [] if self.sharing is None else self.sharing.next_change(time)
+        for scan in self.scans:
+            if not isinstance(scan, WindowScan):
+                return None
+            found.append(scan.next_change(time))
+        return None if self.may_turn() else min(found, default=NO_TIME)
 
     def meter(self) -> OperatorMeter:
         """The meter of its operators, which begins now if nobody looked lately. Any thread may call."""
         meter = self._meter
         if meter is None:
-            self._meter = meter = OperatorMeter(self._plain_steps)
-            self._steps = meter.metered_steps
+            self._meter = meter = OperatorMeter(self.stages, self._steps)
         return meter
 
     @property
@@ -228,7 +253,7 @@ class Network:
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
         NOW()."""
-        return any(isinstance(stage.operator, Reevaluated) and stage.operator.has_rows() for stage in self.stages)
+        return any(operator.has_rows() for operator in self._reevaluated)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""
@@ -263,26 +288,29 @@ class Network:
 
     def _changed(self, moment: Moment) -> ZSet:
         """Steps all stages; releases each change when the last stage has read it."""
-        if self._meter is not None and not self._meter.stepped():
-            self._steps, self._meter = self._plain_steps, None
+        steps = self._steps
+        if (meter := self._meter) is not None:
+            if meter.steps is steps and meter.stepped():
+                steps = meter.metered_steps
+            else:  # nobody looks any more, or some operators are others now
+                self._meter = None
         control, is_registered = moment.control, not moment.last
-        changes: list[Any] = []
+        changes: list[Any] = [None] * len(self.stages)
         alive: dict[int, ZSet] = {}
         many = False  # whether any change has many rows
-        for stage, done in self._steps:
+        for at, stage, done in steps:
             control.check()
             inputs = [changes[i] for i in stage.inputs]
             if many:
                 for each in inputs:
                     with_room(control, each)
             change = stage.operator.step(moment, *inputs)
-            alive[len(changes)] = change
-            changes.append(change)
+            alive[at] = changes[at] = change
             for i in done:
                 changes[i] = None
                 del alive[i]
             if is_registered:
-                self._added += change.count * (change.width * _COLUMN + ROW_BYTES)
+                self._added += change.count * (change.width * COLUMN_BYTES + ROW_BYTES)
             if change.count > _MANY:
                 many = True
                 _count_alive(control, list(alive.values()))
@@ -341,16 +369,6 @@ class Network:
         return self.answer.once(moment, changes[self.last_stage]), traces
 
 
-def _read_last(stages: Sequence[Stage], last: int) -> list[list[int]]:
-    """For each stage, the stages whose changes are not read after it."""
-    reader = {i: at for at, stage in enumerate(stages) for i in stage.inputs}
-    done: list[list[int]] = [[] for _ in stages]
-    for i, at in reader.items():
-        if i != last:
-            done[at].append(i)
-    return done
-
-
 def with_room(control: Control, change: ZSet) -> ZSet:
     """The change, if the budget allows its readers to copy it: columns that share an array may be copied."""
     if change.count > _MANY:
@@ -378,22 +396,3 @@ def _bytes_of(changes: Sequence[ZSet]) -> int:
             if extra is not None and extra.strides != (0,):
                 sizes[id(extra)] = extra.nbytes
     return sum(sizes.values())
-
-
-def _omit_unread_removals(stages: Sequence[Stage], last: int) -> None:
-    """Tells groups not to emit removed rows, if their rows reach only the answer, with all columns.
-
-    Example: GROUP BY ?k with (COUNT(*) AS ?n) under ISTREAM: the old value of a changed count is not needed."""
-    readers = Counter(i for stage in stages for i in stage.inputs)
-    handed_on: list[ExtendOperator | Project] = []
-    at = last
-    while readers[at] <= (at != last) and isinstance(operator := stages[at].operator, ExtendOperator | Project):
-        handed_on.append(operator)
-        (at,) = stages[at].inputs
-    operator = stages[at].operator
-    if readers[at] > (at != last) or not isinstance(operator, Grouped):
-        return
-    columns: list[int | None] = list(range(len(operator.variables)))
-    for each in reversed(handed_on):
-        columns = [None if source is None else columns[source] for source in each.sources()]
-    operator.emits_removals = not set(columns).issuperset(range(len(operator.variables)))

@@ -10,12 +10,13 @@ from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.building.builder import Builder
 from stream_ext.network.inputs import NetworkInputs
-from stream_ext.network.network import ROW_BYTES, Network, salt_of, with_room
+from stream_ext.network.network import Network, salt_of, with_room
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
+from stream_ext.network.operators.core.shared_stage import ROW_BYTES
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import Select

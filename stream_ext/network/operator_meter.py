@@ -19,7 +19,7 @@ from stream_ext.network.measuring import bytes_of
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.operator import Operator
 from stream_ext.network.stages import lines_of
-from stream_ext.network.wires import Stage
+from stream_ext.network.wires import Stage, Step
 from stream_ext.rows.zset import ZSet
 
 #: Nobody has looked for so long: the meter ends.
@@ -73,18 +73,18 @@ class _MeteredOperator:
 
 
 class OperatorMeter:
-    """`steps`: the stages as the network steps them; `metered_steps` are the same, counted."""
+    """`stages`: those of the network; `steps`: as it steps them; `metered_steps` are the same, counted."""
 
     def __init__(
-        self, steps: Sequence[tuple[Stage, list[int]]], clock: Callable[[], float] = time.perf_counter
+        self, stages: Sequence[Stage], steps: Sequence[Step], clock: Callable[[], float] = time.perf_counter
     ) -> None:
-        self.clock = clock
+        self.clock, self.steps = clock, steps
         self._began_s = self._looked_s = clock()
-        self._stages = [stage for stage, _ in steps]
-        self._operators = [_MeteredOperator(stage.operator, self) for stage in self._stages]
-        self.metered_steps: list[tuple[Stage, list[int]]] = [
-            (Stage(operator, stage.inputs, stage.estimate, stage.label), done)
-            for operator, (stage, done) in zip(self._operators, steps, strict=True)
+        self._stages = list(stages)
+        self._operators = {at: _MeteredOperator(stage.operator, self) for at, stage, _ in steps}
+        self.metered_steps: list[Step] = [
+            (at, Stage(self._operators[at], stage.inputs, stage.estimate, stage.label), done)
+            for at, stage, done in steps
         ]
         self._steps = 0
 

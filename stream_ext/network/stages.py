@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stream_ext.network.operators.core.shared_stage import SharedReader
 from stream_ext.network.operators.remote.source_join import SourceJoin
 from stream_ext.network.wires import Stage
 
@@ -48,5 +49,7 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
 
 
 def _label(stage: Stage) -> str:
-    """What a source is asked is written only where somebody looks at it."""
+    """What a source is asked is written only where somebody looks at it. `shared by`: so many queries have it."""
+    if isinstance(stage.operator, SharedReader):
+        return f"{stage.label} (shared by {stage.operator.stage.readers})"
     return f"{stage.label}: {stage.operator.question}" if isinstance(stage.operator, SourceJoin) else stage.label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stream_ext.language.algebra.terms import Variable
@@ -43,6 +44,10 @@ class Stage:
     label: str  # what it does, for EXPLAIN
 
 
+#: A stage that is stepped: its number, and the numbers of those whose changes nobody reads after it.
+Step = tuple[int, Stage, list[int]]
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
     """Where independent parts begin: the unit row, or the values for which a question is asked (`carried`)."""
@@ -51,12 +56,33 @@ class Ground:
     carried: Names = NO_NAMES
 
 
+Scan = WindowScan | CountedScan | LatestCountedScan | NumberedCountedScan
+
+
 @dataclass
 class Plan:
     stages: list[Stage] = field(default_factory=list)
-    scans: list[WindowScan | CountedScan | LatestCountedScan | NumberedCountedScan] = field(default_factory=list)
+    scans: list[Scan] = field(default_factory=list)
     counted: dict[str, CountedWindow] = field(default_factory=dict)  # by the names of the windows
     displacing: dict[str, Displacing] = field(default_factory=dict)  # the same for many evaluations in one step
+
+
+def in_steps(stages: Sequence[Stage], last: int, scans: Sequence[Scan]) -> list[Step]:
+    """The stages that are stepped, with their numbers; and for each those whose changes are not read after it. What has
+    elements that wait is stepped, whoever reads it."""
+    own_scans = set(map(id, scans))
+    needed = [id(stage.operator) in own_scans for stage in stages]
+    needed[last] = True
+    for at in reversed(range(len(stages))):
+        if needed[at]:
+            for i in stages[at].inputs:
+                needed[i] = True
+    reader = {i: at for at, stage in enumerate(stages) if needed[at] for i in stage.inputs}
+    done: list[list[int]] = [[] for _ in stages]
+    for i, at in reader.items():
+        if i != last:
+            done[at].append(i)
+    return [(at, stage, done[at]) for at, stage in enumerate(stages) if needed[at]]
 
 
 def resources_of(operator: Operator, inputs: tuple[Wire, ...], node: Logic | None) -> Names:

@@ -48,6 +48,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "state_bytes": merge.accounts.state_bytes(query),
         "sharing": max(1, merge.accounts.sharing(query.placement)),
         "rows": merge.rows(query.number),
+        "stored_with": merge.stored_with(query.number),
         "emissions": merge.last(query.number),
         "oldest_emission": engine.emissions.oldest(query.number),
         "evaluated": None if last is None else {"time": last.time, "snapshot": last.sn},

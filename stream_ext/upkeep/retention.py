@@ -23,7 +23,7 @@ from hbase_store.terms.transient import BYTES_MAX as TRANSIENT_BYTES_MAX
 from stream_ext.catalog.catalog import Catalog, StreamDefinition
 from stream_ext.catalog.registered import Registered
 from stream_ext.clock import Clock
-from stream_ext.emissions.progress import Stored
+from stream_ext.emissions.groups import Stored
 from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.errors import Overload, RilletError
 from stream_ext.language.algebra.walk import reads_store

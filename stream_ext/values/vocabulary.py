@@ -213,6 +213,11 @@ class Vocabulary:
         order = np.argsort(stored)
         self._local_of_stored, self._stored = local[order], stored[order]
 
+    @property
+    def translates(self) -> bool:
+        """Whether some ids of the store are others here."""
+        return len(self._stored) > 0
+
     def inward(self, ids: Ids) -> Ids:
         """Ids of the store as ids of this vocabulary."""
         return _translated(ids, self._stored, self._local_of_stored)
@@ -250,6 +255,11 @@ def decoder(created: Sequence[bytes], decode: Decode) -> Decode:
         return [created[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
 
     return texts
+
+
+def shifted(ids: Ids, by: int) -> Ids:
+    """Ids of `portable` columns whose texts are in a longer list, behind so many others."""
+    return np.where(is_local(ids), ids + np.uint64(by), ids)
 
 
 def is_local(ids: Ids) -> Mask:

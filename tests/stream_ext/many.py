@@ -19,7 +19,7 @@ from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.shard import Shard
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.templates.template_number import number_of
-from stream_ext.values.vocabulary import decoder
+from stream_ext.values.vocabulary import decoder, is_local
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from stream_ext.windows.schedule import initial_state
@@ -134,7 +134,7 @@ def _parted(part: Part, place: int, number: int, states: dict[int, QueryState]) 
     before = part.joined.get(number) or states[number]
     gap = emits and before.gap
     states[number] = before.among(part.state, before.gap and not gap)
-    windows, made = list(part.windows), part.created if any(map(len, columns)) else []
+    windows, made = list(part.windows), part.created if any(is_local(column).any() for column in columns) else []
     own = Part.of_one(
         number, part.sn, part.k, part.time, windows, columns, boolean, part.repeated, part.first, states[number], emits,
         made, gap, part.before, part.evaluated,

@@ -14,7 +14,7 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
-from stream_ext.continuous import run, runs_by_timing
+from stream_ext.continuous import joint_parts, run, runs_by_timing
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.runs_by_timing import may_join, sleeps_until
 from stream_ext.continuous.shard import Shard
@@ -53,7 +53,7 @@ class SleepyShard(Shard):
         asleep = {number for number, run in self.runs.of.items() if run not in self.runs.awake}
         parts = super().step(sn)
         still = {number for number, run in self.runs.of.items() if run not in self.runs.awake} & asleep
-        SleepyShard.slept += sum(part.evaluated and not still.isdisjoint(part.queries.tolist()) for part in parts)
+        SleepyShard.slept += sum(len(still.intersection(part.queries.tolist())) for part in parts if part.evaluated)
         return parts
 
 
@@ -231,6 +231,7 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
         with monkeypatch.context() as patched:
             patched.setattr(runs_by_timing, "sleeps_until", now_and_then)
             patched.setattr(runs_by_timing, "may_join", some)
+            patched.setattr(joint_parts, "TOGETHER_MIN", (1, 2, 1_000)[seed % 3])
             SleepyShard.slept = 0
             SleepyPlay(seed, store, PATTERNS, made=chance.choice((SleepyShard, SleepyApartShard))).run()
     finally:

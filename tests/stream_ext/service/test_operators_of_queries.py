@@ -59,8 +59,7 @@ def test_a_query_that_somebody_looks_at_emits_the_same(tmp_path: Path) -> None:
 
 def test_the_meter_ends_when_nobody_looks_any_more() -> None:
     now, stage = [0.0], Stage(UnitRow(), (), 1.0, "one row")
-    steps: list[tuple[Stage, list[int]]] = [(stage, [])]
-    meter = OperatorMeter(steps, lambda: now[0])
+    meter = OperatorMeter([stage], [(0, stage, [])], lambda: now[0])
     assert meter.stepped()
     now[0] = LOOKED_AT_S + 1
     assert not meter.stepped()
@@ -85,6 +84,18 @@ def test_queries_of_one_template_say_that_they_share_operators(tmp_path: Path) -
         push(service, "s", 1100, triple("a", "n1"))
         push(service, "s", 4100, triple("a", "n1"))
         assert service.query_operators("q1")["shared_by"] == 3
+
+
+def test_queries_over_the_same_windows_say_which_operators_they_share(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration("q0", pattern="?x :p ?y . ?x :q ?z", select="SELECT ?x"))
+        service.register(registration("q1", pattern="?a :p ?b . ?a :q ?c", select="SELECT ?c"))
+        for time in range(1100, 6100, 1000):
+            push(service, "s", time, triple(f"x{time}", "a"), triple(f"x{time}", "b", "q"))
+        for name, first in (("q0", "project x"), ("q1", "project c")):
+            ((each,),) = (service.query_operators(name)["networks"],)
+            lines = [line["operator"] for line in each["operators"]]
+            assert lines == [first, "join (shared by 2)"]
 
 
 # ---- what happened to a query

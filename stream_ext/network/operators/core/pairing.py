@@ -7,6 +7,7 @@ one."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,12 @@ class Pairing:
     def is_strict(self) -> bool:
         """Whether the variables that both sides share are bound on both."""
         return not self._loose
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for pairings of the same columns, whatever these are called."""
+        lists: list[list[Any]] = [self.left_key, self.right_key, self._loose, self._rest, self._shared]
+        return tuple([tuple(each) for each in lists])
 
     def left_keys(self, rows: ZSet) -> Columns:
         return tuple(rows.column(i) for i in self.left_key)

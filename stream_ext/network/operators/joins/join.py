@@ -36,6 +36,12 @@ class Pairs:
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
 
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """As of a join operator."""
+        left, right = self._names
+        return None if self._stays else (*self.pairing.likeness, len(left), len(right))
+
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """The pairs as two lists of rows; the validity and the weight of each pair are in the left one."""
         if not left.count and not right.count and moment.evaluations is None:
@@ -109,6 +115,20 @@ class JoinOperator:
         self.coexisting = self._pairs.coexisting
         found = places(self.variables, frozenset(right))
         self._places = [found[v] for v in right]  # of the right side's columns
+
+    @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """Equal for operators that join the same inputs to the same rows, whatever their variables are called; None: it
+        does not store its left side."""
+        return self._pairs.likeness
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.variables
+
+    def rename(self, names: tuple[str, ...]) -> None:
+        """It gets the names of a join with the same likeness."""
+        self.variables = names
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         pairing = self._pairs.pairing

@@ -6,6 +6,8 @@ arrivals. Leaving the window is no event: each row has, from its entry on, the t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -36,7 +38,37 @@ class WindowScan:
         self._waiting = WaitingElements()
         self._new = WaitingElements()  # what has arrived since the last evaluation
         self._ends = Ends() if window.is_stepped and not window.by_arrival else None
+        self.is_shared = False
         self._saved: list[tuple[Columns, Weights]] = []  # of a bag: what the next step returns, with numbers of copies
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """Equal for scans with the same rows, whatever their variables and their window are called."""
+        pattern, graph = self.pattern, self.pattern.graph
+        bound = tuple((position, pattern.variables.index(name)) for position, name in sorted(pattern.binding.items()))
+        among = None if graph.among is None else graph.among.tobytes()
+        in_graph = graph.one, graph.each is not None, among, graph.held
+        return (
+            replace(self.window, name=""),
+            tuple(sorted(pattern.fixed.items())),
+            bound,
+            in_graph,
+            self._content is None,
+        )
+
+    @property
+    def names(self) -> tuple[ScheduledWindow, IdPattern]:
+        return self.window, self.pattern
+
+    def rename(self, names: tuple[ScheduledWindow, IdPattern]) -> None:
+        """It gets the names of a scan with the same likeness."""
+        (self.window, self.pattern), self.is_shared = names, False
+        self.variables = self.pattern.variables
+
+    def shown(self, time: int) -> ZSet | None:
+        """Of a window that is a set, the rows that were given and are valid at `time`, with the validities that they
+        were given with; those of a bag follow from what arrived."""
+        return None if self._content is None else self._content.shown(time)
 
     def arrive(
         self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = (), copies: Times | None = None
@@ -94,9 +126,11 @@ class WindowScan:
         return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
     def _due(self, moment: Moment) -> list[Entering]:
-        """As `_due_at`; terms that the query created before the stream brought them have the ids of the query."""
-        inward = moment.vocabulary.inward
-        due = self._due_at(moment)
+        """As `_due_at`; terms that the query created before the stream brought them have the ids of the query. If
+        several queries share the scan, each translates them for itself."""
+        inward, due = moment.vocabulary.inward, self._due_at(moment)
+        if self.is_shared:
+            return due
         return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
 
     def _due_at(self, moment: Moment) -> list[Entering]:

@@ -1,0 +1,196 @@
+"""Sharing: which operators of a network are those of other networks, too.
+
+Networks of one timing class are evaluated at the same times over windows of the same content. So those of their
+operators that read the same do the same: scans of one pattern over one window, and joins of such scans by the same
+columns, whatever the variables are called.
+
+    q1   WINDOW :w { ?a :p ?b . ?a :q ?c }           scan :p, scan :q, join
+    q2   WINDOW :v { ?x :p ?y . ?x :q ?z . ?x :r ?v }    the same three, then a scan of :r and a join of its own
+
+Where a network shares an operator it has a reader of the shared stage in its place; what only this operator reads is
+not stepped by the network itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.core.shared_stage import ROW_BYTES, ReadAhead, SharedReader, SharedStage
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.network.wires import Stage
+from stream_ext.rows.zset import ZSet
+from stream_ext.windows.arrivals import Arrival
+
+if TYPE_CHECKING:
+    from stream_ext.network.network import Network
+
+#: Equal for operators that do the same.
+StageKey = tuple[object, ...]
+#: What an operator calls its columns, and its window: scans and joins say it in their own way.
+Names = Any
+#: Networks with more stages share no joins: their keys would be as long.
+_STAGES_MAX = 64
+
+
+def keys_of(stages: Sequence[Stage]) -> list[StageKey | None]:
+    """Of each stage; None: it is not shared."""
+    found: list[StageKey | None] = []
+    for stage in stages:
+        operator, inputs = stage.operator, [found[each] for each in stage.inputs]
+        key: StageKey | None = None
+        if type(operator) is WindowScan:  # scans of other kinds have inputs, or terms of their query
+            key = operator.likeness
+        elif type(operator) is JoinOperator and None not in inputs and len(stages) <= _STAGES_MAX:
+            likeness = operator.likeness
+            key = None if likeness is None else (*likeness, *inputs)
+        found.append(key)
+    return found
+
+
+class NetworkSharing:
+    """The shared stages of one network, which no step is under way of."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._stages = list(network.stages)  # as they are without sharing, with readers in place of shared operators
+        self._names: dict[int, Names] = {}  # of the operators that were in the place of these
+        self.keys = keys_of(self._stages)
+        self._shared: dict[int, SharedStage] = {}
+        self._scans: dict[int, SharedStage] = {}  # those of them that are scans
+        self._read: list[SharedStage] = []  # by the network itself
+        self._own_scans: list[WindowScan] = []  # that it goes on with
+        self.is_lost = False  # a shared stage is: the network cannot go on
+        self.is_ahead = False  # it goes its own way at the end of this snapshot
+
+    @property
+    def stages(self) -> Iterable[SharedStage]:
+        return self._shared.values()
+
+    @property
+    def added(self) -> int:
+        """The bytes that have come to its stages."""
+        return sum([stage.added for stage in self._read])
+
+    def stage_at(self, place: int) -> SharedStage | None:
+        return self._shared.get(place)
+
+    def operator_at(self, place: int) -> Operator:
+        return self._stages[place].operator
+
+    def inputs_at(self, place: int) -> list[SharedStage] | None:
+        """What the stage reads, if all of it is shared."""
+        found = [self._shared.get(each) for each in self._stages[place].inputs]
+        return None if None in found else [each for each in found if each is not None]
+
+    def share(self, place: int, stage: SharedStage) -> None:
+        """From now on the network reads this stage in the place of its own operator, which does the same and has the
+        same content."""
+        self._shared[place] = stage
+        stage.readers += 1
+        if isinstance(stage.operator, WindowScan):
+            self._scans[place] = stage
+        own = self._stages[place]
+        assert isinstance(own.operator, WindowScan | JoinOperator), "no others are shared"
+        self._names[place] = own.operator.names
+        self._stages[place] = replace(own, operator=SharedReader(stage, own.operator.variables))
+        self._network.stages[place] = replace(self._stages[place], inputs=())
+        self._network.reconnect([each for each in self._network.scans if each is not own.operator])
+        self._read = [reader.stage for each in self._network.stepped_stages if (reader := _reader_of(each)) is not None]
+
+    def shown(self, place: int, time: int) -> ZSet | None:
+        """What a scan has given its readers and not taken back, up to `time`; None: that follows from what arrived."""
+        stage = self._shared.get(place)
+        operator = self._stages[place].operator if stage is None else stage.operator
+        assert isinstance(operator, WindowScan), "joins have what their inputs have"
+        return operator.shown(time)
+
+    def arrive(self, arrival: Arrival) -> None:
+        place = arrival.sn, arrival.push
+        for stage in self._scans.values():
+            if not stage.is_new(place):
+                continue
+            scan = stage.operator
+            assert isinstance(scan, WindowScan), "elements arrive at scans"
+            if arrival.reaches(scan.window):
+                stage.count(ROW_BYTES * len(arrival.s))
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, (), arrival.copies)
+
+    def next_change(self, time: int) -> list[int]:
+        """As of each of its shared scans."""
+        return [_next_change(stage, time) for stage in self._scans.values()]
+
+    # ---- the network goes its own way
+
+    def release(self) -> None:
+        """The network is not evaluated any more, or is lost."""
+        for stage in self._shared.values():
+            stage.readers -= 1
+
+    def part(self) -> None:
+        """From now on the network has operators of its own, with what the shared ones have now."""
+        self._take_own()
+        self.end_reading_ahead()
+
+    def read_ahead(self, arrivals: Iterable[tuple[Arrival, Sequence[Moment]]]) -> None:
+        """As `part`, in the middle of a snapshot with these arrivals, and evaluations after each: the shared stages go
+        on to its end now; the network comes to it later (`end_reading_ahead`)."""
+        found: dict[int, dict[int, ZSet]] = {
+            place: {} for place, stage in enumerate(self._network.stages) if _reader_of(stage) is not None
+        }
+        for arrival, moments in arrivals:
+            self.arrive(arrival)
+            for moment in moments:
+                for place, changes in found.items():
+                    changes[moment.time] = self._network.stages[place].operator.step(moment)
+        self._take_own()
+        for place, changes in found.items():
+            stage = self._network.stages[place]
+            self._network.stages[place] = replace(stage, operator=ReadAhead(stage.operator.variables, changes))
+        self._network.reconnect(self._network.scans)
+        self.is_ahead = True
+
+    def end_reading_ahead(self) -> None:
+        self._network.stages[:] = self._stages
+        self._network.sharing = None
+        self._network.reconnect([*self._network.scans, *self._own_scans])
+
+    def _take_own(self) -> None:
+        for place, stage in self._shared.items():
+            operator = stage.taken()
+            stage.readers -= 1
+            assert isinstance(operator, WindowScan | JoinOperator), "no others are shared"
+            operator.rename(self._names[place])
+            if isinstance(operator, WindowScan):
+                self._own_scans.append(operator)
+            self._stages[place] = replace(self._stages[place], operator=operator)
+        self._shared, self._scans = {}, {}
+
+
+def _next_change(stage: SharedStage, time: int) -> int:
+    """As of its scan; found once."""
+    found = stage.next_change
+    if found is None or found[0] != time:
+        assert isinstance(stage.operator, WindowScan), "it is a scan"
+        found = stage.next_change = time, stage.operator.next_change(time)
+    return found[1]
+
+
+def _reader_of(stage: Stage) -> SharedReader | None:
+    return stage.operator if isinstance(stage.operator, SharedReader) else None
+
+
+def are_same(rows: ZSet, others: ZSet) -> bool:
+    """Whether they are the same rows with the same validities, in whatever order; of added rows."""
+    if rows.count != others.count:
+        return False
+    mine, theirs = (*rows.columns, rows.until_array()), (*others.columns, others.until_array())
+    if all(map(np.array_equal, mine, theirs)):
+        return True
+    order, other_order = np.lexsort(mine), np.lexsort(theirs)
+    return all(np.array_equal(column[order], other[other_order]) for column, other in zip(mine, theirs, strict=True))

@@ -1,0 +1,269 @@
+"""Queries of one timing class share scans and joins; each says what it says by itself, whoever comes and goes.
+
+python -m tests.stream_ext.continuous.test_shared_stages SEED"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import hbase_store
+from hbase_store import Store
+from stream_ext.continuous import course, joint_parts, run
+from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.shared_stages import SharedStages
+from stream_ext.continuous.turns import TurnLimits
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shared_stage import SharedStage
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.rows.zset import ZSet
+from stream_ext.windows.part import Part
+from stream_ext.windows.query_state import QueryState
+from tests.stream_ext.continuous.test_sleeping import SleepyPlay, SleepyShard
+from tests.stream_ext.many import AloneShard, ApartShard, Registry, observed, parted
+from tests.stream_ext.scene import EX, Push, Scene, Window
+
+#: Of the same parts, in several orders and under several names, over one window or two; and of every kind of operator.
+PATTERNS = [
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b . ?b :p ?c }", 1),
+    ("SELECT ?x", "WINDOW :w1 { ?x :p ?y . ?y :p ?z }", 1),
+    ("SELECT ?x ?v", "WINDOW :w1 { ?x :p ?y . ?y :p ?z . ?x :v ?v }", 1),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b . ?b :p ?c } FILTER(?a != ?c)", 1),
+    ("SELECT DISTINCT ?a", "WINDOW :w1 { ?a :p ?b . ?a :rare ?c }", 1),
+    ("SELECT ?a (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b . ?a :rare ?c } } GROUP BY ?a #", 1),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b } OPTIONAL { WINDOW :w1 { ?a :rare ?c } }", 1),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } MINUS { WINDOW :w1 { ?a :rare ?c } }", 1),
+    ("SELECT ?a ?k", "WINDOW :w1 { ?a :p ?b . ?b :p ?c } ?a :k ?k", 1),
+    ("SELECT ?t", 'WINDOW :w1 { ?a :v ?v . ?a :p ?b BIND(CONCAT("http://ex/n", STR(?v)) AS ?t) } } ORDER BY ?t #', 1),
+    ("SELECT (SUM(?v) AS ?n)", "WINDOW :w1 { ?a :v ?v . ?a :p ?b }", 1),
+    ("SELECT ?a ?n", "WINDOW :w1 { ?a :v ?v . ?a :p ?b BIND(?v + 1 AS ?n) }", 1),
+    ("SELECT ?p", "WINDOW :w1 { :n1 ?p :n2 }", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p :n2 . ?a :p ?b }", 1),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c }", 2),
+    ("SELECT ?a ?c ?d", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c . ?c :p ?d }", 2),
+    (
+        "SELECT ?a",
+        "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p ?c } FILTER NOT EXISTS { WINDOW :w1 { ?a :rare ?c } }",
+        2,
+    ),
+    ("SELECT ?a ?c", "{ WINDOW :w1 { ?a :p ?b . ?b :p ?c } } UNION { WINDOW :w1 { ?a :rare ?c } }", 1),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p % . ?a :p ?b }", 1),
+]
+
+
+class Shares:
+    """How often a stage that was stepped for one network was read by another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        stepped = SharedStage.step
+
+        def counted(stage: SharedStage, moment: Moment) -> ZSet:
+            self.count += int(moment.snapshot.sn) == stage._sn and moment.time in stage._changes
+            return stepped(stage, moment)
+
+        monkeypatch.setattr(SharedStage, "step", counted)
+
+
+class HastyShard(SleepyShard):
+    """Turns of a few evaluations; what falls behind catches up at once."""
+
+    def step(self, sn: int) -> list[Part]:
+        parts = super().step(sn)
+        while self.has_more:
+            parts += self.step_one_behind()
+        return parts
+
+
+class HastyApartShard(HastyShard, ApartShard):
+    """Queries of a template share nothing but stages."""
+
+
+class SharingPlay(SleepyPlay):
+    """All queries are of a few classes: their windows are the same."""
+
+    def __init__(self, seed: int, store: Store) -> None:
+        chance = random.Random(seed)
+        made: type[HastyShard] = chance.choice((HastyShard, HastyApartShard, HastyApartShard))
+        limits = TurnLimits(evaluations=chance.choice((1, 2, 10_000)), seconds=None, seconds_behind=None)
+        super().__init__(seed, store, PATTERNS, made=lambda store: made(store, pace=limits))
+        first = self.scenes[0]
+        windows = [replace(first.windows[0], name=f"w{number}", stream=number) for number in (1, 2)]
+        self._many = [
+            replace(
+                first, select=select, pattern=pattern, windows=windows[:count], merged=False,
+                r2s=self.chance.choice(("ISTREAM", "DSTREAM", "RSTREAM")),
+            )
+            for select, pattern, count in PATTERNS
+        ]  # fmt: skip
+
+    def _change(self) -> None:
+        scenes, self.scenes = self.scenes, self._many
+        super()._change()
+        self.scenes = scenes
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_queries_that_share_stages_say_what_each_says_by_itself(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = sum(play(seed, tmp_path / str(seed), monkeypatch) for seed in range(block * 5, block * 5 + 5))
+    assert shares > 100, f"stages were read {shares} times by others"
+
+
+class Scenery:
+    """Queries over one window, in a shard where they share stages and in one where none does: parts are compared."""
+
+    def __init__(self, store: Store, range_ms: int) -> None:
+        self._windows, self._store = [Window("w1", 1, range_ms, 10)], store
+        self._registry = Registry.over(store, self._scene("", "SELECT *"))
+        self.sharing, self._alone = ApartShard(store), AloneShard(store)
+        self._states: tuple[dict[int, QueryState], dict[int, QueryState]] = ({}, {})
+        for shard in (self.sharing, self._alone):
+            shard.build({}, int(store.head()))
+
+    def _scene(self, pattern: str, select: str) -> Scene:
+        return Scene(self._windows, f"WINDOW :w1 {{ {pattern} }}", select, "RSTREAM", {1: 0, 2: 0})
+
+    def register(self, pattern: str, select: str = "SELECT *") -> int:
+        self._step(self._registry.register(self._scene(pattern, select).text))
+        return self._registry.used
+
+    def drop(self, number: int) -> None:
+        self._step(self._registry.drop(number))
+
+    def push(self, time: int, *triples: str) -> list[Part]:
+        """Triples like `a p b`, in one element; none: a heartbeat."""
+        terms = tuple(tuple(f"<{EX}{name}>" for name in triple.split()) for triple in triples)
+        push = Push(1, ((time, terms),)) if terms else Push(1, (), time)  # type: ignore[arg-type]  # terms are triples
+        return self._step(int(self._registry.player.play([push])))
+
+    def _step(self, sn: int) -> list[Part]:
+        mine = parted(self.sharing.step(sn), self._states[0])
+        theirs = parted(self._alone.step(sn), self._states[1])
+        mine, theirs = ([part for part in parts if part.query not in self.sharing.faults] for parts in (mine, theirs))
+        assert not self._alone.faults
+        assert observed(self._store, mine) == observed(self._store, theirs)
+        return theirs
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    yield opened
+    opened.close()
+
+
+def test_who_comes_when_a_triple_came_thrice_shares_when_both_show_it_alike(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 50 the first query shows the triple as long as its last copy is there, since the first one has gone; the
+    second query, which is built then, as long as the copy is there that came first of those that are left."""
+    shares, both = Shares(monkeypatch), Scenery(store, 40)
+    both.register("?a :p ?b")
+    for time in (5, 15, 35):
+        both.push(time, "a p b")
+    both.push(41)
+    both.register("?x :p ?y")
+    for time in range(51, 400, 10):
+        assert sum(len(part.columns[0]) for part in both.push(time)) == 2 * (time < 80)
+    both.push(405, "a p b")
+    both.push(411)
+    assert shares.count > 0
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_fault_in_what_queries_share_is_that_of_one_of_them(
+    at: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one whose step it was; the others are built anew, and share again. `at`: the close of the snapshot."""
+    both, stepped, left = Scenery(store, 40), JoinOperator.step, [10_000]
+    for name in ("b", "c", "d"):
+        both.register(f"?a :p ?{name} . ?a :q ?x")
+
+    def fails(join: JoinOperator, moment: Moment, *changes: ZSet) -> ZSet:
+        if any(stage.operator is join for stage in stages):
+            left[0] -= 1
+            if not left[0]:
+                raise RuntimeError("a fault")
+        return stepped(join, moment, *changes)
+
+    for time in range(5, 65, 10):
+        both.push(time, f"a{time} p b", f"a{time} q c")
+    stages = _stages_of(both.sharing)
+    assert [stage.readers for stage in stages] == [3, 3, 3]
+    monkeypatch.setattr(JoinOperator, "step", fails)
+    left[0] = at
+    both.push(85, "b p b", "b q c")
+    assert list(both.sharing.faults) == [2]
+    assert both.sharing.faults[2].startswith("RuntimeError")
+    assert not set(stages) & set(_stages_of(both.sharing))
+    for time in range(95, 145, 10):
+        both.push(time, f"a{time} p b", f"a{time} q c")
+    assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
+
+
+def test_who_leaves_a_class_has_operators_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More closes are due than a class finds together: all go through them alone, and share again afterwards."""
+    both = Scenery(store, 40)
+    for name in ("b", "c", "d"):
+        both.register(f"?a :p ?{name} . ?a :q ?x")
+    for time in range(5, 65, 10):
+        both.push(time, f"a{time} p b", f"a{time} q c")
+    both.drop(3)
+    both.push(75, "b p b", "b q c")
+    assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
+    monkeypatch.setattr(course, "_CLOSES_MAX", 1)
+    assert sum(len(part.columns[0]) for part in both.push(95, "d p b")) == 2 * (3 + 2)
+    both.push(105, "d q c")
+    assert sum(len(part.columns[0]) for part in both.push(111)) == 2 * 2
+    assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
+
+
+def _stages_of(shard: Shard) -> list[SharedStage]:
+    return [stage for _, each in shard.runs._by_timing._classes for stage in each.shared._stages.values()]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_queries_that_share_stages_say_what_each_says_by_itself_thousands_of_times(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed), monkeypatch)
+
+
+def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often stages were read by others than those who stepped them."""
+    chance = random.Random(seed)
+    apart, gather = chance.choice((0.0, 0.0, 0.3)), SharedStages.gather
+
+    def now_and_then(stages: SharedStages) -> None:
+        if chance.random() >= apart:
+            gather(stages)
+
+    store: Store = hbase_store.open(f"lmdb:{folder}")
+    try:
+        with monkeypatch.context() as patched:
+            shares = Shares(patched)
+            patched.setattr(SharedStages, "gather", now_and_then)
+            patched.setattr(course, "_CLOSES_MAX", chance.choice((1, 2, 16)))
+            patched.setattr(joint_parts, "TOGETHER_MIN", chance.choice((1, 3, 1_000)))
+            patched.setattr(joint_parts, "_CELLS_MAX", chance.choice((4, 1 << 14)))
+            patched.setattr(run, "TERMS_CREATED_MAX", chance.choice((3, 50_000)))
+            SharingPlay(seed, store).run()
+    finally:
+        store.close()
+    return shares.count
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        for given in sys.argv[1:]:
+            print(f"seed {given}: {play(int(given), Path(where) / given, pytest.MonkeyPatch())} times read by others")

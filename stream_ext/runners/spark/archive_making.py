@@ -31,7 +31,7 @@ def make(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome:
     home = home_for(java, environ)
     if home.archive.exists():
         return home
-    for old in outdated(environ):
+    for old in outdated(home):
         shutil.rmtree(old, ignore_errors=True)
     home.link()
     check_is_ours(home.path.parent, "the classes of Spark")

@@ -59,7 +59,8 @@ def home_for(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome:
     """Where the archive of this Java and the installed Spark is, or would be."""
     what = "\0".join((str(java.home), java.version, str(installed_spark()), version("pyspark")))
     digest = blake2b(what.encode(), digest_size=8).hexdigest()
-    path = cache_folder(environ) / f"{_PREFIX}{version('pyspark')}-{digest}"
+    installed = (installed_spark() / "jars").stat().st_mtime_ns  # one that is installed again has other files
+    path = cache_folder(environ) / f"{_PREFIX}{version('pyspark')}-{digest}-{installed:x}"
     return SparkHome(path, java.major >= _AHEAD_OF_TIME)
 
 
@@ -73,9 +74,11 @@ def find(java: Java, environ: Mapping[str, str] = os.environ) -> SparkHome | Non
     return home if owners <= {os.getuid(), 0} else None
 
 
-def outdated(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Homes of a Spark that is not there any more."""
-    return [home for home in cache_folder(environ).glob(f"{_PREFIX}*") if not (home / "jars").exists()]
+def outdated(home: SparkHome) -> list[Path]:
+    """Other homes: of a Spark that is not there any more, or of the one of this home as it was installed before."""
+    same, _, _ = home.path.name.rpartition("-")
+    others = [each for each in home.path.parent.glob(f"{_PREFIX}*") if each != home.path]
+    return [each for each in others if each.name.startswith(f"{same}-") or not (each / "jars").exists()]
 
 
 def installed_spark() -> Path:

@@ -63,11 +63,19 @@ def test_what_another_user_may_have_written_is_not_run(tmp_path: Path, monkeypat
     assert class_archive.find(JAVA, {"RILLET_CACHE": str(tmp_path)}) is None
 
 
-def test_homes_of_a_spark_that_was_removed_are_outdated(tmp_path: Path) -> None:
+def test_homes_of_a_spark_that_was_removed_or_installed_again_are_outdated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = tmp_path / "pyspark"
+    (spark / "jars").mkdir(parents=True)
+    monkeypatch.setattr(class_archive, "installed_spark", lambda: spark)
     home, gone = archived(tmp_path), archived(tmp_path, replace(JAVA, version="21"))
     (gone.path / "jars").unlink()
     (gone.path / "jars").symlink_to(tmp_path / "removed")
-    assert class_archive.outdated({"RILLET_CACHE": str(tmp_path)}) == [gone.path] != [home.path]
+    assert class_archive.outdated(home) == [gone.path]
+    os.utime(spark / "jars", (1, 1))
+    again = archived(tmp_path)
+    assert again.path != home.path and sorted(class_archive.outdated(again)) == sorted([gone.path, home.path])
 
 
 def told(settings: SparkSettings, environ: Mapping[str, str], folder: Path) -> dict[str, str]:

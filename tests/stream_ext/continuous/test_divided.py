@@ -9,18 +9,22 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 import hbase_store
 from hbase_store import Store
+from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered_text import query_of
+from stream_ext.continuous.taken_queries import may_divide
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties.divisible import division_of
 from stream_ext.rows.key_range import Ranges
 from tests.stream_ext.continuous.test_shards import Divided
+from tests.stream_ext.emissions.test_merge import definition
 from tests.stream_ext.scene import BASE, EX, Change, Push, Scene, Window, random_scene
 
 #: With the key that each is divided by. A % is a constant, so that it is a template of several queries.
@@ -93,6 +97,11 @@ def test_a_row_may_be_new_in_one_shard_only_if_it_has_the_key() -> None:
     for r2s, key in (("RSTREAM", "a"), ("ISTREAM", "b"), ("DSTREAM", None)):
         assert _division("SELECT ?b", "WINDOW :w1 { ?a :p ?b }", 1, r2s)[0] == key
     assert _division("SELECT ?c", "WINDOW :w1 { ?a :p ?b } ?b :k ?c", 1, "ISTREAM")[0] is None
+
+
+def test_what_a_source_evaluates_is_whole() -> None:
+    asks = msgspec.structs.replace(definition(1), functions=["http://ex/f"])
+    assert asks.asks_source and not may_divide(asks, Catalog())
 
 
 def test_what_arrives_causes_no_evaluation_of_a_divided_query() -> None:

@@ -52,6 +52,7 @@ class WindowScan:
             replace(self.window, name=""),
             tuple(sorted(pattern.fixed.items())),
             bound,
+            pattern.within,
             in_graph,
             self._content is None,
         )

@@ -63,7 +63,7 @@ def _small_cache(address: str, mappings: int) -> Figures:
     budget = mappings * 16 // 10
     chance, times, cpu = random.Random(mappings), [], []
     with closing(hbase_store.open(address, read_only=True, folding=False, cache_bytes=budget)) as store:
-        (owner,) = store.ids([_OWNER]).tolist()
+        owner = int(store.ids([_OWNER])[0])
         for _ in range(_READS):
             tags = sorted(chance.sample(range(mappings), _KEYS))
             keys = store.ids([iri(f"http://ex/tag{tag}") for tag in tags])

@@ -68,7 +68,7 @@ def _small_cache(address: str, mappings: int) -> Figures:
             tags = sorted(chance.sample(range(mappings), _KEYS))
             keys = store.ids([iri(f"http://ex/tag{tag}") for tag in tags])
             began, used = time.perf_counter(), time.process_time()
-            offsets, found = store.at().neighbours(owner, keys)
+            offsets, found, *_ = store.at().neighbours(owner, keys)
             times.append(time.perf_counter() - began)
             cpu.append(time.process_time() - used)
             assert np.diff(offsets).tolist() == [1] * _KEYS

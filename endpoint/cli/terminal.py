@@ -164,7 +164,7 @@ def triples(body: str) -> dict[str, Any]:
     """A graph in N-Triples as a table of its triples, in the form of JSON results."""
     import json
 
-    from stream_ext.emissions.emission import term_json
+    from stream_ext.emissions.terms_in_json import term_json
     from stream_ext.rdf import parse_rdf
 
     parsed = parse_rdf(body.encode(), "application/n-triples", "")

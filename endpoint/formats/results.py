@@ -14,7 +14,7 @@ import msgspec
 
 from endpoint.negotiation import Offer
 from hbase_store.layout.terms import Term, parse_term
-from stream_ext.emissions.emission import term_json
+from stream_ext.emissions.terms_in_json import term_json
 from stream_ext.errors import NotAcceptable
 from stream_ext.oneshot.answers import Decoded
 

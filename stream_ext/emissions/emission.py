@@ -5,7 +5,6 @@ terms. A text that occurs in many rows is stored once; the rows are columns of p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.layout.terms import parse_term
 from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.terms_in_json import terms_json
 from stream_ext.errors import QueryTooLarge
 from stream_ext.remote.source import MAIN
 from stream_ext.rows.key_table import KeyTable
@@ -329,7 +328,7 @@ def _triples(body: EmissionBody) -> Iterator[str]:
 
 
 def _rows(body: EmissionBody) -> list[bytes]:
-    shown, found = [term_json(term) for term in body.terms], columns_of(body)
+    shown, found = terms_json(body.terms), columns_of(body)
     if not found:
         return []
     if all(column.min(initial=0) >= 0 for column in found):  # each variable is bound in each row
@@ -349,41 +348,6 @@ def _members(variable: str, column: npt.NDArray[np.int32], shown: Sequence[bytes
     members = {place: b"%s:%s" % (name, shown[place]) for place in set(places) - {-1}}
     members[-1] = b""  # an unbound variable has none
     return [members[place] for place in places]
-
-
-#: An IRI or a literal in ASCII without escapes: its parts are the same in JSON.
-_PLAIN = re.compile(
-    rb"<([ !#-\[\]-~]*)>"
-    rb'|"([ !#-\[\]-~]*)"(?:\^\^<([ !#-\[\]-~]+)>|@([A-Za-z0-9-]+))?'
-).fullmatch  # fmt: skip
-
-
-def term_json(text: bytes) -> bytes:
-    """A term as SPARQL's JSON results write it."""
-    plain = _PLAIN(text)
-    if plain is None:
-        return _parsed_term_json(text)
-    iri, value, datatype, language = plain.groups()
-    if iri is not None:
-        return b'{"type":"uri","value":"%s"}' % iri
-    if datatype is not None:
-        return b'{"type":"literal","datatype":"%s","value":"%s"}' % (datatype, value)
-    if language is not None:
-        return b'{"type":"literal","xml:lang":"%s","value":"%s"}' % (language, value)
-    return b'{"type":"literal","value":"%s"}' % value
-
-
-def _parsed_term_json(text: bytes) -> bytes:
-    term = parse_term(text)
-    if term.kind == "iri":
-        return b'{"type":"uri","value":%s}' % _json(term.value)
-    if term.kind == "blank":
-        return b'{"type":"bnode","value":%s}' % _json(term.value)
-    if term.language:
-        return b'{"type":"literal","xml:lang":%s,"value":%s}' % (_json(term.language), _json(term.value))
-    if term.datatype:
-        return b'{"type":"literal","datatype":%s,"value":%s}' % (_json(term.datatype), _json(term.value))
-    return b'{"type":"literal","value":%s}' % _json(term.value)
 
 
 class Silence(NamedTuple):

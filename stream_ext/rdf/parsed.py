@@ -47,6 +47,12 @@ class Pushed:
     blanks_per_element: bool = False  # the same label in two elements is two blank nodes
 
 
+def _are_as_written(texts: Sequence[bytes]) -> bool:
+    """Whether each is the only spelling of its term: none is a literal, or has an escape."""
+    joined = b"\n".join(texts)
+    return bool(texts) and texts[0][0] != _QUOTE and b'\n"' not in joined and b"\\" not in joined
+
+
 class Numbering:
     """Numbers terms in order of first appearance, batch by batch of rows."""
 
@@ -72,7 +78,7 @@ class Numbering:
     def _numbered(self, texts: Sequence[bytes], as_written: bool) -> Indexes:
         codes, terms = self._codes, self._terms
         new = [text for text in dict.fromkeys(texts) if text not in codes]
-        if as_written:
+        if as_written or _are_as_written(new):
             codes.update(zip(new, count(len(terms)), strict=False))
             terms += new
         else:

@@ -10,7 +10,8 @@ import pytest
 
 from hbase_store.layout import terms
 from hbase_store.layout.terms import parse_term
-from stream_ext.emissions.emission import EmissionBody, term_json, to_json
+from stream_ext.emissions.emission import EmissionBody, to_json
+from stream_ext.emissions.terms_in_json import term_json, terms_json
 
 _SIGNS = ["a", "Z", "7", " ", "/", "%", "%s", "<", ">", "^^<", "@en", "~", "{", "}", ",", "\x7f", "\x80", "\u2028"]
 _ODD = ['"', "\\", "\t", "\n", "\r", "\x00", "\x1f", "é", "ß", "\ufffe", "\U0001d11e", "\\u00e9", '\\"']
@@ -51,13 +52,22 @@ def body(variables: list[str], texts: list[bytes], columns: list[list[int]]) -> 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_term_is_written_byte_by_byte_as_a_json_library_writes_its_members(seed: int) -> None:
     chance = random.Random(seed)
-    for text in [a_term(chance) for _ in range(200)]:
-        assert term_json(text) == msgspec.json.encode(as_described(text)), f"seed {seed}: {text!r}"
+    texts = [a_term(chance) for _ in range(200)]
+    for text, shown in zip(texts, terms_json(texts), strict=True):
+        assert shown == term_json(text) == msgspec.json.encode(as_described(text)), f"seed {seed}: {text!r}"
 
 
 @pytest.mark.parametrize("text", [b"<>", b'""', b'"a"^^<>', b'"a"@', b"<a>b>", b'"<a>"', b'"%s"@en-GB'])
 def test_terms_at_the_edge_of_what_is_plain_are_written_so_too(text: bytes) -> None:
-    assert term_json(text) == msgspec.json.encode(as_described(text))
+    expected = msgspec.json.encode(as_described(text))
+    assert term_json(text) == expected
+    assert terms_json([b"<http://ex/a>", text, b"_:b"])[1] == expected
+    assert terms_json([text]) == [expected]
+
+
+def test_a_term_with_a_line_break_of_its_own_is_one_term() -> None:
+    texts = [b"<http://ex/a>", b'"a\nb"', b'"c\n"', b"<http://ex/b>"]
+    assert terms_json(texts) == [term_json(text) for text in texts]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -25,9 +25,8 @@ from stream_ext.windows.query_state import LastEvaluation
 if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
 
-#: Fewer members have parts of their own. No class has so many: a query whose turn ends in a snapshot with more closes
-#: than a class finds together was evaluated twice at some of them, in one of 120 generated plays (docs/decisions/0141).
-TOGETHER_MIN = 1 << 30
+#: Fewer members have parts of their own: a record of all would cost more than it saves.
+TOGETHER_MIN = 8
 #: Members of one part; rows times columns of one of them in it.
 _TOGETHER_MAX, _CELLS_MAX = 1024, 1 << 12
 

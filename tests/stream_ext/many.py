@@ -117,7 +117,7 @@ class Registry:
 def parted(parts: Sequence[Part], states: dict[int, QueryState]) -> list[Part]:
     """What each query says, in order; `states`, in which each stands, go on with it."""
     found: list[Part] = []
-    for part in parts:
+    for part in sorted(parts, key=lambda part: (part.sn, part.k, part.evaluated)):  # as the merge takes them
         if not part.is_shared:
             states[part.query] = part.state
             found += each_of(part)

@@ -45,7 +45,7 @@ class Vocabulary:
         """`known` are values of the store's terms, which may outlive the vocabulary: their ids never change.
 
         `version` changes whenever the store may have new terms; `may_go` says which ids are those of terms that the
-        store may delete while the query still has them."""
+        store may delete while the query still has them, or that others who get the query's rows may not have."""
         self._version, self._seen = version, object()
         self._may_go = may_go
         # Terms that were in the store when they were encoded here, and that it may delete: their ids, ascending.
@@ -116,7 +116,7 @@ class Vocabulary:
                 pinned = {int(ids[i]): texts[i] for i in places}
                 self._pinned_texts.update(pinned)
                 self._ids.update((text, id) for id, text in pinned.items())
-                self._pinned = np.array(sorted(self._pinned_texts), np.uint64)
+                self._pinned = np.union1d(self._pinned, ids[places])
                 self.created_bytes += sum(map(len, pinned.values())) + _TERM_COST * len(pinned)
 
     def is_own(self, ids: Ids) -> Mask:

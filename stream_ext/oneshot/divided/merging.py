@@ -54,7 +54,7 @@ def _left_s(control: Control) -> float | None:
 def _merged(plan: DividedPlan, moment: Moment, results: Iterator[TaskResult]) -> ZSet:
     merge = plan.network.stages[plan.division.merge].operator
     group = merge.new(moment) if isinstance(merge, Grouped) else None
-    rows: list[ZSet] = []
+    rows, count = list[ZSet](), 0
     for result in results:
         moment.control.check()
         match result:
@@ -64,11 +64,12 @@ def _merged(plan: DividedPlan, moment: Moment, results: Iterator[TaskResult]) ->
                 assert group is not None, "a task does what its plan says"
                 group.absorb(groups, moment)
             case FoundRows(found):
+                count += found.count
+                moment.control.room(count, len(found.columns))
                 rows.append(_rows(found, moment))
     return group.whole() if group is not None else first_of_each(concat(rows, len(merge.variables)))
 
 
 def _rows(found: PartialRows, moment: Moment) -> ZSet:
-    moment.control.room(found.count, len(found.columns))
     columns = translated([column.array() for column in found.columns], found.created, moment.vocabulary)
     return ZSet(tuple(columns), found.count)

@@ -13,6 +13,8 @@ import numpy as np
 
 from hbase_store import Store
 from hbase_store import errors as store_errors
+from hbase_store.arrays import Ids, Mask
+from hbase_store.layout.terms import DICTIONARY, NO_TERM, tag_of
 from stream_ext import errors
 from stream_ext.evaluation_budget import Control
 from stream_ext.network.division import Division, TaskNetwork, sizes_of_pieces
@@ -22,7 +24,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.groups.partial_groups import PackedArray, PartialGroups, PartialRows
 from stream_ext.oneshot.divided.open_stores import opened_to_read
-from stream_ext.rows.zset import ZSet, concat
+from stream_ext.rows.zset import ZSet, concat, empty
 from stream_ext.values.vocabulary import Vocabulary
 
 #: Rows of the driver that a task evaluates at a time.
@@ -116,7 +118,7 @@ def _failed(error: str, why: str) -> bytes:
 
 
 def _found(task: QueryTask, store: Store, control: Control) -> FoundGroups | FoundRows:
-    vocabulary = Vocabulary(*store.lasting_terms())
+    vocabulary = Vocabulary(*store.lasting_terms(), may_go=_are_in_dictionary)
     moment = Moment(
         0, store.at(task.sn), None, last=True, now_ms=task.now_ms, control=control, vocabulary=vocabulary,
         base=task.base,
@@ -128,10 +130,32 @@ def _found(task: QueryTask, store: Store, control: Control) -> FoundGroups | Fou
         for rows in _pieces(task, network, moment):
             group.count(moment, network.piece(rows))
         return FoundGroups(group.part(vocabulary))
-    parts = [first_of_each(_once(network.piece(rows))) for rows in _pieces(task, network, moment)]
-    found = first_of_each(concat(parts, len(merge.variables)))
+    pieces = (_once(network.piece(rows)) for rows in _pieces(task, network, moment))
+    found = _distinct(pieces, len(merge.variables), control)
     columns, created = vocabulary.portable(list(found.columns))
     return FoundRows(PartialRows(tuple(map(PackedArray.of, columns)), found.count, tuple(created)))
+
+
+def _are_in_dictionary(ids: Ids) -> Mask:
+    """Of ids of terms that the query made: the store knows them now. It may have learned them after the snapshot, so
+    other tasks, and whoever gets the result, may not know them, or may have other ids for them: they are sent as texts,
+    like those that the store does not know."""
+    found: Mask = (ids != NO_TERM) & (tag_of(ids) == DICTIONARY)
+    return found
+
+
+def _distinct(pieces: Iterator[ZSet], width: int, control: Control) -> ZSet:
+    """Each row where it comes first. What is found waits until it is as much again: rows are compared a few times,
+    however many pieces there are, and those that are found again do not add up."""
+    found, waiting, count = empty(width), list[ZSet](), 0
+    for piece in pieces:
+        part = first_of_each(piece)
+        waiting.append(part)
+        count += part.count
+        control.room(found.count + count, width)
+        if count > found.count:
+            found, waiting, count = first_of_each(concat([found, *waiting], width)), [], 0
+    return first_of_each(concat([found, *waiting], width))
 
 
 def _once(rows: ZSet) -> ZSet:

@@ -49,6 +49,10 @@ class _Job:
         self.results: dict[int, bytes] = {}
         self.failed = ""
 
+    @property
+    def waiting_bytes(self) -> int:
+        return sum(map(len, self.results.values()))
+
 
 class SparkTasks:
     """One for each runner of Spark; any thread may use it."""
@@ -103,7 +107,8 @@ class SparkTasks:
     # ---- jobs
 
     def run(self, tasks: Sequence[Task], control: Control, is_query: bool = True) -> Generator[bytes, None, None]:
-        """The results, in the order of the tasks. Too many queries at a time are rejected."""
+        """The results, in the order of the tasks; those that wait for their turn count for the memory of the query. Too
+        many queries at a time are rejected."""
         from pyspark import cloudpickle
 
         job = _Job([cloudpickle.dumps(task) for task in tasks])
@@ -142,8 +147,11 @@ class SparkTasks:
                 why = job.failed or (self._driver is None and (self._ended or self._why_down()))
                 if why:
                     raise JobFailed(f"Spark has not done it: {why}")
+                control.alive(job.waiting_bytes)
                 self._changed.wait(_LOOK_S)
-            return job.results.pop(place)
+            result = job.results.pop(place)
+            control.alive(job.waiting_bytes)
+            return result
 
     # ---- under the lock
 

@@ -163,6 +163,11 @@ class Tallies:
 
     # ---- counting
 
+    @property
+    def cells(self) -> int:
+        """How many numbers the values take that are told apart: of DISTINCT, and of GROUP_CONCAT."""
+        return sum(members.cells for members in self._members.values())
+
     def fit(self, capacity: int) -> None:
         for tally in self._all():
             tally.fit(capacity)

@@ -23,6 +23,7 @@ from stream_ext.values.vocabulary import Vocabulary
 __all__ = ["Aggregated", "GroupOperator"]
 
 _CLEAN_LEAST = 4096
+_CELL = 8
 
 
 class GroupOperator:
@@ -79,7 +80,7 @@ class GroupOperator:
             rows = ZSet(columns, len(weights), weights)
         if rows.count:
             self._take_in(rows, True, True)
-        moment.control.room(self._table.used, len(self.variables))
+        self._check_room(moment.control, self._table.used, self._tallies.cells)
 
     def part(self, vocabulary: Vocabulary) -> PartialGroups:
         groups = self._table.used
@@ -92,12 +93,17 @@ class GroupOperator:
         """Adds what another process has counted."""
         part = part.known_to(moment.vocabulary)
         rows = part.rows.array()
-        moment.control.room(self._table.used + len(rows), len(self.variables))
+        more = sum(len(column.content) // _CELL for tally in part.tallies for column in tally.ids)
+        self._check_room(moment.control, self._table.used + len(rows), self._tallies.cells + more)
         keys = [key.array() for key in part.keys] or [np.zeros(len(rows), np.uint64)]
         slots = self._table.number(np.stack(keys))
         self._fit()
         self._table.cells[slots, self._rows] += rows
         self._tallies.absorb(slots, part.tallies)
+
+    def _check_room(self, control: Control, groups: int, cells: int) -> None:
+        """`cells`: of the values that are told apart. They come piece by piece, so no piece says how many they are."""
+        control.room(groups, len(self.variables) + -(-cells // max(1, groups)))
 
     def whole(self) -> ZSet:
         """All groups."""

@@ -122,6 +122,11 @@ class ValueOccurrences:
         self._clean_at = _CLEAN_LEAST
         self.followers: list[Tally] = []
 
+    @property
+    def cells(self) -> int:
+        """How many numbers the values take."""
+        return self._table.used * (self._present + 1)
+
     def fit(self, capacity: int) -> None:
         before = len(self._first)
         self._first = fitted(self._first, capacity)

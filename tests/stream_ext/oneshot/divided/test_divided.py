@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyoxigraph
@@ -20,9 +21,10 @@ from stream_ext.network import division as of_networks
 from stream_ext.network.division import NotDivided
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.divided import division, task
-from stream_ext.oneshot.divided.division import DividedPlan, divided_plan
+from stream_ext.oneshot.divided.division import DividedPlan, divided_plan, parts_of
 from stream_ext.oneshot.divided.merging import answer_divided
 from stream_ext.oneshot.divided.open_stores import close_opened, opened_to_read
+from stream_ext.oneshot.divided.task import QueryTask, decoded_result
 from stream_ext.oneshot.evaluate import Answer, Asking
 from stream_ext.oneshot.question import Question
 from tests.stream_ext.oneshot.divided.aggregate_queries import PREFIX, RunHere, random_data, random_query
@@ -175,3 +177,86 @@ def test_limit_over_distinct_rows_has_each_row_once(rest: str, tmp_path: Path) -
     with store_of(tmp_path, triples) as store:
         found = by_one(store, f"{PREFIX}SELECT ?o {{ {{ SELECT DISTINCT ?o {{ ?s :w ?o }} }} {rest} }} LIMIT 10")
         assert len(found) == len(set(found)) == 3
+
+
+class RunMeanwhile(RunHere):
+    """Something happens after the first task."""
+
+    def __init__(self, then: Callable[[], object]) -> None:
+        super().__init__()
+        self._then = then
+
+    def run(self, tasks: Sequence[QueryTask], control: Control) -> Generator[bytes, None, None]:
+        assert len(tasks) > 1
+        for place, result in enumerate(super().run(tasks, control)):
+            yield result
+            if place == 0:
+                self._then()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT ?t (COUNT(*) AS ?n) { ?k :w ?x BIND(CONCAT('g', STR(?x)) AS ?t) } GROUP BY ?t ORDER BY ?t",
+        "SELECT DISTINCT ?t { ?k :w ?x BIND(CONCAT('g', STR(?x)) AS ?t) } ORDER BY ?t",
+        "SELECT (COUNT(DISTINCT ?t) AS ?n) (MAX(?t) AS ?m) { ?k :w ?x BIND(CONCAT('g', STR(?x)) AS ?t) }",
+    ],
+)
+def test_a_term_that_the_store_learns_between_two_tasks_is_one_term(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some tasks find it in the store and others do not, and so does whoever adds up their results."""
+    monkeypatch.setattr(of_networks, "_WORTH", 9.0)
+    monkeypatch.setattr(division, "PIECE_ROWS", 10)
+    with opened(tmp_path) as service:
+        service.update(f"{PREFIX}INSERT DATA {{ {' '.join(f':s{i} :w {i % 3} .' for i in range(100))} }}")
+        store = service.store
+        monkeypatch.setattr(task, "opened_to_read", lambda url, snapshot: store)
+        query, sn, expected = parse(PREFIX + text, ""), int(store.head()), by_one(store, PREFIX + text)
+        assert isinstance(query, Query)
+        jobs = RunMeanwhile(lambda: service.update(f"{PREFIX}INSERT DATA {{ :a :b 'g0', 'g1' }}"))
+        answer = answer_divided(store, query, divided_plan(query, store, sn), sn, Asking(), jobs)
+        assert rows_of(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT (COUNT(DISTINCT ?k) AS ?n) { ?k :w ?x }",
+        "SELECT (GROUP_CONCAT(?k) AS ?n) { ?k :w ?x }",
+        "SELECT DISTINCT ?k { ?k :w ?x }",
+    ],
+)
+def test_what_comes_piece_by_piece_counts_together(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memory of a query is that of all values that are told apart, here, and in each task."""
+    monkeypatch.setattr(of_networks, "_WORTH", 9.0)
+    monkeypatch.setattr(division, "PIECE_ROWS", 50)
+    with store_of(tmp_path, [f":s{i} :w {i % 3} ." for i in range(4000)]) as store:
+        query, control = parse(PREFIX + text, ""), Control(bytes_max=4000)
+        assert isinstance(query, Query)
+        plan = plan_of(store, PREFIX + text)
+        first = parts_of(plan, store.at(store.head()), 2)[0]
+        of_one = QueryTask(
+            f"lmdb:{tmp_path / 'store'}", int(store.head()), plan.network, plan.division, first, "", 0, None, 4000, 1000
+        )
+        fault = decoded_result(task.evaluated(of_one))
+        assert isinstance(fault, task.TaskFault) and fault.error == "QueryTooLarge"
+        free = replace(of_one, bytes_max=None)
+        assert not isinstance(decoded_result(task.evaluated(free)), task.TaskFault)
+        with pytest.raises(QueryTooLarge, match="--query-bytes"):
+            answer_divided(store, query, plan, int(store.head()), Asking(control=control), WithoutLimit())
+
+
+class WithoutLimit(RunHere):
+    """Each task has all the memory that it wants."""
+
+    def run(self, tasks: Sequence[QueryTask], control: Control) -> Generator[bytes, None, None]:
+        yield from super().run([replace(each, bytes_max=None) for each in tasks], control)
+
+
+def test_rows_that_are_found_again_and_again_do_not_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_networks, "_WORTH", 9.0)
+    monkeypatch.setattr(division, "PIECE_ROWS", 50)
+    text = f"{PREFIX}SELECT DISTINCT ?x {{ ?k :w ?x }}"
+    with store_of(tmp_path, [f":s{i} :w {i % 30} ." for i in range(4000)]) as store:
+        assert rows_of(by_tasks(store, text, 1, Control(bytes_max=2500))) == by_one(store, text)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_ext.errors import JobFailed, Overload, QueryCancelled
+from stream_ext.errors import JobFailed, Overload, QueryCancelled, QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.runners.spark.driver_tasks import TaskOrder, TaskReport
 from stream_ext.runners.spark.settings import SparkSettings
@@ -79,6 +79,25 @@ def test_no_more_tasks_than_lanes_and_results_in_their_order(driver: Driver) -> 
     thread.join(10)
     assert found == [b"first", b"second", b"third", b"fourth"]
     assert not list(driver.path.glob("result-*")), "results are removed when they are read"
+
+
+def test_results_that_wait_for_their_turn_count_for_the_memory_of_the_query(driver: Driver) -> None:
+    tasks, control = SparkTasks(3), Control(bytes_max=1000)
+    tasks.begin(driver)
+    found, thread = started(tasks, 3, control)
+    driver.awaited(3)
+    driver.does(tasks, 2, b"x" * 600)
+    driver.does(tasks, 3, b"x" * 600)
+    thread.join(10)
+    assert isinstance(found[0], QueryTooLarge)
+    control = Control(bytes_max=1000)
+    found, thread = started(tasks, 3, control)
+    tasks.reported(TaskReport(1, failed="it was cancelled"))
+    driver.awaited(7)
+    for task in (5, 4, 6):
+        driver.does(tasks, task, b"x" * 300)
+    thread.join(10)
+    assert found == [b"x" * 300] * 3 and control.left == 1000
 
 
 def test_queries_take_turns(driver: Driver) -> None:

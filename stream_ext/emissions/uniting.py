@@ -127,16 +127,18 @@ def _together(parts: Sequence[Part]) -> tuple[list[bytes], list[Ids]]:
 
 def _order(whose: Ids, columns: Sequence[Ids], numbers: Sequence[int]) -> npt.NDArray[np.intp]:
     """The order in which one shard has these rows: by the ids of their terms. Computed terms have other ids in each
-    process; they come after what they are computed of, and so decide nothing."""
+    process, after those of all other terms. They come after what they are computed of, and so decide nothing among
+    themselves."""
     keys, made = ([whose] if len(whose) else []), list[tuple[int, Ids]]()
     for column in columns:
-        if is_local(column).any():
+        own = is_local(column)
+        if own.any():
             made.append((len(keys), column))
-        else:
-            keys.append(column)
-    order = lexicographic(tuple(keys)) if keys else np.arange(len(columns[0]))
-    for before, column in made:
-        if _decides(column[order], [key[order] for key in keys[:before]]):
+            column = np.where(own, _LOCAL_FIRST, column)
+        keys.append(column)
+    order = lexicographic(tuple(keys))
+    for place, column in made:
+        if _decides(column[order], [key[order] for key in keys[: place + 1]]):
             raise CannotUnite(numbers, "rows differ only in terms that the query made")
     return order
 

@@ -57,8 +57,8 @@ def division_of(query: Query, select: Select) -> KeyDivision:
         candidates = [name for name in candidates if name in select.names]
     if not candidates:
         return KeyDivision(None, "no variable is in all triple patterns over windows, and in all groups")
-    if (made := _out_of_order(select)) is not None:
-        return KeyDivision(None, f"?{made} is computed, and does not come after all that it is computed of")
+    if (why := _out_of_order(select)) is not None:
+        return KeyDivision(None, why)
     return KeyDivision(candidates[0])
 
 
@@ -150,29 +150,33 @@ def _is_whole(node: Logic) -> bool:
 
 
 def _out_of_order(select: Select) -> str | None:
-    """A column that may decide the order of rows, though its terms are computed: these have other ids in another
-    process. It does not if it is computed of columns before it."""
-    made = dict(_made(select))
+    """Why a column may decide the order of rows, though its terms are computed: these have other ids in another
+    process. It does not if it is computed of columns before it, and everywhere alike."""
+    made: dict[str, dict[object, Names]] = {}
+    for name, how, needs in _made(select):
+        made.setdefault(name, {})[how] = needs
     before: set[str] = set()
     for name in select.names:
+        if len(made.get(name, {})) > 1:
+            return f"?{name} is computed in several places, each time otherwise"
+        if any(not needs <= before for needs in made.get(name, {}).values()):
+            return f"?{name} is computed, and does not come after all that it is computed of"
         if name not in made:
             before.add(name)
-        elif not made[name] <= before:
-            return name
     return None
 
 
-def _made(select: Select) -> Iterator[tuple[str, Names]]:
-    """What is computed: each variable, and what it is computed of."""
+def _made(select: Select) -> Iterator[tuple[str, object, Names]]:
+    """What is computed: each variable, how, and of what."""
     for node in nodes_of(select):
         if isinstance(node, Assign):
-            yield node.variable, node.test.needs
+            yield node.variable, node.test, node.test.needs
         elif isinstance(node, Select):
             keys = None if node.grouping is None else frozenset(node.grouping.keys)
             for name, test in node.before:
-                yield name, test.needs
+                yield name, test, test.needs
             if keys is not None and node.grouping is not None:
                 for each in node.grouping.aggregates:
-                    yield each.variable, keys
+                    yield each.variable, node, keys
             for name, test in node.after:
-                yield name, test.needs if keys is None else keys
+                yield name, test if keys is None else node, test.needs if keys is None else keys

@@ -66,6 +66,12 @@ WHOLE = [
     ("SELECT ?a (<http://ex/f>(?b) AS ?r)", "WINDOW :w1 { ?a :p ?b }", 1, "of others"),
     ("SELECT (AVG(?v) AS ?m) ?a", "WINDOW :w1 { ?a :v ?v } } GROUP BY ?a #", 1, "?m is computed"),
     ("SELECT ?a ?b", "{ WINDOW :w1 { ?a :p ?b } } UNION { ?a :k ?b }", 1, "no variable"),
+    (
+        "SELECT ?a ?m ?v",
+        "{ WINDOW :w1 { ?a :v ?v BIND(?v / 3 AS ?m) } } UNION { WINDOW :w2 { ?a :v ?v BIND(?v / 7 AS ?m) } }",
+        2,
+        "?m is computed in several places",
+    ),
     ("SELECT ?b", "?a :k ?b MINUS { WINDOW :w1 { ?a :p ?c } }", 1, "no variable"),
     ("ASK", "WINDOW :w1 { ?a :p ?b }", 1, "ASK"),
 ]

@@ -1,0 +1,64 @@
+"""The parts of ranges become the part that one shard would have made: its rows, in its order."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from hbase_store.layout.terms import LOCAL, TAG_SHIFT
+from stream_ext.emissions.uniting import CannotUnite, united
+from stream_ext.windows.part import Part
+from stream_ext.windows.query_state import QueryState
+
+_LOCAL_FIRST = LOCAL << TAG_SHIFT
+#: A row: ids that all processes know (0: unbound), and texts of terms that the query made.
+Row = tuple[int | str, ...]
+
+
+def part_of(rows: list[Row], width: int) -> Part:
+    """As one process makes it: terms of the query are numbered as they appear."""
+    places: dict[str, int] = {}
+    ids = [
+        [_LOCAL_FIRST + places.setdefault(each, len(places)) if isinstance(each, str) else each for each in row]
+        for row in rows
+    ]
+    columns = [np.array([row[i] for row in ids], np.uint64) for i in range(width)]
+    created = [text.encode() for text in places]
+    part = Part.of_one(7, 1, 1, 0, [], columns, None, 0, None, QueryState(), True, created=created)
+    part.is_range = True
+    return part
+
+
+def rows_of(part: Part) -> list[Row]:
+    """The rows of a part, decoded."""
+    listed = [column.tolist() for column in part.columns]
+    return [
+        tuple(part.created[id - _LOCAL_FIRST].decode() if id >= _LOCAL_FIRST else id for id in row)
+        for row in zip(*listed, strict=True)
+    ]
+
+
+def in_order(row: Row) -> tuple[tuple[int, int | str], ...]:
+    """Computed terms come after all others; among themselves they decide nothing here."""
+    return tuple((1, "") if isinstance(each, str) else (0, each) for each in row)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_column_may_have_computed_terms_and_others(seed: int) -> None:
+    chance = random.Random(seed)
+    rows: list[Row] = []
+    for _ in range(chance.randrange(60)):
+        key = chance.randrange(1, 9)
+        rows.append((key, chance.choice([0, 5, 6, f"of {key}"]), chance.randrange(3)))
+    shards = chance.randrange(1, 4)
+    parts = [part_of([row for row in rows if int(row[0]) % shards == each], 3) for each in range(shards)]
+    (found,) = united([[part] for part in parts], {7})
+    assert rows_of(found) == sorted(rows, key=in_order)
+
+
+def test_computed_terms_decide_no_order() -> None:
+    parts = [part_of([(1, "x"), (1, "y")], 2), part_of([(2, "x")], 2)]
+    with pytest.raises(CannotUnite, match="differ only in terms that the query made"):
+        united([[part] for part in parts], {7})

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, dropwhile
 from typing import TYPE_CHECKING, Any
 
 from endpoint.client import Refused
-from endpoint.demo.benchmark import DIALECTS, query_name, stream_name
+from endpoint.demo.benchmark import DIALECTS, RecordedElement, query_name, stream_name
 from endpoint.demo.city import CITY
-from endpoint.demo.player import Player, PlayProgress, clear, pace_of, prepare
+from endpoint.demo.player import Player, PlayProgress, check_unread, clear, complete, pace_of
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import BadArgument, NameInUse, Overload, RilletError
@@ -31,6 +32,8 @@ _QUERIES = {
 }
 #: What is due within so long is pushed together: the city is for looking at, and each push is a snapshot.
 _PAUSE_S = 0.1
+#: Of the city's time: as far as this its generator is run forward to go on, which takes some seconds.
+_SKIPPED_MAX_MS = 14 * 24 * 3_600_000
 #: Longer than an ordinary push takes; the store may hang.
 _ENDS_S = 30.0
 
@@ -63,19 +66,23 @@ class DemoInProcess:
         return DemoState(exists, playing, elements, "" if playing else self._why_ended)
 
     def start(self) -> None:
-        """Prepares streams, data and queries, and then plays in a thread. An error of the preparation is raised."""
+        """Prepares streams, data and queries, and then plays in a thread. An error of the preparation is raised.
+
+        Streams and queries of an earlier play stay, with their emissions, and the city goes on behind their time: other
+        queries may read the streams."""
         with self._one_at_a_time():
             if self.state.playing:
                 raise BadArgument("the city is being played already")
             self._check_names()
             recording = CITY.generate(_SEED)
+            elements = _behind(recording.elements, self._reached())
             server = _Server(self._service)
             with _as_errors_of_ours():
-                progress = self._progress = PlayProgress(prepare(server, CITY, recording, DIALECTS))
+                progress = self._progress = PlayProgress(complete(server, CITY, recording, DIALECTS))
             self._why_ended = ""
             self._stop = threading.Event()
             pace = pace_of(CITY.speed, factor=True)
-            player = Player(server, CITY, recording.elements, pace, progress, self._now, self._pause)
+            player = Player(server, CITY, elements, pace, progress, self._now, self._pause)
             self._thread = threading.Thread(target=self._play, args=(player,), name="rillet-demo", daemon=True)
             self._thread.start()
 
@@ -86,11 +93,13 @@ class DemoInProcess:
     def remove(self) -> None:
         """Stops, and drops the queries, the streams and the graph of the demonstration."""
         with self._one_at_a_time():
-            self._check_unread()
-            self._end()
             self._check_names()
+            server = _Server(self._service)
             with _as_errors_of_ours():
-                clear(_Server(self._service), CITY)
+                check_unread(server, CITY)
+            self._end()
+            with _as_errors_of_ours():
+                clear(server, CITY)
             for stored in CITY.generate(_SEED).stored:
                 self._service.drop_graph(stored.graph)
             self._progress = None
@@ -122,17 +131,14 @@ class DemoInProcess:
             if _QUERIES.get(query.name, query.text) != query.text:
                 raise NameInUse(f"the query {query.name} is there, and is not the demonstration's")
 
-    def _check_unread(self) -> None:
-        """Raises NameInUse if a query that is not its own reads one of its streams, which could not be dropped then."""
-        for stream in self._service.streams():
-            if _STREAMS.get(stream.name) == stream.iri:
-                readers = self._service.stream_status(stream.iri)["readers"]
-                others = [name for name in readers if name not in _QUERIES]
-                if others:
-                    raise NameInUse(
-                        f"the stream {stream.name} of the city is read by {', '.join(others)}: drop "
-                        f"{'this query' if len(others) == 1 else 'these queries'} first"
-                    )
+    def _reached(self) -> int | None:
+        """The greatest time of its streams; None: they are new."""
+        times = [
+            self._service.stream_status(stream.iri)["time"]
+            for stream in self._service.streams()
+            if _STREAMS.get(stream.name) == stream.iri
+        ]
+        return max((time for time in times if time is not None), default=None)
 
     def _pause(self, seconds: float) -> None:
         self._stop.wait(seconds)
@@ -147,6 +153,18 @@ class DemoInProcess:
             self._why_ended = str(error)
 
 
+def _behind(elements: Iterator[RecordedElement], reached: int | None) -> Iterator[RecordedElement]:
+    """The elements whose times are greater than the time that the streams have reached."""
+    first = next(elements)
+    if reached is None or reached < first.time:
+        return chain([first], elements)
+    if reached - first.time > _SKIPPED_MAX_MS:
+        raise BadArgument(
+            f"the streams of the city are at {reached} ms, later than it is played: remove the city, then play it"
+        )
+    return dropwhile(lambda element: element.time <= reached, elements)
+
+
 class _Server:
     """What a player needs of a server, without HTTP in between; errors are those of the client."""
 
@@ -157,7 +175,10 @@ class _Server:
         return [{"query": query.name} for query in self._service.queries()]
 
     def streams(self) -> list[dict[str, Any]]:
-        return [{"stream": stream.name} for stream in self._service.streams()]
+        return [
+            {"stream": stream.name, "readers": self._service.stream_status(stream.iri)["readers"]}
+            for stream in self._service.streams()
+        ]
 
     def drop_query(self, query: str) -> None:
         with _as_refusals():
@@ -203,8 +224,8 @@ def _as_refusals() -> Iterator[None]:
 
 @contextmanager
 def _as_errors_of_ours() -> Iterator[None]:
-    """The error that was the cause of a refusal."""
+    """The error that was the cause of a refusal; a refusal without one is that streams are still read."""
     try:
         yield
     except Refused as refused:
-        raise refused.__cause__ or refused from None
+        raise refused.__cause__ or NameInUse(str(refused)) from None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _TICK_S = 0.1
 _PUSH_ELEMENTS = 500
 _BUSY = 429
+_CONFLICT = 409
 _NDJSON = "application/x-ndjson"
 _READ_EMISSIONS = 200
 
@@ -100,6 +101,13 @@ def prepare(
     """Creates the streams, loads the stored data, and registers the queries. What an earlier demonstration left on this
     server is dropped."""
     clear(client, benchmark)
+    return complete(client, benchmark, recording, dialects)
+
+
+def complete(
+    client: Preparing, benchmark: Benchmark, recording: Recording, dialects: Sequence[str]
+) -> list[PlayedQuery]:
+    """As `prepare`, but the streams and queries that are there stay as they are, with their emissions."""
     for name, iri in benchmark.streams.items():
         client.create_stream(stream_name(benchmark, name), iri=iri)
     for graph in recording.stored:
@@ -113,17 +121,35 @@ def prepare(
 
 
 def clear(client: Preparing, benchmark: Benchmark) -> None:
-    """Drops the queries and streams of this benchmark that are there."""
-    ours = {
-        query_name(benchmark, question, dialect) for question in benchmark.questions for dialect in question.dialects
-    }
-    streams = {stream_name(benchmark, name) for name in benchmark.streams}
+    """Drops the queries and streams of this benchmark that are there; nothing if another query reads one of them."""
+    check_unread(client, benchmark)
+    ours, streams = _queries_of(benchmark), _streams_of(benchmark)
     for query in [each["query"] for each in client.queries()]:
         if query in ours:
             client.drop_query(query)
     for stream in [each["stream"] for each in client.streams()]:
         if stream in streams:
             client.drop_stream(stream)
+
+
+def check_unread(client: Preparing, benchmark: Benchmark) -> None:
+    """Raises Refused if a query of somebody else reads a stream of this benchmark, which could not be dropped then."""
+    ours, streams = _queries_of(benchmark), _streams_of(benchmark)
+    for stream in client.streams():
+        if stream["stream"] in streams and (others := [name for name in stream["readers"] if name not in ours]):
+            which = "this query" if len(others) == 1 else "these queries"
+            name = f"{stream['stream']} of the {benchmark.name}"
+            raise Refused(_CONFLICT, f"the stream {name} is read by {', '.join(others)}: drop {which} first")
+
+
+def _queries_of(benchmark: Benchmark) -> set[str]:
+    return {
+        query_name(benchmark, question, dialect) for question in benchmark.questions for dialect in question.dialects
+    }
+
+
+def _streams_of(benchmark: Benchmark) -> set[str]:
+    return {stream_name(benchmark, name) for name in benchmark.streams}
 
 
 def _register(client: Preparing, benchmark: Benchmark, question: BenchmarkQuery, dialect: str) -> PlayedQuery:

@@ -62,6 +62,36 @@ def test_a_query_of_ones_own_over_the_city_is_offered_and_keeps_its_streams(tmp_
         assert "dropped" in answered(post(server, "/", act="remove"))
 
 
+def test_played_again_the_city_goes_on_for_the_queries_that_are_there(tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        post(server, "/", act="play")
+        post(server, "/query", act="register", query=EXAMPLES["Bikes at each station"])
+        wait_for(lambda: server.service.query_status("my_bikes")["rows"], "my_bikes has no rows")
+        post(server, "/", act="stop")
+        before = {name: server.service.query_status(name)["emissions"] for name in (*QUERIES, "my_bikes")}
+        reached = server.service.stream_status("city_bikes")["time"]
+        post(server, "/", act="play")
+        assert {query.name for query in server.service.queries()} == set(before)
+        for name, emissions in before.items():
+            assert server.service.query_status(name)["emissions"] >= emissions, "its emissions are there"
+        for name in ("my_bikes", "city_bikes"):
+            more = before[name] + 2
+            wait_for(lambda: server.service.query_status(name)["emissions"] >= more, f"{name} stands still")  # noqa: B023  # waited for at once
+        assert server.service.stream_status("city_bikes")["time"] > reached
+        assert server.service.stream_status("city_bikes")["late"] == 0
+
+
+def test_a_time_that_is_too_late_is_refused_and_drops_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock()) as service:
+        demo = DemoInProcess(service)
+        demo.start()
+        demo.stop()
+        service.heartbeat("city_air", 1_782_100_000_000)
+        with pytest.raises(BadArgument, match="remove the city"):
+            demo.start()
+        assert {query.name for query in service.queries()} == QUERIES
+
+
 def test_playing_takes_the_right_to_write(tmp_path: Path) -> None:
     with live(tmp_path, token="secret") as server:
         assert "sign in" in answered(post(server, "/", 401, act="play"))

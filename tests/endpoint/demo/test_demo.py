@@ -150,6 +150,17 @@ def test_a_query_that_the_server_does_not_run_is_reported_and_the_others_play(tm
         assert [asked.question.name for asked in refused] == ["L1", "L2", "L3"]
 
 
+def test_what_another_query_reads_is_not_dropped(tmp_path: Path) -> None:
+    with live(tmp_path / "store") as running, Client(running.url) as client:
+        names = {asked.name for asked in prepare(client, CITY, CITY.generate(1), DIALECTS)}
+        air = CITY.streams["air"]
+        client.register(f"REGISTER QUERY mine AS SELECT ?s FROM STREAM <{air}> [RANGE 1s STEP 1s] {{ ?s ?p ?o }}")
+        until(lambda: any("mine" in each["readers"] for each in client.streams()), "the list is not up to date")
+        with pytest.raises(Refused, match="city_air of the city is read by mine: drop this query first"):
+            prepare(client, CITY, CITY.generate(1), DIALECTS)
+        assert {query.name for query in running.service.queries()} == {*names, "mine"}
+
+
 # ---- playing
 
 

@@ -68,9 +68,9 @@ class Evaluator:
         self._plan, self._store, self._backoff = plan, store, backoff
         self._control, self._state_bytes = control, state_bytes
         if plan.is_over_store:
-            self._vocabulary = Vocabulary(store.permanent_ids, store.terms)
+            self.vocabulary = Vocabulary(store.permanent_ids, store.terms)
         else:
-            self._vocabulary = Vocabulary(
+            self.vocabulary = Vocabulary(
                 store.ids, store.terms, version=store.terms_version, may_go=store.are_transient
             )
         self._orders = Orders()
@@ -266,7 +266,7 @@ class Evaluator:
         self._relation.remove(self._encoded([row])[0])
 
     def _encoded(self, rows: Sequence[RelationRow]) -> list[list[int]]:
-        ids = self._vocabulary.encode([text for _, constants in rows for text in constants])
+        ids = self.vocabulary.encode([text for _, constants in rows for text in constants])
         own = ids.reshape(len(rows), -1).tolist() if rows else []
         return [[row, *constants] for (row, _), constants in zip(rows, own, strict=True)]
 
@@ -379,22 +379,22 @@ class Evaluator:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
         retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self.networks)
-        self._control.begin(retained_bytes + self._vocabulary.created_bytes)
+        self._control.begin(retained_bytes + self.vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
-            vocabulary=self._vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
+            vocabulary=self.vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
             service_answers=self._service_answers, sources=self._backoff.sources,
         )  # fmt: skip
 
     @property
     def created(self) -> int:
         """The number of terms that it has created."""
-        return self._vocabulary.created
+        return self.vocabulary.created
 
     def ranked(self) -> bytes | None:
         """The orders of first appearance, as they are stored."""
-        return self._orders.save(self._vocabulary)
+        return self._orders.save(self.vocabulary)
 
     def portable(self, columns: list[Ids]) -> tuple[list[Ids], list[bytes]]:
         """The columns for processes that do not know the terms that were created here, and these terms."""
-        return self._vocabulary.portable(columns)
+        return self.vocabulary.portable(columns)

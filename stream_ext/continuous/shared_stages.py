@@ -93,20 +93,25 @@ class SharedStages:
         for run in [run for run, trial in self._trials.items() if trial.is_due()]:
             evaluated = run.cohorts[0].evaluated
             assert evaluated is not None, "it was evaluated before it joined"
-            if self._share(_network_of(run), evaluated.time):
+            if self._share(run, evaluated.time):
                 del self._trials[run]
             else:
                 self._trials[run].failed()
 
-    def _share(self, network: Network, time: int) -> bool:
-        """Whether the network shares all that it can share now."""
+    def _share(self, run: Run, time: int) -> bool:
+        """Whether the network of the run shares all that it can share now."""
+        network = _network_of(run)
         sharing, is_done = network.sharing, True
         if sharing is None:
-            sharing = network.sharing = NetworkSharing(network)
+            sharing = network.sharing = NetworkSharing(network, run.evaluator.vocabulary)
+        if sharing.translates:
+            return False
         for place, key in enumerate(sharing.keys):
             if key is None or sharing.stage_at(place) is not None:
                 continue
             single = self._single.setdefault(key, (sharing, place)) if key not in self._stages else None
+            if single is not None and single[0].translates:
+                single = self._single[key] = sharing, place
             if single == (sharing, place):
                 continue
             if single is not None:

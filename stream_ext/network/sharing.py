@@ -25,6 +25,7 @@ from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Stage
 from stream_ext.rows.zset import ZSet
+from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def keys_of(stages: Sequence[Stage]) -> list[StageKey | None]:
 class NetworkSharing:
     """The shared stages of one network, which no step is under way of."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, network: Network, vocabulary: Vocabulary) -> None:
+        self._network, self._vocabulary = network, vocabulary
         self._stages = list(network.stages)  # as they are without sharing, with readers in place of shared operators
         self._names: dict[int, Names] = {}  # of the operators that were in the place of these
         self.keys = keys_of(self._stages)
@@ -67,6 +68,14 @@ class NetworkSharing:
         self._own_scans: list[WindowScan] = []  # that it goes on with
         self.is_lost = False  # a shared stage is: the network cannot go on
         self.is_ahead = False  # it goes its own way at the end of this snapshot
+        self._has_other_ids = False  # than own operators have: then it is built anew
+
+    @property
+    def translates(self) -> bool:
+        """Whether own operators have other ids than shared ones: the query created terms before a stream brought
+        them."""
+        self._vocabulary.renew()
+        return self._vocabulary.translates
 
     @property
     def stages(self) -> Iterable[SharedStage]:
@@ -131,11 +140,17 @@ class NetworkSharing:
         """The network is not evaluated any more, or is lost."""
         for stage in self._shared.values():
             stage.readers -= 1
+        self._shared, self._scans = {}, {}
 
     def part(self) -> None:
-        """From now on the network has operators of its own, with what the shared ones have now."""
-        self._take_own()
-        self.end_reading_ahead()
+        """From now on the network has operators of its own, with what the shared ones have now. If they have other ids,
+        it is built anew."""
+        if self._shared and self.translates:
+            self.release()
+            self.is_lost = True
+        else:
+            self._take_own()
+            self.end_reading_ahead()
 
     def read_ahead(self, arrivals: Iterable[tuple[Arrival, Sequence[Moment]]]) -> None:
         """As `part`, in the middle of a snapshot with these arrivals, and evaluations after each: the shared stages go
@@ -153,11 +168,12 @@ class NetworkSharing:
             stage = self._network.stages[place]
             self._network.stages[place] = replace(stage, operator=ReadAhead(stage.operator.variables, changes))
         self._network.reconnect(self._network.scans)
-        self.is_ahead = True
+        self.is_ahead, self._has_other_ids = True, bool(found) and self.translates
 
     def end_reading_ahead(self) -> None:
         self._network.stages[:] = self._stages
-        self._network.sharing = None
+        self.is_ahead, self.is_lost = False, self._has_other_ids
+        self._network.sharing = self if self.is_lost else None
         self._network.reconnect([*self._network.scans, *self._own_scans])
 
     def _take_own(self) -> None:

@@ -148,7 +148,8 @@ class Registration:
             *empty_graphs(self.like, view),
             *unseen_predicates(registered, view),
         ]
-        if self.read.of_outline is not None and not (ended or found.steps or any_stream) and output is None:
+        is_of_text = registered.own is None and output is None  # else it has constants of this text
+        if self.read.of_outline is not None and is_of_text and not (ended or found.steps or any_stream):
             self.read.of_outline.remembered = _Alike(
                 definition, registered, warnings, view.catalog.streams, view.catalog.main, self._circumstances
             )

@@ -26,7 +26,7 @@ from stream_ext.plan.refused_syntax.refuse import runnable
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES
 from tests.stream_ext.oneshot.test_differential import made
 from tests.stream_ext.oneshot.test_plan_templates import others
-from tests.stream_ext.opened import opened, push, registration, triple
+from tests.stream_ext.opened import emissions_of, opened, push, registration, triple, values
 from tests.stream_ext.peers import TooMuch
 
 BASE, EX = "http://rillet/", "http://ex/"
@@ -153,6 +153,22 @@ def test_registrations_of_one_outline_see_what_has_changed_between_them(tmp_path
         assert (again, created) == (late, False)
         with pytest.raises(RilletError, match="another text"):
             service.register(text(4).replace(":n4", ":n5"))
+
+
+def test_replays_of_all_streams_have_constants_of_their_own(tmp_path: Path) -> None:
+    """The logic over the streams of a variable is made of one text."""
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        for number in range(4):
+            push(service, "s", 1_000 * (number + 1), triple(f"a{number}", f"n{number}"))
+        for number in range(4):
+            service.register(
+                f"PREFIX : <{EX}> REGISTER RSTREAM q{number} AS SELECT ?x FROM NAMED WINDOW :w ON ?s "
+                f"[START 0 END 10000] WHERE {{ WINDOW :w {{ ?x :p :n{number} }} }}"
+            )
+        push(service, "s", 20_000, triple("x", "y"))
+        found = [[values(each) for each in emissions_of(service, f"q{number}")] for number in range(4)]
+    assert found == [[[(f"a{number}",)]] for number in range(4)]
 
 
 def test_definitions_that_are_alike_share_what_is_alike(tmp_path: Path) -> None:

@@ -120,10 +120,10 @@ def test_queries_that_share_stages_say_what_each_says_by_itself(
 class Scenery:
     """Queries over one window, in a shard where they share stages and in one where none does: parts are compared."""
 
-    def __init__(self, store: Store, range_ms: int) -> None:
+    def __init__(self, store: Store, range_ms: int, sharing: ApartShard | None = None) -> None:
         self._windows, self._store = [Window("w1", 1, range_ms, 10)], store
         self._registry = Registry.over(store, self._scene("", "SELECT *"))
-        self.sharing, self._alone = ApartShard(store), AloneShard(store)
+        self.sharing, self._alone = sharing or ApartShard(store), AloneShard(store)
         self._states: tuple[dict[int, QueryState], dict[int, QueryState]] = ({}, {})
         for shard in (self.sharing, self._alone):
             shard.build({}, int(store.head()))
@@ -223,6 +223,44 @@ def test_who_leaves_a_class_has_operators_of_its_own(store: Store, monkeypatch: 
     assert sum(len(part.columns[0]) for part in both.push(95, "d p b")) == 2 * (3 + 2)
     both.push(105, "d q c")
     assert sum(len(part.columns[0]) for part in both.push(111)) == 2 * 2
+    assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
+
+
+#: A term is created before a stream brings it: the query has another id for it than the store.
+CREATES = "?a :p ?b . ?b :q ?c BIND(IRI(CONCAT(STR(?b), 'x')) AS ?t)"
+
+
+@pytest.mark.parametrize("evaluations", [2, 10_000])
+@pytest.mark.parametrize("creates", [0, 1])
+def test_who_has_created_terms_that_came_leaves_without_losing_a_row(
+    evaluations: int, creates: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More closes are due than a class finds together, or than a turn has: one that creates terms leaves the class."""
+    limits = TurnLimits(evaluations=evaluations, seconds=None, seconds_behind=None)
+    both = Scenery(store, 100, HastyApartShard(store, pace=limits))
+    for place in range(2):
+        both.register(CREATES if place == creates else "?a :p ?b . ?b :q ?c")
+    for time, triples in ((5, ("a p b", "b q c")), (15, ("a p b",)), (25, ("d p bx",)), (35, ("d p e",))):
+        both.push(time, *triples)
+    assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
+    if evaluations > 2:
+        monkeypatch.setattr(course, "_CLOSES_MAX", 1)
+    both.push(45, "bx q c")
+    assert sum(len(part.columns[0]) for part in both.push(75, "bx q e")) == 2 * 3 * 2
+    for time in range(81, 181, 10):
+        both.push(time)
+
+
+def test_operators_with_ids_of_their_query_are_not_shared(store: Store) -> None:
+    both = Scenery(store, 100)
+    both.register(CREATES)
+    for time, triples in ((5, ("a p b", "b q c")), (15, ("a p b",)), (25, ("d p bx",)), (35, ("d p e",))):
+        both.push(time, *triples)
+    for _ in range(2):
+        both.register("?a :p ?b . ?b :q ?c")
+    both.push(45, "e p e")
+    assert sum(len(part.columns[0]) for part in both.push(55, "bx q c")) == 3
+    assert sum(len(part.columns[0]) for part in both.push(65, "e p e")) == 3 * 2
     assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
 
 

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Hashable
+from itertools import count
 from typing import Any, Generic, TypeVar
 
 V = TypeVar("V")
@@ -29,7 +30,8 @@ class Cache(Generic[V]):
     def __init__(self, bytes_max: int = CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._entries: OrderedDict[Hashable, tuple[V, int, bool]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[V, int, bool, int]] = OrderedDict()
+        self._tickets = count(1)
         self._lent: weakref.WeakSet[Lent] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -50,21 +52,25 @@ class Cache(Generic[V]):
             self._entries.move_to_end(key)
             return entry[0]
 
-    def put(self, key: Hashable, value: V, size: int, lendable: bool = False) -> None:
-        """What is larger than the budget is not taken in. `lendable`: references to it may be in a `Lent`."""
+    def put(self, key: Hashable, value: V, size: int, lendable: bool = False) -> int:
+        """What is larger than the budget is not taken in. `lendable`: references to it may be in a `Lent`. Returns the
+        ticket of the entry, for `grow`."""
         with self._lock:
             self._drop(key)
+            ticket = next(self._tickets)
             if size <= self._bytes_max:
-                self._entries[key] = value, size, lendable
+                self._entries[key] = value, size, lendable, ticket
                 self._bytes += size
                 self._make_room()
+            return ticket
 
-    def grow(self, key: Hashable, value: V, size: int) -> None:
-        """The entry takes so many bytes more than it did, if it is still the value of this key."""
+    def grow(self, key: Hashable, ticket: int, size: int) -> None:
+        """The entry takes so many bytes more than it did, if the value of this key is still the one with this ticket.
+        A value that knew itself by reference would live on after it has left the cache."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is not None and entry[0] is value:
-                self._entries[key] = value, entry[1] + size, entry[2]
+            if entry is not None and entry[3] == ticket:
+                self._entries[key] = entry[0], entry[1] + size, entry[2], ticket
                 self._bytes += size
                 self._make_room()
 
@@ -81,7 +87,7 @@ class Cache(Generic[V]):
     def _make_room(self) -> None:
         recall = False
         while self._bytes > self._bytes_max:
-            _, (_, size, lendable) = self._entries.popitem(last=False)
+            _, (_, size, lendable, _) = self._entries.popitem(last=False)
             self._bytes -= size
             recall |= lendable
         if recall:

@@ -240,8 +240,9 @@ def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids]]) -> None:
 def put_view(cache: Cache[Cached], name: object, view: View) -> None:
     """Puts rows into the cache, and what is built to find them by and by, if they may be so large."""
     if cache.holds(view.nbytes):
-        cache.put(name, view, view.nbytes, lendable=True)
-        view.use.grew = partial(cache.grow, name, view)
+        ticket = cache.put(name, view, view.nbytes, lendable=True)
+        if len(view):  # what is empty is one value for all, and nothing is built for it
+            view.use.grew = partial(cache.grow, name, ticket)
 
 
 def _joined(blocks: list[View]) -> View:

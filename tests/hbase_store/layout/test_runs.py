@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.cache import Cache
 from hbase_store.errors import Corrupt, SnapshotGone
 from hbase_store.layout.picked_rows import picked
-from hbase_store.layout.run import Cached, Run, Runs, fetch
+from hbase_store.layout.run import Cached, Run, Runs, fetch, put_view
 from hbase_store.layout.run_blocks import (
     BLOCK_ROWS,
     ColumnKey,
@@ -34,7 +36,8 @@ from hbase_store.layout.run_blocks import (
 )
 from hbase_store.layout.run_list import RunEntry, RunList, list_key, list_put, unpack_list
 from hbase_store.layout.sealed import seal
-from hbase_store.sorted.view import View, lay_over, rows_of, view_of
+from hbase_store.sorted.hops import hop
+from hbase_store.sorted.view import View, lay_over, nothing, rows_of, view_of
 
 IDS = st.integers(0, 9) | st.integers((1 << 60), (1 << 60) + 9) | st.integers(0, (1 << 64) - 1)
 KEY = ColumnKey(0, 7, False)
@@ -176,14 +179,39 @@ def test_a_small_budget_forgets_what_was_not_used_for_longest() -> None:
         cache.put(i, str(i), 40)
     assert [cache.get(i) for i in range(5)] == [None, None, None, "3", "4"]
     cache.get(3)
-    cache.put(5, "5", 60)
+    ticket = cache.put(5, "5", 60)
     assert (cache.get(3), cache.get(4), cache.nbytes) == ("3", None, 100)
     cache.put(6, "6", 1000)
     assert (cache.get(6), cache.get(5), cache.nbytes) == (None, "5", 100)
-    cache.grow(5, "5", 30)
+    cache.grow(5, ticket, 30)
     assert (cache.get(3), cache.get(5), cache.nbytes) == (None, "5", 90)
-    cache.grow(5, "another value of this key", 5)
-    assert cache.nbytes == 90
+    cache.put(5, "another value of this key", 60)
+    cache.grow(5, ticket, 5)
+    assert cache.nbytes == 60
+
+
+def test_rows_that_have_left_the_cache_are_let_go_at_once() -> None:
+    """The garbage collector visits them seldom, if ever: they must be in no cycle."""
+    cache: Cache[Cached] = Cache(1 << 20)
+    view = view_of((np.arange(100, dtype=np.uint64), np.arange(100, dtype=np.uint64)), None)
+    column = weakref.ref(view.columns[0])
+    put_view(cache, 1, view)
+    before = cache.nbytes
+    hop(view, as_ids(list(range(100))))
+    assert cache.nbytes > before, "what was built to find the rows counts"
+    gc.disable()
+    try:
+        cache.drop(1)
+        del view
+        assert column() is None
+    finally:
+        gc.enable()
+
+
+def test_no_rows_do_not_refer_to_a_cache() -> None:
+    """They are one value for all stores of the process."""
+    put_view(Cache(100), 1, nothing(False))
+    assert nothing(False).use.grew is None
 
 
 def test_what_was_lent_is_called_back_when_something_lendable_leaves_the_cache() -> None:

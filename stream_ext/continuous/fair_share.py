@@ -8,7 +8,7 @@ Queries that share a network are one. A network of most of the queries may take 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 #: What was spent counts half as much after this time.
@@ -71,10 +71,11 @@ class FairShare:
         self._spent_ms.clear()  # the next one is judged by what is spent without it
         return number, part
 
-    def may_return(self, number: int, lag_ms: int, now_ms: int) -> bool:
-        """Whether a run that was slowed may be stepped with the others again."""
-        slowed = self._slowed.get(number)
-        return slowed is None or (now_ms >= slowed.until_ms and lag_ms <= self.limit.wait_ms)
+    def may_return(self, numbers: Collection[int], lag_ms: int, now_ms: int) -> bool:
+        """Whether a run of these queries that was slowed may be stepped with the others again. Which of them was the
+        first when it was slowed does not matter."""
+        untils = [slowed.until_ms for number in numbers if (slowed := self._slowed.get(number)) is not None]
+        return not untils or (now_ms >= max(untils) and lag_ms <= self.limit.wait_ms)
 
     def forget_all_but(self, numbers: Mapping[int, object]) -> None:
         """Runs that do not exist any more are forgotten."""

@@ -155,15 +155,15 @@ class InlineRunner:
     def _slow_what_exceeds(self, shard: Shard, fair: FairShare) -> None:
         """What takes too much of the time is stepped beside the others from now on, and later with them again."""
         lag_ms, now_ms = self._lag_ms(), self._clock.now_ms()
-        slowed = shard.those_behind.slowed
-        for number in slowed:
-            if fair.may_return(number, lag_ms, now_ms):
+        for number, numbers in shard.those_behind.slowed.items():
+            if fair.may_return(numbers, lag_ms, now_ms):
                 shard.those_behind.release(number)
         runs = shard.runs.by_first_query if lag_ms > fair.limit.wait_ms else {}
         found = fair.exceeding(lag_ms, {number: len(run.numbers) for number, run in runs.items()}, now_ms)
         if found is None:
             return
         number, part = found
+        fair.forget_all_but(shard.catalog.queries)
         why = (
             f"its evaluations took {part:.0%} of the time of all queries while pushes waited for {lag_ms / 1000:g} s "
             f"(--query-share {fair.limit.share:.0%}); it is evaluated when the others are, and by turns, until pushes "

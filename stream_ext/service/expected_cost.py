@@ -1,14 +1,16 @@
 """What a registered query is expected to cost, from the rates of its streams and the counts of the store.
 
 It is told at registration and by EXPLAIN. The rate of a stream is that of all its triples; how many of them a pattern
-takes is that of the last snapshot that brought some. What is not known is guessed, and said to be."""
+takes is that of the last snapshot that brought some, while it is retained. What is not known is guessed; the streams
+without a rate are named."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from hbase_store import Store, StreamPosition
+from hbase_store import Store, StreamColumns, StreamPosition
+from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
 from stream_ext.network.estimate import Estimates
@@ -99,15 +101,24 @@ class _Windows:
 
     def _share(self, scan: PatternScan, window: ScheduledWindow) -> float:
         """Which part of the stream's triples the pattern takes."""
-        position = self._positions.get(window.stream)
         pattern = self.pattern_of(scan)
         if not pattern.fixed:
             return 1.0
-        columns = self._store.stream(position.last, window.stream) if position is not None and position.last else None
+        columns = self._last_columns(window.stream)
         if columns is None or not len(columns.s):
             return 1.0 if len(pattern.fixed) == 1 else 0.1
         fits, _ = pattern.match((columns.s, columns.p, columns.o))
         return max(float(fits.mean()), 0.1 / len(fits))
+
+    def _last_columns(self, stream: int) -> StreamColumns | None:
+        """The elements of the last snapshot that brought some; None: there is none, or they are no longer retained."""
+        position = self._positions.get(stream)
+        if position is None or not position.last:
+            return None
+        try:
+            return self._store.stream(position.last, stream)
+        except SnapshotGone:  # the stream has been silent for longer than elements are retained
+            return None
 
 
 def _in_words(cost: dict[str, Any]) -> str:

@@ -56,10 +56,19 @@ def test_what_is_long_over_does_not_count() -> None:
 def test_a_run_returns_when_pushes_wait_no_more_and_later_each_time() -> None:
     fair = shares(q1=900.0, q2=10.0)
     assert fair.exceeding(5_000, ALL, 0) is not None
-    assert not fair.may_return(1, 0, 29_999)
-    assert not fair.may_return(1, 5_000, 30_000)
-    assert fair.may_return(1, 0, 30_000)
+    assert not fair.may_return([1], 0, 29_999)
+    assert not fair.may_return([1], 5_000, 30_000)
+    assert fair.may_return([1], 0, 30_000)
     fair.spent({1: 900.0, 2: 10.0}, 31_000)
     assert fair.exceeding(5_000, ALL, 31_000) is not None
-    assert not fair.may_return(1, 0, 90_000)
-    assert fair.may_return(1, 0, 91_000)
+    assert not fair.may_return([1], 0, 90_000)
+    assert fair.may_return([1], 0, 91_000)
+
+
+def test_a_run_whose_first_query_is_not_the_least_stays_slowed() -> None:
+    """One that was resumed comes behind the others of its network; and runs that are gone are forgotten."""
+    fair = shares(q7=900.0, q2=10.0)
+    assert fair.exceeding(5_000, {7: 2, 2: 1, 3: 1, 4: 1}, 0) is not None
+    assert not fair.may_return([1, 7], 0, 29_999)
+    fair.forget_all_but({1: None})
+    assert fair.may_return([1, 7], 0, 29_999)

@@ -264,6 +264,26 @@ def test_operators_with_ids_of_their_query_are_not_shared(store: Store) -> None:
     assert [stage.readers for stage in _stages_of(both.sharing)] == [2, 2, 2]
 
 
+def test_who_sleeps_with_many_rows_has_parts_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last result is from when the members were few."""
+    monkeypatch.setattr(joint_parts, "TOGETHER_MIN", 2)
+    monkeypatch.setattr(joint_parts, "_CELLS_MAX", 4)
+    both = Scenery(store, 100)
+    both.register("?a :p ?b")
+    both.push(5, *(f"a{number} p b" for number in range(6)))
+    both.push(11)
+    both.push(21)
+    for name in "qr":
+        both.register(f"?a :{name} ?b")
+    for time in range(31, 61, 10):
+        both.push(time)
+    runs = both.sharing.runs
+    assert [runs.of[number] in runs.awake for number in (2, 3, 4)] == [False] * 3
+    assert [runs.of[number].in_class.joint is None for number in (2, 3, 4)] == [True, False, False]
+    for time in range(71, 151, 10):
+        both.push(time)
+
+
 def _stages_of(shard: Shard) -> list[SharedStage]:
     return [stage for _, each in shard.runs._by_timing._classes for stage in each.shared._stages.values()]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -9,18 +10,19 @@ from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.answers import TABLE, Table, table_of
-from endpoint.console.display import Shown
+from endpoint.console.display import Shown, moment
 from endpoint.console.examples import PUSH
 from endpoint.console.graphs import FORMATS
 from endpoint.console.room import Room
 from endpoint.errors import describe
 from endpoint.monitoring.rate_history import NAMES_MAX
-from hbase_store.errors import StoreError
+from hbase_store.errors import SnapshotGone, StoreError
 from stream_ext.errors import BadArgument, RilletError
 from stream_ext.service.service import PushReceipt
 from stream_ext.times import parse_time
 
-_RECENT_ELEMENTS = 10
+#: How many elements are shown: fewer, if so many are not retained.
+_RECENT_ELEMENTS = (10, 3, 1)
 _RECENT = """SELECT ?time ?subject ?predicate ?object
 FROM NAMED WINDOW <urn:recent> ON STREAM <{stream}> [ELEMENTS {elements}] {{
   WINDOW <urn:recent> {{
@@ -127,17 +129,26 @@ def _push_message(receipt: PushReceipt) -> str:
     return f"{elements} accepted{late}, in snapshot {receipt.snapshot}. Every query has evaluated them."
 
 
-def _recent(room: Room, iri: str, time: int | None) -> Table | str:
+def _recent(room: Room, iri: str, state: dict[str, Any]) -> Table | str:
     """The triples of the last elements; or why there are none to show."""
-    if time is None:
+    if state["time"] is None:
         return "No element has arrived yet."
-    text = _RECENT.format(stream=iri, elements=_RECENT_ELEMENTS)
     try:
-        with room.control(_RECENT_DEADLINE_S) as control:
-            answer = room.service.query(text, at=time, control=control)
-            found = table_of(room.service, answer, TABLE, room.prefixes())
+        for elements in _RECENT_ELEMENTS:
+            with suppress(SnapshotGone):
+                return _last(room, iri, state["time"], elements)
     except (RilletError, StoreError) as error:
         return describe(error).detail
+    last = state["last_element_at"]
+    came = "before the server started" if last is None else f"at {moment(last)}"
+    return f"No elements are retained; the last one came {came}."
+
+
+def _last(room: Room, iri: str, time: int, elements: int) -> Table:
+    """The triples of so many elements."""
+    with room.control(_RECENT_DEADLINE_S) as control:
+        answer = room.service.query(_RECENT.format(stream=iri, elements=elements), at=time, control=control)
+        found = table_of(room.service, answer, TABLE, room.prefixes())
     return replace(found, rows=[[_as_time(row[0]), *row[1:]] for row in found.rows])
 
 
@@ -159,9 +170,9 @@ def _one(room: Room, name: str, form: Any, problem: object = None) -> str:
         "console/stream.html",
         stream=definition,
         state=state,
-        recent_elements=_RECENT_ELEMENTS,
+        recent_elements=_RECENT_ELEMENTS[0],
         figures=room.service.stream_figures(definition),
-        recent=_recent(room, definition.iri, state["time"]),
+        recent=_recent(room, definition.iri, state),
         retained=room.service.status()["retention"]["streams"].get(definition.name),
         readers=readers,
         late=room.http_url("streams", definition.name, "late"),

@@ -6,7 +6,6 @@ elements are late, and when a stream that runs by the clock needs a heartbeat.""
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
@@ -32,6 +31,7 @@ from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
+from stream_ext.service.arrived_elements import ArrivedElements
 from stream_ext.service.inline_queries import InlineQueries
 from stream_ext.service.past_faults import PastFaults
 from stream_ext.service.stream_alarms import StreamAlarms
@@ -86,7 +86,7 @@ class Engine:
             injector.positions, LateLog(store.kv), lambda window, time: last_times(store, store.head(), window, time)
         )
         self._stream_alarms = StreamAlarms(self.alarms, clock, injector, self.lateness.next_due_ms)
-        self.elements: Counter[int] = Counter()  # of each stream, since this process started
+        self.elements = ArrivedElements(store, clock)
         self._handed, self.past_faults = Handed(), PastFaults()
         self._source_times = SourceTimes(store)
         self.merge = self._new_merge()
@@ -195,7 +195,7 @@ class Engine:
 
     def published(self, news: PublishedBatch) -> None:
         for accepted in news.accepted:
-            self.elements[accepted.stream] += len(accepted.element_times)
+            self.elements.add(accepted)
         if any(step.kind == "source" for step in news.steps):
             self._source_times.changed(news.sn, news.catalog.sources)
         for step in news.steps:
@@ -359,7 +359,7 @@ class Engine:
             self.subscriptions.end(step.number)
         elif step.kind == "stream" and step.definition is None:
             self.lateness.forget_stream(step.number)
-            self.elements.pop(step.number, None)
+            self.elements.forget(step.number)
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
 

@@ -79,6 +79,7 @@ def stream_status(stream: StreamDefinition, injector: Injector, engine: Engine) 
         "query": None if of_query is None else of_query.name,
         "created_by": stream.created_by,
         "time": None if position is None else position.time,
+        "last_element_at": engine.elements.last_ms(position),
         "batches": 0 if position is None else position.batch,
         "late": engine.lateness.elements.counted(stream.number),
         "readers": [query.name for query in catalog.readers_of(stream.number)],
@@ -114,7 +115,7 @@ def stream_figures(stream: StreamDefinition, injector: Injector, engine: Engine)
     return {
         "stream": stream.name,
         "batches": 0 if position is None else position.batch,
-        "elements": engine.elements[stream.number],
+        "elements": engine.elements.count(stream.number),
         "late": engine.lateness.elements.counted(stream.number),
         "time_ms": time_ms,
         "behind_ms": None if time_ms is None else engine.clock.now_ms() - time_ms,

@@ -8,10 +8,15 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from flask import Flask
 
+from endpoint.console.blueprint import console_blueprint
 from hbase_store.errors import StoreUnavailable
+from stream_ext.clock import ManualClock
+from stream_ext.upkeep.retention import Retain
 from tests.endpoint.console.html import Page, answered, get, post, run
 from tests.endpoint.live import NEAR, Live, live
+from tests.stream_ext.opened import opened, push, triple
 
 PATHS = (
     "/",
@@ -317,3 +322,20 @@ def test_addresses_of_clients_are_shown_to_those_who_may_write(tmp_path: Path) -
             for path in ("/subscribers", "/queries/near"):
                 text = server.http.get("/console" + path).text
                 assert ("me/1" in text, "from 127.0.0.1" in text) == (True, shown)
+
+
+def test_a_stream_whose_elements_are_no_longer_retained_shows_when_the_last_one_came(tmp_path: Path) -> None:
+    clock = ManualClock(1_600_000_000_000)
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=5_000)) as service:
+        service.create_stream("s", {"retention": "5s"})
+        push(service, "s", 1_000, triple("a", 1))
+        app = Flask("host")
+        app.register_blueprint(console_blueprint(service))
+        client = app.test_client()
+        assert "of the last 10 elements" in client.get("/streams/s").text
+        for time in (100_000, 200_000):
+            clock.advance(3_600_000)
+            service.heartbeat("s", time, wait="evaluated")
+        service.collect()
+        shown = client.get("/streams/s").text
+    assert "No elements are retained; the last one came at 2020-09-13 12:26:40.000Z." in shown

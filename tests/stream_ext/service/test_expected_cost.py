@@ -9,6 +9,7 @@ import pytest
 
 from stream_ext.clock import ManualClock
 from stream_ext.service.service import Service
+from stream_ext.upkeep.retention import Retain
 from tests.stream_ext.opened import opened, push, registration, triple
 
 
@@ -52,6 +53,26 @@ def test_what_is_guessed_is_said_to_be(tmp_path: Path) -> None:
         assert "nothing is known yet of stream s" in cost(service, registration())["says"]
         assert "cost" not in service.explain(registration(stream="never_made"))
         assert "cost" not in service.explain("SELECT * { ?s ?p ?o }")
+
+
+def test_a_stream_that_was_silent_for_longer_than_its_elements_are_retained_has_costs(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=5_000)) as service:
+        service.create_stream("s", {"retention": "5s"})
+        service.register(registration(pattern="?x :rare ?y"))
+        fed(service)
+        before = cost(service, registration(pattern="?x :rare ?y"))
+        for time in (100_000, 200_000):
+            clock.advance(3_600_000)
+            service.heartbeat("s", time, wait="evaluated")
+        service._engine.merge.flush()
+        service.collect()
+        after = cost(service, registration(pattern="?x :rare ?y"))
+        assert after["elements"] == pytest.approx(10 * before["elements"], abs=10), (
+            "which part of the elements fits is not known any more"
+        )
+        assert service.register(registration("other", pattern="?x :rare ?y"))
+    assert before["guessed"] == after["guessed"] == []
 
 
 def test_a_further_query_of_a_template_is_cheap(tmp_path: Path) -> None:

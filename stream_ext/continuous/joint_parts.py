@@ -71,7 +71,11 @@ class JointParts:
 
     def sleep(self, run: Run) -> None:
         """From now on its result is the last one, or under ISTREAM and DSTREAM empty."""
-        rows = _rows_of(run, run.evaluator.unchanged_result)
+        result = run.evaluator.unchanged_result
+        if not fits(result):  # it is from when the members were few
+            run.in_class.part_from_joint()
+            return
+        rows = _rows_of(run, result)
         if rows is not None:
             self._asleep[self._members[run]] = rows
 

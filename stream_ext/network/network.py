@@ -97,7 +97,6 @@ class Network:
         self._meter: OperatorMeter | None = None  # while somebody looks
         self._reevaluated = [each for stage in self.stages if isinstance(each := stage.operator, Reevaluated)]
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
-        self._shared_added = 0  # to shared stages, up to then
         self.sharing: NetworkSharing | None = None  # what it shares with other networks
         self._enough = cut.enough
         self._only_pattern = places_of_answer(self.stages, self.last_stage, cut, answer, orders)
@@ -222,11 +221,11 @@ class Network:
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
-        shared = 0 if self.sharing is None else self.sharing.added - self._shared_added
-        if self._added + shared > most // _LOOKS:
+        if self.sharing is not None:
+            self._added += self.sharing.come()
+        if self._added > most // _LOOKS:
             self._retained, self._added = self.state_bytes, 0
-            self._shared_added, shared = self._shared_added + shared, 0
-        return self._retained + self._added + shared
+        return self._retained + self._added
 
     def next_change(self, time: int) -> int | None:
         """Before this time no row of a window comes or goes, after the evaluation at `time`; None: that is not

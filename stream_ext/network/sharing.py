@@ -65,6 +65,7 @@ class NetworkSharing:
         self._shared: dict[int, SharedStage] = {}
         self._scans: dict[int, SharedStage] = {}  # those of them that are scans
         self._read: list[SharedStage] = []  # by the network itself
+        self._come = self._counted = 0  # bytes: not said yet, and of those that it reads, when it was counted
         self._own_scans: list[WindowScan] = []  # that it goes on with
         self.is_lost = False  # a shared stage is: the network cannot go on
         self.is_ahead = False  # it goes its own way at the end of this snapshot
@@ -81,9 +82,17 @@ class NetworkSharing:
     def stages(self) -> Iterable[SharedStage]:
         return self._shared.values()
 
-    @property
-    def added(self) -> int:
-        """The bytes that have come to its stages."""
+    def come(self) -> int:
+        """The bytes that have come to what it shares since the last call."""
+        self._count()
+        come, self._come = self._come, 0
+        return come
+
+    def _count(self) -> None:
+        added = self._added()
+        self._come, self._counted = self._come + added - self._counted, added
+
+    def _added(self) -> int:
         return sum([stage.added for stage in self._read])
 
     def stage_at(self, place: int) -> SharedStage | None:
@@ -100,6 +109,7 @@ class NetworkSharing:
     def share(self, place: int, stage: SharedStage) -> None:
         """From now on the network reads this stage in the place of its own operator, which does the same and has the
         same content."""
+        self._count()
         self._shared[place] = stage
         stage.readers += 1
         if isinstance(stage.operator, WindowScan):
@@ -111,6 +121,7 @@ class NetworkSharing:
         self._network.stages[place] = replace(self._stages[place], inputs=())
         self._network.reconnect([each for each in self._network.scans if each is not own.operator])
         self._read = [reader.stage for each in self._network.stepped_stages if (reader := _reader_of(each)) is not None]
+        self._counted = self._added()  # what came before is content of the network already
 
     def shown(self, place: int, time: int) -> ZSet | None:
         """What a scan has given its readers and not taken back, up to `time`; None: that follows from what arrived."""

@@ -284,6 +284,21 @@ def test_who_sleeps_with_many_rows_has_parts_of_its_own(store: Store, monkeypatc
         both.push(time)
 
 
+def test_the_budget_counts_from_where_a_query_shares_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much came to what it shared before."""
+    both = Scenery(store, 20)
+    for name in ("b", "c"):
+        both.register(f"?a :p ?{name} . ?a :q ?x")
+    networks = [both.sharing.runs.of[number].evaluator.triggered(False).network for number in (2, 3)]
+    for time in range(5, 305, 10):
+        both.push(time, *(f"a{number}x{time} {p} b" for number in range(20) for p in "pq"))
+        assert all(network.retained_bytes(0) > 0 for network in networks)
+    monkeypatch.setattr(course, "_CLOSES_MAX", 1)
+    both.push(325)
+    assert all(network.sharing is not None for network in networks), "they share again"
+    assert all(0 < network.retained_bytes(1 << 40) < 1 << 20 for network in networks)
+
+
 def _stages_of(shard: Shard) -> list[SharedStage]:
     return [stage for _, each in shard.runs._by_timing._classes for stage in each.shared._stages.values()]
 

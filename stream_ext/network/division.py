@@ -16,6 +16,7 @@ from stream_ext.evaluation_budget import Check, Control
 from stream_ext.network.early_stop import sums_of_parts
 from stream_ext.network.network import Network, with_room
 from stream_ext.network.operators.answers.distinct import Distinct
+from stream_ext.network.operators.answers.slice import Slice
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.joins.intersection import Intersection
@@ -74,9 +75,15 @@ def division_of(network: Network) -> Division:
             "most of its work would be done by each task, or after the tasks: two tasks are expected to take "
             f"{part:.0%} of the time of one"
         )
-    if network.cut.is_limited and not _is_in_order(stages, division):
+    if _is_cut(network, division) and not _is_in_order(stages, division):
         raise NotDivided("LIMIT and OFFSET would cut off other rows: what is joined comes in another order")
     return division
+
+
+def _is_cut(network: Network, division: Division) -> bool:
+    """Whether LIMIT or OFFSET, perhaps of a sub-SELECT, is applied to what the tasks have found."""
+    last = (network.stages[i].operator for i in division.last)
+    return network.cut.is_limited or any(isinstance(each, Slice) and each.is_limited for each in last)
 
 
 def _divided_at(stages: Sequence[Stage], end: int, driver: int) -> Division:

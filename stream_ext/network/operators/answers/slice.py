@@ -19,6 +19,11 @@ class Slice:
         self._ranking = ranking
         self._shown = empty(len(cut.names))
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether some rows are cut off."""
+        return self._cut.is_limited
+
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last:
             return self._cut.of(moment, self._ranked(moment, change) if self._is_ordered(moment) else change)

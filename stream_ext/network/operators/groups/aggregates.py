@@ -208,6 +208,10 @@ class Tallies:
         yield from self._bound.values()
         yield from self._sums.values()
 
+    def forget_changes(self) -> None:
+        for members in self._members.values():
+            members.forget_changes()
+
     def parts(self, groups: int) -> tuple[PartialTally, ...]:
         """What was counted once for so many groups, for another process."""
         counted = [tally.part(groups) for tally in self._counted()]

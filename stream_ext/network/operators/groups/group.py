@@ -80,6 +80,7 @@ class GroupOperator:
             rows = ZSet(columns, len(weights), weights)
         if rows.count:
             self._take_in(rows, True, True)
+            self._tallies.forget_changes()
         self._check_room(moment.control, self._table.used, self._tallies.cells)
 
     def part(self, vocabulary: Vocabulary) -> PartialGroups:

@@ -159,6 +159,10 @@ class ValueOccurrences:
 
     # ---- of several processes
 
+    def forget_changes(self) -> None:
+        """All values go to another process, which passes them on."""
+        self._changed = []
+
     def part(self) -> PartialTally:
         """The values of all groups."""
         cells = self._alive()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyoxigraph
 import pytest
 
@@ -19,14 +20,17 @@ from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
 from stream_ext.network import division as of_networks
 from stream_ext.network.division import NotDivided
+from stream_ext.network.measuring import bytes_of
+from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.oneshot.answers import answer_once, rows_of
 from stream_ext.oneshot.divided import division, task
 from stream_ext.oneshot.divided.division import DividedPlan, divided_plan, parts_of
 from stream_ext.oneshot.divided.merging import answer_divided
 from stream_ext.oneshot.divided.open_stores import close_opened, opened_to_read
 from stream_ext.oneshot.divided.task import QueryTask, decoded_result
-from stream_ext.oneshot.evaluate import Answer, Asking
+from stream_ext.oneshot.evaluate import Answer, Asking, moment_of
 from stream_ext.oneshot.question import Question
+from stream_ext.rows.zset import ZSet
 from tests.stream_ext.oneshot.divided.aggregate_queries import PREFIX, RunHere, random_data, random_query
 from tests.stream_ext.opened import opened
 
@@ -135,6 +139,11 @@ def _value(text: bytes | None) -> object:
         ("SELECT (COUNT(*) AS ?n) { ?k :q+ ?x }", "no triple pattern"),
         ("SELECT (COUNT(*) AS ?n) { { ?k :w ?x } UNION { ?k :d ?x } }", "not made one by one: union"),
         ("SELECT ?x (COUNT(*) AS ?n) { ?k :w ?x OPTIONAL { ?k :d ?y } } GROUP BY ?x LIMIT 3", "LIMIT and OFFSET"),
+        (
+            "SELECT (SUM(?n) AS ?m) { { SELECT ?x (COUNT(*) AS ?n) "
+            "{ ?k :w ?x OPTIONAL { ?k :d ?y } } GROUP BY ?x LIMIT 3 } }",
+            "LIMIT and OFFSET",
+        ),
     ],
 )
 def test_what_is_not_divided_says_why(text: str, why: str, tmp_path: Path) -> None:
@@ -260,3 +269,17 @@ def test_rows_that_are_found_again_and_again_do_not_add_up(tmp_path: Path, monke
     text = f"{PREFIX}SELECT DISTINCT ?x {{ ?k :w ?x }}"
     with store_of(tmp_path, [f":s{i} :w {i % 30} ." for i in range(4000)]) as store:
         assert rows_of(by_tasks(store, text, 1, Control(bytes_max=2500))) == by_one(store, text)
+
+
+def test_a_group_does_not_grow_with_the_rows_that_it_counts(tmp_path: Path) -> None:
+    with store_of(tmp_path, random_data(random.Random(1), 600)) as store:
+        plan = plan_of(store, f"{PREFIX}SELECT ?k (COUNT(DISTINCT ?x) AS ?n) {{ ?k :w ?x }} GROUP BY ?k")
+        moment = moment_of(store, store.at(store.head()), Asking(), None)
+        merge = plan.network.stages[plan.division.merge].operator
+        assert isinstance(merge, Grouped)
+        group, rows = merge.new(moment), ZSet(tuple(np.array([5], np.uint64) for _ in range(2)), 1)
+        sizes = []
+        for _ in range(100):
+            group.count(moment, rows)
+            sizes.append(bytes_of([group]))
+        assert sizes[0] == sizes[-1]

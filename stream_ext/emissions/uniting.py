@@ -43,6 +43,11 @@ def united(senders: Sequence[Sequence[Part]], queries: Container[int]) -> list[P
     found = [part for parts in senders for part in parts if not part.is_range]
     there = [[part for part in parts if part.is_range and _exists(part, queries)] for parts in senders]
     ranges = [{_place(part): part for part in parts} for parts in there]
+    for parts, places in zip(there, ranges, strict=True):
+        if len(places) < len(parts):
+            raise CannotUnite(
+                [n for part in parts for n in part.queries.tolist()], "a shard sent two parts of one evaluation"
+            )
     if not any(ranges):
         return found
     for place, first in ranges[0].items():

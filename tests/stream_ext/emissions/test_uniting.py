@@ -62,3 +62,8 @@ def test_computed_terms_decide_no_order() -> None:
     parts = [part_of([(1, "x"), (1, "y")], 2), part_of([(2, "x")], 2)]
     with pytest.raises(CannotUnite, match="differ only in terms that the query made"):
         united([[part] for part in parts], {7})
+
+
+def test_no_part_takes_the_place_of_another() -> None:
+    with pytest.raises(CannotUnite, match="two parts of one evaluation"):
+        united([[part_of([(1, 2)], 2), part_of([(1, 3)], 2)], [part_of([(2, 2)], 2)]], {7})

@@ -46,7 +46,7 @@ class FairShare:
     _halved_ms: int | None = None
 
     def spent(self, query_ms: Mapping[int, float], now_ms: int) -> None:
-        """CPU milliseconds by first query."""
+        """CPU milliseconds by first query; 0: of none alone."""
         if self._halved_ms is None:
             self._halved_ms = now_ms
         if now_ms - self._halved_ms >= _HALF_MS:

@@ -5,7 +5,7 @@ of its own; the next query that fits joins it there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hbase_store import Store
@@ -47,6 +47,17 @@ class Runs:
     def by_first_query(self) -> dict[int, Run]:
         """As the time that they take is charged."""
         return {run.numbers[0]: run for run in self.all if not run.is_underway}
+
+    def own_ms(self, query_ms: Mapping[int, float]) -> dict[int, float]:
+        """CPU milliseconds by first query, where the run that came first was charged for what others read, too; these
+        parts are those of 0."""
+        own = {0: 0.0}
+        for number, ms in query_ms.items():
+            run = self.of.get(number)
+            for_others_ms = 0.0 if run is None else min(ms, _done_for_others_ms(run))
+            own[number] = ms - for_others_ms
+            own[0] += for_others_ms
+        return own
 
     # ---- runs in timing classes
 
@@ -181,3 +192,8 @@ class Runs:
             self._by_key[run.key].remove(run)
             if not self._by_key[run.key]:
                 del self._by_key[run.key]
+
+
+def _done_for_others_ms(run: Run) -> float:
+    found = (each.network.sharing for each in run.evaluator.networks)
+    return sum(sharing.done_for_others_ms() for sharing in found if sharing is not None)

@@ -88,6 +88,15 @@ class NetworkSharing:
         come, self._come = self._come, 0
         return come
 
+    def done_for_others_ms(self) -> float:
+        """The CPU milliseconds since the last call in which it stepped what others read, without its own part."""
+        found = 0.0
+        for each in self._network.stepped_stages:
+            if (reader := _reader_of(each)) is not None:
+                found += reader.for_others_s * 1000
+                reader.for_others_s = 0.0
+        return found
+
     def _count(self) -> None:
         added = self._added()
         self._come, self._counted = self._come + added - self._counted, added

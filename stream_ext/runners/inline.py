@@ -127,7 +127,7 @@ class InlineRunner:
                 sn = shard.sn + 1
                 shard.suspended = self._suspended()
                 parts = self._step(shard, sn)
-                self._charge(loads, fair)
+                self._charge(shard, loads, fair)
                 if self._closed:
                     return
                 faults = self._new_faults(shard)
@@ -141,16 +141,16 @@ class InlineRunner:
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
                 parts = self._catch_up(shard)
-                self._charge(loads, fair)
+                self._charge(shard, loads, fair)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
                 self._report_faults(faults)
 
-    def _charge(self, loads: StepLoads, fair: FairShare) -> None:
+    def _charge(self, shard: Shard, loads: StepLoads, fair: FairShare) -> None:
         loads.rests()
         spent_ms = loads.take().query_ms
         self._merge.accounts.add(spent_ms)
-        fair.spent(spent_ms, self._clock.now_ms())
+        fair.spent(shard.runs.own_ms(spent_ms), self._clock.now_ms())
 
     def _slow_what_exceeds(self, shard: Shard, fair: FairShare) -> None:
         """What takes too much of the time is stepped beside the others from now on, and later with them again."""

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from stream_ext.continuous import course, joint_parts, run
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.continuous.turns import TurnLimits
+from stream_ext.network.operators.core import shared_stage
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage
 from stream_ext.network.operators.joins.join import JoinOperator
@@ -297,6 +299,22 @@ def test_the_budget_counts_from_where_a_query_shares_again(store: Store, monkeyp
     both.push(325)
     assert all(network.sharing is not None for network in networks), "they share again"
     assert all(0 < network.retained_bytes(1 << 40) < 1 << 20 for network in networks)
+
+
+def test_who_comes_first_is_not_charged_for_what_others_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a millisecond: a join of two scans five of them, a third of which is for each."""
+    ticks = count()
+    monkeypatch.setattr(shared_stage, "thread_time", lambda: next(ticks) / 1000)
+    both = Scenery(store, 40)
+    for name in ("b", "c", "d"):
+        both.register(f"?a :p ?{name} . ?a :q ?x")
+    for time in (5, 15, 25):
+        both.push(time, f"a{time} p b", f"a{time} q c")
+    runs, spent_ms = both.sharing.runs, {2: 10.0, 3: 2.0, 4: 2.0}
+    runs.own_ms(spent_ms)
+    both.push(35, "a p b", "a q c")
+    assert runs.own_ms(spent_ms) == pytest.approx({0: 10 / 3, 2: 20 / 3, 3: 2.0, 4: 2.0})
+    assert runs.own_ms(spent_ms) == {0: 0.0, **spent_ms}
 
 
 def _stages_of(shard: Shard) -> list[SharedStage]:

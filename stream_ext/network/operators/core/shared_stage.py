@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from time import thread_time
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.operator import Operator
@@ -28,6 +29,7 @@ class SharedStage:
     def __init__(self, key: tuple[object, ...], operator: Operator, inputs: Sequence[SharedStage]) -> None:
         self.key, self.operator, self.inputs = key, operator, inputs
         self.readers = self.added = 0
+        self.stepped_s = 0.0  # of CPU time, with what it reads
         self._own_added = 0
         self._sn = -1  # the snapshot of `_changes`
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
@@ -58,9 +60,10 @@ class SharedStage:
 
     def _stepped(self, moment: Moment) -> ZSet:
         assert not self._is_halfway, "networks that read it are built anew"
-        self._is_halfway, self.next_change = True, None
+        self._is_halfway, self.next_change, begun_s = True, None, thread_time()
         change = self.operator.step(moment, *[each.step(moment) for each in self.inputs])
         self._is_halfway = False
+        self.stepped_s += thread_time() - begun_s
         self.count(change.count * (change.width * COLUMN_BYTES + ROW_BYTES))
         return change
 
@@ -79,10 +82,14 @@ class SharedReader:
 
     def __init__(self, stage: SharedStage, variables: tuple[str, ...]) -> None:
         self.stage, self.variables = stage, variables
+        self.for_others_s = 0.0  # of CPU time in which the stage was stepped here: the parts of its other readers
 
     def step(self, moment: Moment) -> ZSet:
         """Terms that the query created before a stream brought them have the ids of the query."""
-        change, vocabulary = self.stage.step(moment), moment.vocabulary
+        stage, before_s, vocabulary = self.stage, self.stage.stepped_s, moment.vocabulary
+        change = stage.step(moment)
+        if stage.stepped_s > before_s:
+            self.for_others_s += (stage.stepped_s - before_s) * (1 - 1 / stage.readers)
         if not change.count or not vocabulary.translates:
             return change
         return replace(change, stored=tuple(map(vocabulary.inward, change.columns)))

@@ -10,13 +10,14 @@ from typing import Any
 from flask import Response, jsonify, request
 
 from endpoint.console.formatting import formatted
-from endpoint.console.in_words import sentences
+from endpoint.console.in_words import sentences, warnings
 from endpoint.console.room import Room
 from endpoint.errors import describe
 from hbase_store.errors import StoreError
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Query, Register
 from stream_ext.language.algebra.statements import Explain, Unit, Update
+from stream_ext.language.algebra.walk import reads_store
 from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import Check, parse
 from stream_ext.oneshot.question import Question
@@ -45,10 +46,11 @@ def _meaning(room: Room, question: Question) -> dict[str, Any]:
     kind = _kind(unit)
     asked = kind in ("continuous query", "registration")
     explained = room.service.explain(question) if asked else {}
+    query = unit.query if isinstance(unit, Register) else unit
     return {
         "kind": kind,
-        "warnings": explained.get("warnings", list(question.warnings)),
-        "means": sentences(explained) if asked else [],
+        "warnings": warnings(explained) if asked else list(question.warnings),
+        "means": sentences(explained, reads_store(query)) if isinstance(query, Query) and asked else [],
         "name": explained.get("query"),
         "times": _times(room, explained["windows"]) if asked else None,
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endpoint.console.display import shortened
+from endpoint.console.in_words import warnings
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 
@@ -45,6 +46,7 @@ class Plan:
     operators: list[Operator]
     sources: list[SourcePart]
     ms: float | None = None  # how long the operators took together; None: the query was not run
+    warnings: tuple[str, ...] = ()
 
 
 def plan_of(unit: Unit, explained: Mapping[str, Any], prefixes: Mapping[str, str]) -> Plan:
@@ -52,7 +54,7 @@ def plan_of(unit: Unit, explained: Mapping[str, Any], prefixes: Mapping[str, str
     text = explain_text(unit, explained.get("whole", {}).get("functions", ()))
     operators = _operators(explained.get("operators", ()), prefixes)
     sources = [_source_part(each) for each in explained.get("sources", ())]
-    return Plan(text, tree(text), operators, sources, explained.get("ms"))
+    return Plan(text, tree(text), operators, sources, explained.get("ms"), tuple(warnings(explained)))
 
 
 def _source_part(explained: Mapping[str, Any]) -> SourcePart:

@@ -25,16 +25,22 @@ _EMPTY = {
 _EXTENTS = {"NOW": "the elements of each instant", "ALL": "all elements"}
 
 
-def sentences(explained: Mapping[str, Any]) -> list[str]:
-    """`explained` is what `Service.explain` says of a query or a registration."""
+def sentences(explained: Mapping[str, Any], reads_store: bool) -> list[str]:
+    """`explained` is what `Service.explain` says of a query or a registration. `reads_store`: it has patterns outside
+    of windows."""
     policy = explained["policy"]
     return [
         *(_window(window) for window in explained["windows"]),
         f"It is evaluated {' and '.join(policy['evaluated']['value'])}.",
         _EMITTED[policy["r2s"]["value"]],
         _EMPTY[policy["empty"]["value"]],
-        f"Patterns outside of windows match {policy['scope']['value']}.",
+        *([f"Patterns outside of windows match {policy['scope']['value']}."] if reads_store else []),
     ]
+
+
+def warnings(explained: Mapping[str, Any]) -> list[str]:
+    """What is probably not meant; first of all, streams that do not exist."""
+    return [*explained.get("missing_streams", ()), *explained.get("warnings", ())]
 
 
 def _window(window: Mapping[str, Any]) -> str:

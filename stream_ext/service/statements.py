@@ -37,6 +37,7 @@ from stream_ext.writer.change import Change
 from stream_ext.writer.derived_graphs import read_by
 from stream_ext.writer.elements import Ids
 from stream_ext.writer.graph_store import GraphAnswer
+from stream_ext.writer.registration_warnings import missing_streams
 from stream_ext.writer.updates import Updated, UpdateOutcome, change_of, in_turn, updated
 
 #: So often an update is given its turn, if the store changes while a source is asked.
@@ -232,6 +233,8 @@ class Statements:
             found["divided"] = self._explained_division(question)
         if query is not None and query.windows and "refused" not in found:
             found |= self._cost_of(query, check)
+            if missing := list(missing_streams(query, self._opened.catalog, self._opened.base)):
+                found["missing_streams"] = missing
         if self._sources.is_holding and query is not None and "refused" not in found:
             found["sources"] = self._sources.explained(RegisteredText.of(query, check))
         return found

@@ -33,7 +33,6 @@ from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Query, Register, WindowClause
 from stream_ext.language.algebra.statements import Update
 from stream_ext.language.algebra.terms import Position
-from stream_ext.names import meant
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
 from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables
@@ -44,7 +43,7 @@ from stream_ext.windows.schedule import initial_state
 from stream_ext.writer.catalog_changes import drop_query
 from stream_ext.writer.change import HeadView, Intent, Together
 from stream_ext.writer.elements import check_terms
-from stream_ext.writer.registration_warnings import empty_graphs, unseen_predicates
+from stream_ext.writer.registration_warnings import empty_graphs, stream_meant, unseen_predicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,14 +349,6 @@ class _Found:
             )
 
 
-def _no_stream_of(catalog: Catalog, key: str) -> str:
-    """A hint for a window that names a query without a stream: it would be empty for ever, though the names are
-    right."""
-    if catalog.find_query(key) is None:
-        return ""
-    return f" ({key!r} is a query, but only the output of a CONSTRUCT is a stream)"
-
-
 def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: str) -> _Found:
     found = _Found(view.catalog)
     for window in windows:
@@ -367,12 +358,11 @@ def _resolve(windows: Sequence[WindowClause], view: HeadView, base: str, query: 
         stream = found.catalog.find_stream(key)
         if stream is None:
             names = names_of(key, base + "streams/")
-            near = meant(names.name, found.catalog.stream_names(), most=3)
+            near = stream_meant(found.catalog, key, names.name)
             number = view.new_number("stream")
             options = StreamOptions(time=window.time_predicate)
             stream = StreamDefinition(number, names.name, names.iri, options, created_by=query)
             found.take(CatalogStep("stream", number, stream))
-            near = _no_stream_of(found.catalog, key) or near
             found.warnings.append(
                 f"stream {names.name!r} did not exist{near}: it was created with the default options "
                 f"{'except for its time ' if window.time_predicate else ''}(timing data: its elements are "

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hbase_store import NAMED
+from stream_ext.catalog.catalog import Catalog, names_of
 from stream_ext.catalog.held_patterns import patterns_of
 from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.timing import key_of
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.names import meant
 from stream_ext.plan.logic import nodes_of
@@ -22,6 +24,24 @@ def empty_graphs(query: Query, view: HeadView) -> Iterator[str]:
         id = int(view.store.ids([graph.text])[0])
         if not id or not len(view.store.at(view.head).predicates(id)):
             yield f"the graph {graph.text.decode()} has no triples yet"
+
+
+def missing_streams(query: Query, catalog: Catalog, base: str) -> Iterator[str]:
+    """Warnings for streams that do not exist: a registration creates them, but the name may be mistyped."""
+    keys = dict.fromkeys(key_of(window) for window in query.windows if window.stream.variable is None)
+    for key in keys:
+        if catalog.find_stream(key) is None:
+            name = names_of(key, base + "streams/").name
+            near = stream_meant(catalog, key, name)
+            yield f"there is no stream {name!r}{near}; registered, the query creates it, without elements"
+
+
+def stream_meant(catalog: Catalog, key: str, name: str) -> str:
+    """What a stream that does not exist may be instead. A window over a query without a stream would be empty for
+    ever, though the name is right."""
+    if catalog.find_query(key) is not None:
+        return f" ({key!r} is a query, but only the output of a CONSTRUCT is a stream)"
+    return meant(name, catalog.stream_names(), most=3)
 
 
 def unseen_predicates(registered: Registered, view: HeadView) -> Iterator[str]:

@@ -4,6 +4,7 @@ import { isTime, numeric } from "./terms.js";
 
 const HEIGHT = 250;
 const SERIES_MAX = 8;
+const TIME_SPACE = 90; // pixels from a time below the axis to the next: `07:59:30` and air, or a date
 const POINTS_SHOWN = 60; // with more points their dots hide the line
 
 let library = null;
@@ -82,9 +83,17 @@ export class Chart {
         { ...axis, ...(names ? namedAxis(x, names) : time && timeAxis()) },
         { ...axis, size: 60, values: (_, marks) => marks.map(compact) },
       ],
-      hooks: { draw: threshold === null ? [] : [(plot) => line(plot, threshold)] },
+      hooks: {
+        draw: [...(threshold === null ? [] : [(plot) => line(plot, threshold)]), ...(kind === "line" ? [showLatest] : [])],
+        setCursor: kind === "line" ? [showLatest] : [],
+      },
     };
   }
+}
+
+// The legend has the latest values, unless somebody points at others.
+function showLatest(plot) {
+  if (!(plot.cursor.left >= 0)) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
 
 // At most so many names fit below an axis.
@@ -95,7 +104,7 @@ function namedAxis(x, names) {
 
 // In UTC, as all times on the pages.
 function timeAxis() {
-  return { values: (_, marks, __, ___, step) => marks.map((mark) => timeMark(mark, step)) };
+  return { space: TIME_SPACE, values: (_, marks, __, ___, step) => marks.map((mark) => timeMark(mark, step)) };
 }
 
 function timeMark(seconds, step) {

@@ -30,9 +30,23 @@ export class Completion {
     if (!word && !context.explicit) return null;
     const text = context.state.doc.toString();
     const from = context.pos - word.length;
+    if (/\bPREFIX\s+$/i.test(text.slice(0, from))) return this.#declarations(text, from, context.pos);
     if (/^[?$]/.test(word)) return { from, options: variables(text, word), validFor: VALID };
     const [known, here] = await Promise.all([this.#known(), this.#here(text.slice(0, from))]);
     const options = this.#options(before.slice(0, before.length - word.length), known, prefixesIn(text), here);
+    return { from, options, validFor: VALID };
+  }
+
+  // Behind PREFIX a prefix is completed with its IRI; those that the text declares elsewhere are not offered.
+  async #declarations(text, from, to) {
+    const declared = prefixesIn(text.slice(0, from) + text.slice(to));
+    const { prefixes } = await this.#known();
+    const rest = /^\s*<[^<>\s]*>/.exec(text.slice(to));
+    const options = Object.entries(prefixes).filter(([name]) => declared[name] === undefined).map(([name, space]) => ({
+      label: `${name}:`,
+      detail: "prefix",
+      apply: rest ? `${name}:` : `${name}: <${space}>`,
+    }));
     return { from, options, validFor: VALID };
   }
 

@@ -15,6 +15,7 @@ export function queryPage(form, editors, libraries) {
   outcome(shown, { form, editor, libraries });
 
   let running = null;
+  let sent = editor.text;
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -30,7 +31,8 @@ export function queryPage(form, editors, libraries) {
     if (running) return;
     running = { name: crypto.randomUUID(), abort: new AbortController() };
     const fields = new FormData(form, button);
-    fields.set("query", editor.text);
+    sent = editor.text;
+    fields.set("query", sent);
     fields.set("run", running.name);
     remember.add(editor.text);
     const began = performance.now();
@@ -62,6 +64,12 @@ export function queryPage(form, editors, libraries) {
   function say(text) {
     find("running").textContent = text;
   }
+
+  // An error is of the text that was sent: it goes when another one is written.
+  area.addEventListener("input", () => {
+    const error = shown.querySelector(".notice.bad");
+    if (error && editor.text !== sent) error.remove();
+  });
 
   // ---- what the text means
 

@@ -7,6 +7,7 @@ import json
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -78,6 +79,26 @@ def test_what_a_registration_means_is_told_in_words(server: Live) -> None:
 def test_what_is_probably_not_meant_is_told(server: Live) -> None:
     [warning] = check(server, NEAR.replace("SELECT ?taxi", "SELECT ?taxy"))["warnings"]
     assert "?taxy is never bound" in warning
+
+
+def test_a_stream_that_does_not_exist_is_told_before_the_query_is_registered(server: Live) -> None:
+    text = NEAR.replace("near", "other").replace("taxis", "taxi")
+    [warning] = check(server, text)["warnings"]
+    assert "there is no stream 'taxi' (did you mean 'taxis'?)" in warning
+    for path in (f"/explain?query={quote(text)}", f"/explain?query={quote('EXPLAIN ' + text)}"):
+        assert "there is no stream &#39;taxi&#39;" in server.http.get(f"/console{path}").text
+    assert "missing_streams" not in server.service.explain(NEAR.replace("near", "other"))
+
+
+def test_patterns_outside_of_windows_are_mentioned_if_there_are_some(server: Live) -> None:
+    def means(body: str) -> str:
+        text = f"SELECT * FROM NAMED WINDOW <w> ON STREAM taxis [RANGE 1s STEP 1s] {{ {body} }}"
+        return " ".join(check(server, text)["means"])
+
+    for body in ("WINDOW <w> { ?s ?p ?o }", "WINDOW <w> { ?s ?p ?o FILTER NOT EXISTS { ?s ?o ?p } }"):
+        assert "Patterns outside" not in means(body)
+    for body in ("WINDOW <w> { ?s ?p ?o } ?s ?p ?o", "WINDOW <w> { ?s ?p ?o } OPTIONAL { ?s ?o ?p }"):
+        assert "Patterns outside of windows match the store's default graph" in means(body)
 
 
 @pytest.mark.parametrize("text", [text for kind in (*EXAMPLES.values(), CITY) for text in kind.values()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from tests.endpoint.console.conftest import editor, fill, write
 from tests.endpoint.live import NEAR, TAXI_IN_ZONE, Live, live
+from tests.parts.waiting import until
 
 PATHS = (
     "/",
@@ -241,6 +243,42 @@ def test_the_page_of_a_query_goes_back_in_time(browser: Browser, tmp_path: Path)
         page.get_by_role("button", name="Back to now").click()
         expect(log.first).to_contain_text(f"#{now}")
         expect(page.get_by_role("button", name="Back to now")).to_be_hidden()
+        page.context.close()
+
+
+#: Notes each text that is drawn into a picture: from where to where, and at which height.
+DRAWN = """
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  window.drawn = new Map();
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const { e, f } = this.getTransform(), width = this.measureText(text).width;
+    if (/^\\d\\d:\\d\\d/.test(text)) window.drawn.set(text, [x + e - width / 2, x + e + width / 2]);
+    return draw.apply(this, arguments);
+  };"""
+
+
+def test_the_times_below_a_chart_can_be_read_and_its_legend_has_the_latest_values(
+    browser: Browser, tmp_path: Path
+) -> None:
+    begin, text = 1_780_000_000_000, NEAR.replace("near", "minutes").replace("1s STEP 100ms", "30s STEP 30s")
+    with live(tmp_path) as server:
+        fill(server)
+        server.http.put("/streams/later").raise_for_status()
+        server.register(text.replace("taxis", "later")).raise_for_status()
+        for place in range(12):
+            server.service.push("later", TAXI_IN_ZONE.encode(), "text/turtle", timestamp=begin + place * 30_000)
+        page = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 800}).new_page()
+        page.add_init_script(DRAWN)
+        page.goto("/console/queries/minutes")
+        until(lambda: server.service.query_status("minutes")["emissions"] >= 11, "no emissions")
+        last = server.service.query_status("minutes")["emissions"]
+        expect(page.get_by_role("listitem").filter(has_text="#").first).to_contain_text(f"#{last}")
+        expect(page.locator(".u-legend .u-value").last).to_have_text("1")
+        page.evaluate("() => window.drawn.clear()")
+        page.set_viewport_size({"width": 1190, "height": 800})
+        page.wait_for_function("() => window.drawn.size > 1")
+        labels = sorted(page.evaluate("() => [...window.drawn.values()]"))
+        assert all(after[0] - before[1] >= 8 for before, after in pairwise(labels)), labels
         page.context.close()
 
 

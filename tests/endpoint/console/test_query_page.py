@@ -107,6 +107,22 @@ def test_a_name_of_the_store_is_completed_and_its_prefix_declared(page: Page) ->
     expect(page.locator("[data-result] tbody tr")).to_have_count(1)
 
 
+def test_a_prefix_is_completed_to_one_declaration(page: Page) -> None:
+    write(page, "PREFIX ")
+    page.keyboard.type("rd")
+    offered = page.locator(".cm-tooltip-autocomplete li").filter(has_text="rdfs:")
+    offered.click()
+    assert text_of(page) == "PREFIX rdfs: <http://www.w3.org/2000/01/rdf-schema#>"
+
+
+def test_an_error_goes_when_the_text_is_written_anew(page: Page) -> None:
+    write(page, "SELECT * { ?s ?p")
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("[data-outcome]").get_by_role("alert")).to_be_visible()
+    write(page, "SELECT * { ?s ?p ?o }")
+    expect(page.locator("[data-outcome]").get_by_role("alert")).to_have_count(0)
+
+
 def test_streams_are_offered_where_a_stream_is_meant(page: Page) -> None:
     write(page, "SELECT * FROM NAMED WINDOW <w> ON STREAM ")
     page.keyboard.type("ta")

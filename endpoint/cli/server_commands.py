@@ -206,8 +206,21 @@ def status(arguments: argparse.Namespace) -> None:
     for source in sources:
         print(_of_source(source))
     columns = ["query", "state", "runner", "emissions", "lag", "late", "waits for"]
-    rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(each["waits_for"])] for each in queries]
+    rows = [[*(str(each[key]) for key in columns[:-1]), ", ".join(_waits_for(each))] for each in queries]
     print("\n".join(terminal.table(columns, rows)) if rows else "no queries are registered")
+    # Many queries wait for the same: each reason is printed once, for the first of them.
+    reasons: dict[str, str] = {}
+    for query in queries:
+        for stream in query["stream_times"]:
+            if stream["stalled"]:
+                reasons.setdefault(stream["stream"], f"{query['query']} waits for {stream['awaits']}")
+    for reason in reasons.values():
+        print(reason)
+
+
+def _waits_for(status: dict[str, Any]) -> list[str]:
+    """The streams that hold the query back: those behind the others, or else those that stand still."""
+    return status["waits_for"] or [each["stream"] for each in status["stream_times"] if each["stalled"]]
 
 
 def _of_shard(shard: dict[str, Any]) -> str:
@@ -313,8 +326,8 @@ def watch(arguments: argparse.Namespace) -> None:
 
 
 def _why_nothing(client: Client, status: dict[str, Any]) -> str:
-    if status["waits_for"]:
-        return f"; it waits for {', '.join(status['waits_for'])}"
+    if waits_for := _waits_for(status):
+        return f"; it waits for {', '.join(waits_for)}"
     if status["evaluated"] is not None:
         return ""
     times = [each["time"] for each in client.streams() if each["stream"] in status["streams"]]

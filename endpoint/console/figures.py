@@ -66,7 +66,7 @@ def _query(status: dict[str, Any]) -> dict[str, Any]:
     evaluated = status["evaluated"]
     return {
         **{name: status[name] for name in ("query", "state", "runner", "emissions", "rows", "evaluations", "lag_ms")},
-        "waits_for": status["waits_for"],
+        "waits_for": status["waits_for"] or [each["stream"] for each in status["stream_times"] if each["stalled"]],
         "core_ms": status["core_ms"],
         "shard": status["shard"],
         "time_ms": None if evaluated is None else evaluated["time"],

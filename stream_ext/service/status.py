@@ -13,6 +13,7 @@ from stream_ext.continuous.faults import is_caught_up_later, is_slowed
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.plan.properties.divisible import division_of
 from stream_ext.service.engine import Engine
+from stream_ext.service.next_close import next_close
 from stream_ext.windows.query_state import QueryState
 from stream_ext.writer.injector import Injector
 
@@ -40,6 +41,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
         "waits_for": [streams[number].name for number in engine.lateness.waits_for(query.number) if number in streams],
+        **next_close(query, injector, engine),
         "registered": query.registered_sn,
         "evaluations": merge.evaluations(query.number),
         "behind": _behind(state),

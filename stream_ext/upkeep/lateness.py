@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -104,6 +105,14 @@ def places_of(positions: Mapping[int, StreamPosition]) -> dict[int, _Place]:
         )
         for n, at in positions.items()
     }  # fmt: skip
+
+
+class Awaited(NamedTuple):
+    """The next close or period of a query (None: not known yet, or it is evaluated at arrivals only), and the streams
+    that have not reached it."""
+
+    close: int | None
+    streams: frozenset[int]
 
 
 class Lateness:
@@ -305,6 +314,17 @@ class Lateness:
     def waits_for(self, query: int) -> list[int]:
         followed = self._queries.get(query)
         return [] if followed is None else (followed.schedule or self._schedule_now(followed)).waits_for()
+
+    def awaited(self, query: int) -> Awaited:
+        """As `waits_for`, and also while no stream is ahead of the others."""
+        followed = self._queries.get(query)
+        if followed is None:
+            return Awaited(None, frozenset())
+        schedule = followed.schedule or self._schedule_now(followed)
+        times = (schedule.awake_times() if schedule.timing.has_origin else {}) or dict.fromkeys(schedule.streams())
+        close = schedule.upcoming() if schedule.timing.has_beats else None
+        behind = (s for s, time in times.items() if close is None or time is None or time < close)
+        return Awaited(close, frozenset(behind))
 
     def late_of(self, query: int) -> int:
         """The number of elements of all streams that were late for the query."""

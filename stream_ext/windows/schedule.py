@@ -246,12 +246,14 @@ class Schedule:
             return []
         if not self.timing.has_origin:
             return sorted(self._streams)
+        times = self.awake_times()
+        ahead = max((time for time in times.values() if time is not None), default=NEVER)
+        return sorted(s for s, time in times.items() if time is None or time < ahead)
+
+    def awake_times(self) -> dict[int, int | None]:
+        """Of each stream that evaluations wait for, the time up to which its windows have closed."""
         awake = {window.stream for window in self.windows if self._is_waited_for(window)}
-        times = {stream: self._time_of(stream) for stream in awake}
-        known = [time for time in times.values() if time is not None]
-        if not known:
-            return sorted(times)
-        return sorted(s for s, time in times.items() if time is None or time < max(known))
+        return {stream: self._time_of(stream) for stream in awake}
 
     def _time_of(self, stream: int) -> int | None:
         found = [w.closed_up_to(self._streams[stream]) for w in self.windows if w.stream == stream]

@@ -26,6 +26,7 @@ from endpoint.cli.completion import script
 from endpoint.cli.flags import UsageError, actions_of
 from endpoint.client import Client
 from endpoint.serve import ServeSettings
+from stream_ext.service import next_close
 from tests.benchmarks import BENCHES
 from tests.endpoint.live import NEAR, Live, live
 from tests.parts.processes import started
@@ -264,6 +265,19 @@ def test_a_query_is_registered_pushed_to_and_watched(
     assert json.loads(capsys.readouterr().out)["emission"] == 2
     assert rillet("status", *server) == 0
     assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_status_says_why_a_query_is_silent_when_its_stream_stands_still(
+    near: Live, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(next_close, "_STALLED_MS", 0)
+    near.push(1000).raise_for_status()
+    capsys.readouterr()
+    assert rillet("status", "--server", near.url) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"^near +running +inline +0 +0 +0 +taxis$", printed, re.MULTILINE)
+    awaited = "near waits for stream taxis: its time is 1000, and the next close is at 1100; the last element came"
+    assert awaited in printed
 
 
 def test_the_status_says_of_each_shard_where_it_runs() -> None:

@@ -16,7 +16,7 @@ from stream_ext.clock import ManualClock
 from stream_ext.upkeep.retention import Retain
 from tests.endpoint.console.html import Page, answered, get, post, run
 from tests.endpoint.live import NEAR, Live, live
-from tests.stream_ext.opened import opened, push, triple
+from tests.stream_ext.opened import opened, push, registration, triple
 
 PATHS = (
     "/",
@@ -339,3 +339,19 @@ def test_a_stream_whose_elements_are_no_longer_retained_shows_when_the_last_one_
         service.collect()
         shown = client.get("/streams/s").text
     assert "No elements are retained; the last one came at 2020-09-13 12:26:40.000Z." in shown
+
+
+def test_the_page_of_a_query_whose_streams_stand_still_says_why_it_is_silent(tmp_path: Path) -> None:
+    clock = ManualClock(1_600_000_000_000)
+    with opened(tmp_path, clock) as service:
+        service.register(registration(window="RANGE 1s STEP 1s"))
+        push(service, "s", 1_000, triple("a", 1))
+        app = Flask("host")
+        app.register_blueprint(console_blueprint(service))
+        clock.advance(300_000)
+        facts = Page(app.test_client().get("/queries/q").text).facts()
+        figures = app.test_client().get("/figures").json
+    awaited = "stream s: its time is 1000, and the next close is at 2000; the last element came 5 min ago"
+    assert awaited in facts["Waits for"]
+    assert figures is not None
+    assert figures["queries"][0]["waits_for"] == ["s"]

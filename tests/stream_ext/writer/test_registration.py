@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_ext.catalog.catalog import generated_name
+from stream_ext.clock import ManualClock
 from stream_ext.errors import BadArgument, NameInUse, NotFound, QuerySyntaxError, TooLarge, Unsupported
 from stream_ext.service.service import Limits, Service
 from tests.stream_ext.opened import BASE, EX, Reader, emissions_of, opened, push, registration, times, triple, values
@@ -449,6 +450,57 @@ def test_status_says_what_a_query_waits_for(service: Service) -> None:
     assert service.query_status("q")["waits_for"] == ["s"]
     sn = service.heartbeat("s", 6000, wait="evaluated").snapshot
     assert service.query_status("q")["evaluated"] == {"time": 6000, "snapshot": sn}
+
+
+def test_status_says_why_a_query_is_silent_when_all_its_streams_stand_still(tmp_path: Path) -> None:
+    clock = ManualClock(1_000_000)
+    with opened(tmp_path, clock) as service:
+        service.create_stream("s", {})
+        service.register(registration(window="RANGE 1s STEP 1s"))
+        (before,) = service.query_status("q")["stream_times"]
+        assert before["awaits"] == (
+            "stream s: it has no time yet; no element has come yet; push elements or a heartbeat"
+        )
+        push(service, "s", 1_000, triple("a", 1))
+        push(service, "s", 2_500, triple("b", 1))
+        clock.advance(300_000)
+        status = service.query_status("q")
+        assert (status["waits_for"], status["lag"], status["state"]) == ([], 0, "running")
+        assert (status["evaluated"]["time"], status["next_close"]) == (2_000, 3_000)
+        assert status["stream_times"] == [
+            {
+                "stream": "s",
+                "time": 2_500,
+                "last_element_at": 1_000_000,
+                "silent_ms": 300_000,
+                "awaits": "stream s: its time is 2500, and the next close is at 3000; the last element came 5 min ago; "
+                "push elements or a heartbeat",
+                "stalled": True,
+            }
+        ]
+        service.heartbeat("s", 3_000, wait="evaluated")
+        after = service.query_status("q")
+        assert (after["evaluated"]["time"], after["next_close"]) == (3_000, 4_000), "it waited for just that"
+    with opened(tmp_path, clock) as service:
+        assert service.query_status("q")["stream_times"] == after["stream_times"], "a restart forgets nothing"
+
+
+def test_of_two_streams_those_are_awaited_that_have_not_reached_the_next_close(service: Service) -> None:
+    text = (
+        f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x ?y FROM NAMED WINDOW :w ON s [RANGE PT1S] "
+        "FROM NAMED WINDOW :v ON t [RANGE PT1S] WHERE { WINDOW :w { ?x :p ?y } WINDOW :v { ?x :p ?y } }"
+    )
+    service.register(text)
+    push(service, "s", 5000, triple("a", 1))
+    push(service, "t", 5000, triple("a", 1))
+    status = service.query_status("q")
+    assert (status["waits_for"], status["next_close"]) == ([], 6000)
+    assert [bool(each["awaits"]) for each in status["stream_times"]] == [True, True]
+    assert status["stream_times"][0]["awaits"].endswith("or a heartbeat, or give the stream the option idle")
+    push(service, "s", 6000, triple("a", 1))
+    status = service.query_status("q")
+    assert status["waits_for"] == ["t"]
+    assert [bool(each["awaits"]) for each in status["stream_times"]] == [False, True]
 
 
 # ---- one-shot questions, updates, EXPLAIN --------------------------------------------------------------------

@@ -37,6 +37,8 @@ def divides_none(query: QueryDefinition) -> Ranges | None:
 def may_divide(query: QueryDefinition, catalog: Catalog) -> bool:
     if query.asks_source:
         return False  # each shard would be answered at another time
+    if any(number not in catalog.streams for number in query.streams):
+        return False  # the query was dropped meanwhile, and then a stream of it
     registered = Registered.of(query, catalog)
     return division_of(registered.query, registered.select).variable is not None
 

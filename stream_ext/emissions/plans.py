@@ -93,7 +93,8 @@ class Plans(HandOver):
         if heavy - found:
             queries = self._queries().values()
             alike = {each.placement or each.number: each for each in queries if each.is_evaluated}
-            found |= {each for each in heavy - found if self._may_divide(alike[each])}
+            # All queries of one may be gone or paused since the loads were read.
+            found |= {each for each in heavy - found if each in alike and self._may_divide(alike[each])}
         return frozenset(found)
 
     def _whole_until(self, placement: int) -> int:

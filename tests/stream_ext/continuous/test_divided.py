@@ -25,6 +25,7 @@ from stream_ext.plan.properties.divisible import division_of
 from stream_ext.rows.key_range import Ranges
 from tests.stream_ext.continuous.test_shards import Divided
 from tests.stream_ext.emissions.test_merge import definition
+from tests.stream_ext.opened import opened, registration
 from tests.stream_ext.scene import BASE, EX, Change, Push, Scene, Window, random_scene
 
 #: With the key that each is divided by. A % is a constant, so that it is a template of several queries.
@@ -113,6 +114,14 @@ def test_what_a_source_evaluates_is_whole() -> None:
 def test_what_arrives_causes_no_evaluation_of_a_divided_query() -> None:
     for report in (" REPORT CONTENT_CHANGE", " REPORT NON_EMPTY_CONTENT, WINDOW_CLOSE", " REPORT PERIODIC 2s"):
         assert _division("SELECT ?a", "WINDOW :w1 { ?a :p ?b }", 1, report=report)[0] is None
+
+
+def test_what_was_dropped_meanwhile_is_not_divided(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        query, *_ = service.register(registration())
+        assert may_divide(query, Catalog.read(service.store, service.store.head()))
+        assert not may_divide(query, Catalog())
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import LastEvaluation, QueryState
-from tests.stream_ext.emissions.test_merge import Log, new_merge
+from tests.stream_ext.emissions.test_merge import QUERIES, Log, new_merge, texts_of
 
 _EPOCH_MS = 30_000
 
@@ -53,6 +54,18 @@ def test_only_heavy_templates_are_looked_at_and_those_without_a_key_are_whole() 
 
     assert after_epoch(merge_of(clock, able), clock, {1: 20_000, 2: 100}).divided == frozenset()
     assert asked == [1]
+
+
+def test_a_heavy_template_may_be_gone_while_a_plan_is_made() -> None:
+    clock, queries = ManualClock(), [QUERIES]
+    merge = Merge(
+        Log(), clock, lambda: queries.pop() if len(queries) > 1 else queries[0], texts_of, count(1_000).__next__,
+        plan=ShardPlan.of(2), may_divide=lambda query: True,
+    )  # type: ignore[arg-type]  # fmt: skip
+    clock.advance(_EPOCH_MS)
+    merge.accounts.add({1: 20_000, 2: 3_000})
+    queries[:] = [{number: query for number, query in QUERIES.items() if number != 1}, QUERIES]
+    assert merge.balanced().divided == frozenset()
 
 
 def test_a_plan_divides_evenly_and_counts_what_each_shard_has_of_it() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Response, jsonify
 
 from endpoint.console.room import Room
+from endpoint.console.stream_predicates import stream_predicates
 from hbase_store.errors import StoreError
 from hbase_store.layout.terms import parse_term
 from stream_ext.errors import RilletError
@@ -33,6 +34,7 @@ def page(room: Room) -> Response:
         "predicates": _iris(counts.predicates),
         "classes": room.classes.at(counts.sn, partial(_classes, room)),
         "graphs": _iris(counts.named),
+        "stream_predicates": stream_predicates(room),
         "streams": [[stream.name, stream.iri] for stream in service.streams()[:_NAMES_MAX]],
         "queries": [[query.name, query.iri] for query in queries[:_NAMES_MAX]],
     }

@@ -72,7 +72,7 @@ export class Completion {
         // The server does not answer now: what was known is offered.
       }
     }
-    return this.#names ?? { prefixes: {}, predicates: [], classes: [], graphs: [], streams: [], queries: [] };
+    return this.#names ?? { prefixes: {}, predicates: [], stream_predicates: [], classes: [], graphs: [], streams: [], queries: [] };
   }
 
   #options(before, known, declared, here) {
@@ -91,9 +91,11 @@ export class Completion {
     if (last === "a" || last === "rdf:type" || last === `<${RDF_TYPE}>`) return iris("class", known.classes, 9);
     if (here.wanted === "name") return [];
     const fits = (...kinds) => here.keywords === null || kinds.includes(here.wanted);
+    const stored = new Set(known.predicates.map(([iri]) => iri));
+    const inStreams = known.stream_predicates.filter(([iri]) => !stored.has(iri));
     const functions = this.#words.functions.map((name) => ({ label: `${name}(`, detail: "function" }));
     return [
-      ...(fits("predicate") ? iris("predicate", known.predicates, 2) : []),
+      ...(fits("predicate") ? [...iris("predicate", known.predicates, 2), ...iris("of stream", inStreams, 2)] : []),
       ...(fits("object", "expression") ? iris("class", known.classes, 1) : []),
       ...words(here.keywords ?? this.#words.keywords, "keyword"),
       ...(fits("expression") ? functions : []),

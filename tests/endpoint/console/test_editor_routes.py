@@ -121,6 +121,7 @@ def test_the_names_of_the_store_are_offered_with_their_counts(server: Live) -> N
     assert known["predicates"] == [["http://ex/partOf", 3], ["http://ex/name", 2], ["http://ex/rooms", 1]]
     assert known["graphs"] == [["http://ex/g", 2]]
     assert known["classes"] == []
+    assert known["stream_predicates"] == [["http://ex/in", "taxis"]], "no stored triple has it"
     assert [name for name, _ in known["streams"]] == ["taxis"]
     assert [name for name, _ in known["queries"]] == ["near"]
     assert known["prefixes"]["ex"] == "http://ex/"

@@ -107,6 +107,17 @@ def test_a_name_of_the_store_is_completed_and_its_prefix_declared(page: Page) ->
     expect(page.locator("[data-result] tbody tr")).to_have_count(1)
 
 
+def test_a_predicate_that_only_a_stream_has_is_completed(page: Page) -> None:
+    window = (
+        "PREFIX ex: <http://ex/>\nSELECT * FROM NAMED WINDOW <w> ON STREAM taxis [RANGE 1s STEP 1s] { WINDOW <w> { ?s "
+    )
+    write(page, window)
+    page.keyboard.type("ex:i")
+    offered = page.locator(".cm-tooltip-autocomplete li").first
+    expect(offered).to_contain_text("ex:in")
+    expect(offered).to_contain_text("of stream taxis")
+
+
 def test_a_prefix_is_completed_to_one_declaration(page: Page) -> None:
     write(page, "PREFIX ")
     page.keyboard.type("rd")

@@ -84,7 +84,11 @@ class NotFound(RilletError):
 
 
 class NameInUse(RilletError):
-    pass
+    """`query`: the registered query with this name, which the text could replace."""
+
+    def __init__(self, message: str, query: str | None = None) -> None:
+        self.query = query
+        super().__init__(message)
 
 
 class Gone(RilletError):

@@ -10,9 +10,9 @@ from endpoint.console.answers import TABLE, table_of
 from endpoint.console.display import prefixes_of
 from endpoint.console.examples import REGISTRATION
 from endpoint.console.explained import plan_of
+from endpoint.console.replacing import described
 from endpoint.console.room import Room
 from endpoint.console.subscribers import may_see_addresses
-from endpoint.errors import describe
 from endpoint.monitoring.rate_history import NAMES_MAX
 from endpoint.monitoring.subscribers import shown_subscribers
 from hbase_store.errors import StoreError
@@ -33,7 +33,7 @@ def page(room: Room) -> ResponseReturnValue:
         room.check_may_write()
         definition, created, warnings = room.service.register(text, name, replaces=replaced is not None)
     except (RilletError, StoreError) as error:
-        problem = describe(error)
+        problem = described(error)
         return _list(room, text, replaced, problem), problem.status
     flash(f"{definition.name} is registered." if created else f"{definition.name} was already registered.")
     for warning in warnings:

@@ -21,6 +21,7 @@ from endpoint.console.answers import (
 from endpoint.console.display import number, prefixes_of
 from endpoint.console.examples import CITY, EXAMPLES, EXPLAINED, FIRST
 from endpoint.console.explained import Plan, plan_of
+from endpoint.console.replacing import NameConflict, described
 from endpoint.console.room import Room
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number
@@ -50,9 +51,11 @@ def query(room: Room) -> ResponseReturnValue:
             return _editor(room, text=text, plan=_plan(room, question))
         if act == "analyze":
             return _editor(room, text=text, plan=_measured(room, question))
-        return _register(room, question) if act == "register" else _run(room, question)
+        if act in ("register", "replace"):
+            return _register(room, question, replaces=act == "replace")
+        return _run(room, question)
     except (RilletError, StoreError) as error:
-        problem = describe(error)
+        problem = described(error)
         return _editor(room, text=text, problem=problem), problem.status
 
 
@@ -73,10 +76,10 @@ def _run(room: Room, question: Question) -> ResponseReturnValue:
     return _editor(room, text=text, table=administration_table(result.variables, result.rows))
 
 
-def _register(room: Room, question: Question) -> ResponseReturnValue:
+def _register(room: Room, question: Question, replaces: bool = False) -> ResponseReturnValue:
     """Registers the text, which may be a query without REGISTER: it gets a name."""
     room.check_may_write()
-    definition, created, warnings = room.service.register(question)
+    definition, created, warnings = room.service.register(question, replaces=replaces)
     flash(f"{definition.name} is registered." if created else f"{definition.name} was already registered.")
     for warning in warnings:
         flash(warning, "warning")
@@ -139,7 +142,13 @@ def _ask(room: Room, question: Question, unit: Query) -> ResponseReturnValue:
 
 
 def _editor(
-    room: Room, *, text: str, table: Table | None = None, problem: Problem | None = None, done: str = "", **more: Any
+    room: Room,
+    *,
+    text: str,
+    table: Table | None = None,
+    problem: Problem | NameConflict | None = None,
+    done: str = "",
+    **more: Any,
 ) -> str:
     return render_template(
         "console/query.html",

@@ -246,7 +246,8 @@ class Registration:
             return existing
         raise NameInUse(
             f"{existing.name!r} is already a registered query with another text; replace it (?replace=true, rillet "
-            "register --replace), drop it first, or use another name"
+            "register --replace), drop it first, or use another name",
+            existing.name,
         )
 
 

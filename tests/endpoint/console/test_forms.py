@@ -17,6 +17,7 @@ from endpoint.limits import HttpLimits
 from stream_ext.catalog.catalog import Failure
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Service
+from tests.endpoint.console.conftest import fill
 from tests.endpoint.console.html import Page, answered, get, post, run
 from tests.endpoint.live import NEAR, Live, live
 
@@ -25,6 +26,20 @@ from tests.endpoint.live import NEAR, Live, live
 def fresh(tmp_path: Path) -> Iterator[Live]:
     with live(tmp_path) as running:
         yield running
+
+
+def test_a_name_that_another_query_has_is_replaced_by_a_button(tmp_path: Path) -> None:
+    with live(tmp_path) as server:
+        fill(server)
+        text = NEAR.replace("?taxi ?zone ?city", "?taxi")
+        for path, fields in (("/query", {"act": "register"}), ("/queries", {})):
+            page = post(server, path, 409, query=text, **fields)
+            [button] = [each for each in page.all("button") if each.shown == "Replace near"]
+            assert "--replace" not in answered(page)
+            name, value = button.attributes["name"], button.attributes["value"]
+            post(server, path, **{"query": text, **fields, name: value})
+            assert server.service.query_status("near")["text"] == text
+            text = NEAR
 
 
 def test_an_update_is_run_by_post_only(fresh: Live) -> None:

@@ -132,7 +132,7 @@ _READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
 
 
 #: The options that a stream may be given when it is there, with their fields. The others say what its elements mean.
-CHANGEABLE = {"ahead": "ahead_ms"}
+CHANGEABLE = {"idle": "idle_ms", "retention": "retention_ms", "ahead": "ahead_ms"}
 
 
 def parse_options(options: Mapping[str, object]) -> tuple[str | None, StreamOptions]:

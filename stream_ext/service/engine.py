@@ -362,6 +362,8 @@ class Engine:
             self.elements.forget(step.number)
         elif step.kind == "stream" and step.number not in news.before.streams:
             self._widen(news.catalog)
+        elif step.kind == "stream":
+            self.lateness.stream_changed(step.number, news.catalog)
 
     def _follow_evaluated(self, query: QueryDefinition, read: Registered | None, catalog: Catalog) -> None:
         """A query that begins. `read`: what its text means, made with the change of the catalog."""

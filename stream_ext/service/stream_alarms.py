@@ -52,5 +52,6 @@ class StreamAlarms:
             self._injector.clock_heartbeat(stream)
 
     def _mark_idle(self, stream: int, seen: StreamPosition | None) -> None:
-        if stream in self._injector.catalog.streams:
+        definition = self._injector.catalog.streams.get(stream)
+        if definition is not None and definition.options.idle_ms is not None:  # it may have been changed since
             self._injector.idle(Idle(stream, seen))

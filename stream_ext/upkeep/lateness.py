@@ -148,7 +148,7 @@ class Lateness:
         timing = registered.timing_from(state.t0)
         if timing.ends_at is not None:
             return  # the query has ended with its registration: no element is late for it
-        idles = any(w.by_variable or catalog.streams[w.stream].options.idle_ms is not None for w in timing.windows)
+        idles = any(w.by_variable or self._may_be_idle(w.stream, catalog) for w in timing.windows)
         followed = _Followed(timing, state, idles)
         if since is not None:
             same = since.known.setdefault(_all_that_counts(timing, state), followed)
@@ -173,6 +173,21 @@ class Lateness:
             if followed.schedule is not None:
                 self._closely.setdefault(stream, {})[followed] = None
             self._add_grids(timing, stream)
+
+    def _may_be_idle(self, stream: int, catalog: Catalog) -> bool:
+        """A stream that is idle remains so until an element comes, also without the option."""
+        return catalog.streams[stream].options.idle_ms is not None or self._places.get(stream, _NOWHERE).idle
+
+    def stream_changed(self, stream: int, catalog: Catalog) -> None:
+        """It may have another option `idle`: the queries that read a stream that may be idle follow every push."""
+        if not self._may_be_idle(stream, catalog):
+            return
+        for followed in [each for each in self._readers.get(stream, ()) if not each.idles]:
+            followed.idles = True
+            if followed.schedule is None:
+                followed.schedule = self._schedule_now(followed)
+                for each in followed.schedule.streams():
+                    self._closely.setdefault(each, {})[followed] = None
 
     def _is_alike(self, one: _Followed, other: _Followed, schedule: Schedule) -> bool:
         """Whether `other`, with its schedule, has the same state as `one`: then they have it from now on."""

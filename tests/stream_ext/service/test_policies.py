@@ -148,6 +148,60 @@ def test_an_idle_stream_lets_time_pass_without_it_until_it_comes_again(tmp_path:
         assert times(emissions_of(service)) == [1000, 2000, 3000, 4000, 5000]
 
 
+def test_idle_may_be_given_to_a_stream_that_is_read_already_and_taken_away(tmp_path: Path) -> None:
+    clock = ManualClock(50_000)
+    with opened(tmp_path, clock) as service:
+        service.create_stream("t", {})
+        service.register(TWO)
+        push(service, "t", 100, triple("z", 1))
+        push(service, "s", 100, triple("a", 1))
+        push(service, "s", 2100, triple("b", 1))
+        clock.advance(60_000)
+        assert (emissions_of(service), service.query_status("q")["waits_for"]) == ([], ["t"])
+        assert service.change_stream("t", {"idle": "5s"}).options.idle_ms == 5_000
+        reader = Reader(service, "q")
+        clock.advance(4_999)
+        assert emissions_of(service) == [], "the time counts from the change on"
+        clock.advance(1)
+        assert reader.read_to(2) == [1, 2]
+        receipt = push_lines(
+            service, "t", {"timestamp": 700, "data": triple("z", 1)}, {"timestamp": 3300, "data": triple("z", 1)}
+        )
+        assert receipt.late == 1, "700 was in the window that was reported without it"
+        push(service, "s", 4000, triple("d", 1))
+    with opened(tmp_path, clock) as service:
+        reader = Reader(service, "q", since=3)
+        clock.advance(5_000)
+        assert reader.read_to(4) == [4], "a restart does not forget it"
+        push(service, "t", 4100, triple("z", 1))
+        service.change_stream("t", {"idle": None})
+        clock.advance(6_000)
+        push(service, "s", 6000, triple("d", 1))
+        assert times(emissions_of(service)) == [1000, 2000, 3000, 4000]
+        assert service.query_status("q")["waits_for"] == ["t"]
+
+
+def test_what_is_late_is_the_same_whether_idle_was_an_option_from_the_first_on(tmp_path: Path) -> None:
+    counted = []
+    for options in ({}, {"idle": "5s"}):
+        clock = ManualClock(50_000)
+        with opened(tmp_path / str(len(options)), clock) as service:
+            service.create_stream("t", options)
+            service.register(TWO)
+            for time in range(100, 4000, 300):
+                push(service, "t", time, triple("z", 1))
+                push(service, "s", time, triple("a", 1))
+            service.change_stream("t", {"idle": "5s"})
+            push(service, "s", 9000, triple("b", 1))
+            reader = Reader(service, "q")
+            clock.advance(5_000)
+            reader.read_to(9)
+            late = [push(service, "t", time, triple("z", 1)).late for time in (3900, 8200, 9300)]
+            counted.append((late, times(emissions_of(service)), service.query_status("q")["late"]))
+    assert counted[0] == counted[1]
+    assert counted[0][0] == [1, 1, 0]
+
+
 def test_a_stream_that_never_had_an_element_falls_idle_too(tmp_path: Path) -> None:
     clock = ManualClock(50_000)
     with opened(tmp_path, clock) as service:

@@ -124,6 +124,29 @@ def test_a_snapshot_that_was_collected_is_gone_and_the_oldest_is_named(tmp_path:
         assert service.status()["retention"]["oldest_snapshot"] == oldest
 
 
+def test_retention_may_be_changed(tmp_path: Path, clock: ManualClock) -> None:
+    text = f"PREFIX : <http://ex/> {registration().partition(' AS ')[2]}"
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=HOUR)) as service:
+        service.create_stream("s", {"retention": "1s"})
+        push(service, "s", 0, triple("a", 1))
+        clock.advance(2 * MINUTE)
+        service.collect()
+        service.change_stream("s", {"retention": "1h"})
+        for number in range(1, 10):
+            push(service, "s", number * SECOND, triple("a", number))
+            clock.advance(2 * MINUTE)
+        service.collect()
+    with opened(tmp_path, clock, retain=Retain(snapshots_ms=HOUR)) as service:
+        assert len(service.query(text, at=5 * SECOND).columns[0]) == 3
+        with pytest.raises(SnapshotGone, match="no longer retained"):
+            service.query(text, at=SECOND)
+        service.change_stream("s", {"retention": "5m"})
+        service.collect()
+        assert len(service.query(text, at=11 * SECOND).columns[0]) == 2
+        with pytest.raises(SnapshotGone, match="no longer retained"):
+            service.query(text, at=5 * SECOND)
+
+
 def hold(service: Service) -> None:
     """The queries hear nothing of what is published."""
     service._engine.inline.head_moved = lambda sn: None  # type: ignore[method-assign]

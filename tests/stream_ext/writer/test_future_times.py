@@ -44,7 +44,7 @@ def test_the_time_that_counts_is_looked_at(service: Service) -> None:
     assert push(service, "s", None, far).accepted == 1, "it comes now, whatever it says"
 
 
-def test_ahead_may_be_any_and_may_be_changed_and_nothing_else_may(service: Service, tmp_path: Path) -> None:
+def test_ahead_may_be_any_and_may_be_changed_and_lateness_may_not(service: Service, tmp_path: Path) -> None:
     far = NOW + 1000 * DAY
     assert service.change_stream("s", {"ahead": "any"}).options.as_json()["ahead"] == "any"
     assert push(service, "s", far, A).accepted == 1

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
+from stream_ext.child_environment import environment
+
 VERSION_MIN = 17
 #: For a server that lives for a few tests: without the compiler that pays off later, it starts with half the CPU time.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -21,7 +23,9 @@ class MissingTool(RuntimeError):
 def java(what: str) -> str:
     """The `java` of a JDK that is new enough for `what`, a server."""
     compiler = tool("javac", what)
-    version = subprocess.run([compiler, "-version"], capture_output=True, text=True, check=True)
+    version = subprocess.run(
+        [compiler, "-version"], capture_output=True, text=True, check=True, env=environment(os.environ)
+    )
     found = re.search(r"javac (\d+)", version.stdout + version.stderr)
     if found is None or int(found[1]) < VERSION_MIN:
         raise MissingTool(f"{what} needs JDK {VERSION_MIN}; {compiler} is {version.stdout.strip()}: set JAVA_HOME")
@@ -46,7 +50,7 @@ def maven(what: str, arguments: Sequence[str]) -> None:
         raise MissingTool(f"the jars of {what} are fetched with Maven, and there is no mvn on the PATH: install Maven")
     command = [program, "-B", "-q", *arguments]
     for _ in range(_MAVEN_TRIES):  # an interrupted download goes on where it stopped
-        run = subprocess.run(command, capture_output=True, text=True)
+        run = subprocess.run(command, capture_output=True, text=True, env=environment(os.environ))
         if run.returncode == 0:
             return
     raise RuntimeError(f"Maven could not fetch the jars of {what} ({' '.join(command)}):\n{run.stdout[-4000:]}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from endpoint.trial_hbase import jdk
 from endpoint.trial_hbase.cache_folder import folder, locked
 from endpoint.trial_hbase.jdk import MissingTool
+from stream_ext.child_environment import environment
 
 __all__ = ["SOURCES", "MissingTool", "class_path", "java"]
 
@@ -52,4 +53,5 @@ def _compile(jars: Path, classes: Path) -> None:
     subprocess.run(
         [jdk.tool("javac", _WHAT), "-nowarn", "-proc:none", "-d", str(classes), "-cp", str(jars / "*"), source],
         check=True,
+        env=environment(os.environ),
     )

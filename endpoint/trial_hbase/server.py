@@ -21,6 +21,7 @@ from types import TracebackType
 
 from endpoint.trial_hbase import jdk, kit
 from hbase_store.provisioning import regions_at_first
+from stream_ext.child_environment import environment
 
 START_S_MAX = 300
 STOP_S_MAX = 90
@@ -58,8 +59,9 @@ class HBase:
         command = self._command()
         with (self.data / "logs" / "stderr.log").open("ab") as errors:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-            )
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                start_new_session=True, env=environment(os.environ),
+            )  # fmt: skip
         try:
             self._wait_ready(self._process)
         except BaseException:

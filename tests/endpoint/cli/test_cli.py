@@ -391,9 +391,10 @@ def test_explain_before_a_text_prints_the_explanation_or_its_json(
 
 def test_an_explanation_shows_the_operators_of_the_server(near: Live, capsys: pytest.CaptureFixture[str]) -> None:
     assert rillet("query", "SELECT * { ?s <http://ex/p> ?o }", "--explain", "--server", near.url) == 0
-    plan, operators = capsys.readouterr().out.split("\n\n")
+    plan, operators, division = capsys.readouterr().out.split("\n\n")
     assert plan.startswith("query\n") and "match" in plan
     assert operators.split()[:2] == ["operator", "estimated"] and "<http://ex/p>" in operators
+    assert division.startswith("--engine spark: not divided: ")
     assert rillet("query", ALL, "--json", "--server", near.url) == 2
     assert "--format json" in capsys.readouterr().err
 

@@ -109,6 +109,24 @@ def test_every_page_fits_the_screen_can_be_read_and_says_no_error(looked_at: Pag
         assert not answered, (text, answered)
 
 
+def test_on_a_phone_each_figure_of_a_query_is_on_the_screen(browser: Browser, tmp_path: Path) -> None:
+    width, height = PHONE
+    with live(tmp_path) as server:
+        fill(server)
+        server.service.pause_query("near")
+        server.service.resume_query("near")
+        page = browser.new_context(base_url=server.url, viewport={"width": width, "height": height}).new_page()
+        for path, cells in (
+            ("/queries", "tr[data-query] td[data-figure=lag], tr[data-query] td:has(.waits)"),
+            ("/log", "section[aria-labelledby=past] tbody td:last-child"),
+        ):
+            page.goto("/console" + path)
+            found = [cell.bounding_box() for cell in page.locator(cells).all()]
+            assert found, path
+            assert all(box is not None and box["x"] + box["width"] <= width for box in found), (path, found)
+        page.context.close()
+
+
 def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
     grounds = set()
     for scheme in ("light", "dark"):

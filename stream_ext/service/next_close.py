@@ -27,7 +27,7 @@ def next_close(query: QueryDefinition, injector: Injector, engine: Engine) -> di
         stream, position = catalog.streams[number], injector.positions.get(number)
         last_ms, time = engine.elements.last_ms(position), None if position is None else position.time
         silent_ms = None if last_ms is None else max(0, engine.clock.now_ms() - last_ms)
-        came = "no element has come yet" if time is None else _came(silent_ms)
+        came = _came(silent_ms) if position is not None and position.last else "no element has come yet"
         awaits = f"{_times(time, awaited.close)}; {came}; {_remedy(stream, time, len(numbers), engine)}"
         is_awaited, follows_clock = number in awaited.streams, stream.runs_by == "clock" and time is not None
         is_silent = silent_ms is None or silent_ms >= _STALLED_MS

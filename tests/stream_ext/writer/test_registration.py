@@ -485,6 +485,15 @@ def test_status_says_why_a_query_is_silent_when_all_its_streams_stand_still(tmp_
         assert service.query_status("q")["stream_times"] == after["stream_times"], "a restart forgets nothing"
 
 
+def test_a_stream_that_had_heartbeats_only_has_had_no_element(service: Service) -> None:
+    service.create_stream("hb", {})
+    service.heartbeat("hb", 1_000)
+    text = "SELECT ?s FROM NAMED WINDOW <w> ON STREAM hb [RANGE 1s STEP 1s] WHERE { WINDOW <w> { ?s ?p ?o } }"
+    service.register(f"REGISTER RSTREAM q AS {text}")
+    (stream,) = service.query_status("q")["stream_times"]
+    assert "no element has come yet" in stream["awaits"] and stream["last_element_at"] is None
+
+
 def test_of_two_streams_those_are_awaited_that_have_not_reached_the_next_close(service: Service) -> None:
     text = (
         f"PREFIX : <{EX}> REGISTER RSTREAM q AS SELECT ?x ?y FROM NAMED WINDOW :w ON s [RANGE PT1S] "

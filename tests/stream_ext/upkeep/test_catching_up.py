@@ -179,11 +179,12 @@ class _Slow:
 
     position, role, fault, has_more = 0, "inline", None, True
     pace, those_behind = TurnLimits(), SimpleNamespace(slowed={}, runs=[])
-    runs = SimpleNamespace(all=(), by_first_query={})
+    runs = SimpleNamespace(all=(), by_first_query={}, own_ms=dict)
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock, self.sn, self.at_once, self.pieces = clock, 0, 0, 0
         self.faults: dict[int, str] = {}
+        self.own_faults: dict[int, str] = {}
         self.suspended: Collection[int] = ()
         self.accounts = Accounts(dict)
 

@@ -95,7 +95,8 @@ class OpenedStore:
         """The snapshot to read: this one, or the head; Gone if there is none of this number."""
         head = self.head()
         sn = head if snapshot is None else snapshot
-        if sn > head and self.follow():
+        if sn > head:
+            self.follow()  # nothing new, if another thread has just read it: the head has moved all the same
             head = self.head()
         if not 0 <= sn <= head:
             raise Gone(f"there is no snapshot {sn}; the latest is {head}")

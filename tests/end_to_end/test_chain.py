@@ -215,6 +215,7 @@ def test_a_chain_holds_inline_when_the_server_dies(tmp_path: Path) -> None:
 SPARK_FLAGS = ("--spark-epoch", "2s")
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_chain_holds_on_spark_whoever_dies(tmp_path: Path) -> None:

@@ -228,16 +228,15 @@ FOLD_OFTEN = "import hbase_store.writing.upkeep; hbase_store.writing.upkeep.FOLD
 SPARK_FLAGS = ("--spark-epoch", "3s")
 
 
-@pytest.mark.parametrize("kill_at", [None, 17, 30])
+@pytest.mark.parametrize("kill_at", [None, 17])
 def test_the_line_holds_on_lmdb_inline(tmp_path: Path, kill_at: int | None) -> None:
     server = Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log")
     play(server, 1, kill_at, moved=False)
 
 
-@pytest.mark.parametrize("kill_at", [None, 17, 30])
-def test_the_line_holds_while_slabs_are_folded_all_the_time(tmp_path: Path, kill_at: int | None) -> None:
+def test_the_line_holds_while_slabs_are_folded_all_the_time(tmp_path: Path) -> None:
     server = Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log", before=FOLD_OFTEN)
-    play(server, 5, kill_at, moved=False)
+    play(server, 5, 30, moved=False)
 
 
 @pytest.mark.soak
@@ -249,11 +248,9 @@ def test_the_line_holds_wherever_it_is_cut(tmp_path: Path, seed: int, kill_at: i
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize("kill_at", [None, 23])
-def test_the_line_holds_on_lmdb_and_spark(tmp_path: Path, kill_at: int | None) -> None:
-    folding = FOLD_OFTEN if kill_at is not None else ""
-    server = Process(f"lmdb:{tmp_path / 'store'}", "spark", tmp_path / "log", *SPARK_FLAGS, before=folding)
-    play(server, 2, kill_at, moved=True)
+def test_the_line_holds_on_lmdb_and_spark(tmp_path: Path) -> None:
+    server = Process(f"lmdb:{tmp_path / 'store'}", "spark", tmp_path / "log", *SPARK_FLAGS, before=FOLD_OFTEN)
+    play(server, 2, 23, moved=True)
 
 
 @pytest.mark.spark
@@ -266,7 +263,6 @@ def test_the_line_holds_on_spark_with_epochs_of_length_zero(tmp_path: Path) -> N
 @pytest.mark.hbase
 @pytest.mark.spark
 @pytest.mark.xdist_group("hbase")
-@pytest.mark.parametrize("kill_at", [None, 23])
-def test_the_line_holds_on_hbase_and_spark(tmp_path: Path, hbase_server: HBase, kill_at: int | None) -> None:
-    store = f"hbase://127.0.0.1:{hbase_server.thrift_port}/line{kill_at or 0}"
-    play(Process(store, "spark", tmp_path / "log", *SPARK_FLAGS), 2, kill_at, moved=True)
+def test_the_line_holds_on_hbase_and_spark(tmp_path: Path, hbase_server: HBase) -> None:
+    store = f"hbase://127.0.0.1:{hbase_server.thrift_port}/line"
+    play(Process(store, "spark", tmp_path / "log", *SPARK_FLAGS), 2, 23, moved=True)

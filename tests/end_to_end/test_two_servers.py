@@ -21,7 +21,7 @@ from tests.end_to_end.process import Listener, Process
 from tests.end_to_end.test_faults_of_hbase import QUERY, Clients, check
 from tests.parts.waiting import until
 
-SEEDS = range(int(os.environ.get("RILLET_SHARED_SEEDS", "2")))
+SEEDS = range(int(os.environ.get("RILLET_SHARED_SEEDS", "1")))
 ROUNDS = int(os.environ.get("RILLET_SHARED_ROUNDS", "2"))
 SPARQL = {"content-type": "application/sparql-query"}
 #: What else may happen: by name, what does it, to whom the servers are given.

@@ -89,6 +89,15 @@ class Reader:
         self.subscription: Subscription = service.subscribe(name, since, self._observed.release)
         self.numbers: list[int] = []
 
+    def wait(self, deadline_s: float = 10.0) -> None:
+        """Returns after a notification."""
+        assert self._observed.acquire(timeout=deadline_s), f"nothing came after {self.numbers[-1:]}"
+
+    def forget(self) -> None:
+        """Forgets the notifications so far."""
+        while self._observed.acquire(blocking=False):
+            pass
+
     def read_to(self, number: int, deadline_s: float = 10.0) -> list[int]:
         while not self.subscription.ended and (not self.numbers or self.numbers[-1] < number):
             taken = self.subscription.take()

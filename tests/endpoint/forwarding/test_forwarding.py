@@ -154,6 +154,23 @@ def test_one_shot_queries_and_snapshots_are_answered_by_the_reader_itself(server
     assert reader.http.post("/sparql", data={"query": "EXPLAIN " + ALL}).status_code == 200
 
 
+def test_a_snapshot_that_another_thread_has_just_read_is_there(
+    servers: tuple[Live, Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, reader = servers
+    opened = reader.service._opened
+    reader.service._role._standby.close()  # so that nobody else follows the writer
+    follow = opened.follow
+
+    def after_another_thread() -> bool:
+        assert follow()
+        return follow()
+
+    writer.update(ONE)
+    monkeypatch.setattr(opened, "follow", after_another_thread)
+    assert len(rows(reader, snapshot=writer.service.head())) == 1
+
+
 def test_a_reader_that_is_told_makes_no_calls_of_the_store(
     servers: tuple[Live, Live], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -69,11 +69,9 @@ def test_reading_takes_time_that_grows_with_the_length(construct: str) -> None:
             parse(text, BASE)
         return time.thread_time() - start
 
-    def least_s(size: int) -> float:  # of three: a collection of garbage takes its time somewhere
-        return min(took_s(size) for _ in range(3))
-
-    # Sixteen times as long; the square would be 256 times.
-    assert least_s(64_000) < 100 * least_s(4_000) + 0.1
+    few_s = min(took_s(4_000) for _ in range(3))
+    # Sixteen times as long; the square would be 256 times. One of three: a collection of garbage takes its time, too.
+    assert any(took_s(64_000) < 100 * few_s + 0.1 for _ in range(3))
 
 
 @pytest.mark.parametrize(
@@ -237,23 +235,23 @@ def _query(text: str) -> Query:
     return unit.query if isinstance(unit, Register) else cast(Query, unit)
 
 
-def _planning_s(store: hbase_store.Store, shape: str, parts: int) -> float:
-    """The least of three: what the collector looks through, and other processes, count for nothing."""
-    query, took = _query(SHAPES[shape](parts)), []
+def _planning_s(store: hbase_store.Store, shape: str, parts: int) -> Iterator[float]:
+    """Three times, each measured when it is needed: what the collector looks through, and other processes, make some
+    of them longer."""
+    query = _query(SHAPES[shape](parts))
     gc.collect()
     for _ in range(3):
         start = time.thread_time()
         Network.of_query(logic_of(query), NetworkInputs(store.at(store.head()), store.permanent_ids, _Windows()))
-        took.append(time.thread_time() - start)
-    return min(took)
+        yield time.thread_time() - start
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_planning_takes_time_that_grows_with_the_parts(shape: str, tmp_path: Path) -> None:
     with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
-        few = _planning_s(store, shape, 500)
+        few_s = min(_planning_s(store, shape, 500))
         # Eight times as many; the square would be 64 times.
-        assert _planning_s(store, shape, 4_000) < 30 * few + 1.5
+        assert any(took_s < 30 * few_s + 1.5 for took_s in _planning_s(store, shape, 4_000))
 
 
 @pytest.mark.parametrize("shape", ["star", "chain", "windows"])

@@ -25,12 +25,14 @@ async def ping(exchange: Exchange) -> None:
 
 
 async def ready(exchange: Exchange) -> None:
-    """Ready: the server reads from the store, accepts writes, and is not stopping."""
+    """Ready: the server reads from its own store, accepts writes, and is not stopping. An attached store that does not
+    answer is named: queries that need it fail, all others are answered."""
     exchange.parameters().done("none")
     service, stopping = exchange.state.service, exchange.state.stopping
     waits, status = service.waits.current(), service.status_at_once()
     fault = status["fault"] or status["writer"]["fault"]
     lines = [f"waits for the {wait.kind}: {wait.why}" for wait in waits]
+    lines += [f"the attached store {each['source']} does not answer: {each['error']}" for each in service.sources_away()]
     if stopping:
         lines = ["stopping", *lines]
     elif fault:

@@ -107,6 +107,7 @@ class Service:
 
         self._attached = attached = AttachedSources(opened, updates, absorb)
         self.sources_status, self.source_status = attached.sources_status, attached.source_status
+        self.sources_away = attached.sources_away
         self.held_patterns, self.refresh_source = attached.held_patterns, attached.refresh_source
         self.source_changed, self.source_written = attached.source_changed, attached.source_written
 

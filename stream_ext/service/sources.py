@@ -110,6 +110,11 @@ class AttachedSources:
     def sources_status(self) -> list[dict[str, Any]]:
         return [self._source_status(source) for source in self._opened.sources]
 
+    def sources_away(self) -> list[dict[str, Any]]:
+        """Those that have not answered since their last failure, with this failure. Waits for nothing."""
+        health = {source.settings.name: source.health for source in self._opened.sources}
+        return [{"source": name, "error": each.error} for name, each in health.items() if each.state == "away"]
+
     def source_status(self, name: str) -> dict[str, Any]:
         """With what is held of it, pattern by pattern."""
         source = found_source(self._opened.sources, name)

@@ -182,6 +182,20 @@ def test_the_sources_are_listed_with_their_state(server: Live, source: Scripted)
     assert server.http.get("/sources/other").status_code == 404
 
 
+def test_readiness_names_a_source_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.socket() as nobody:  # bound, and not listening: a connection is refused
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/ds/sparql"
+        with live(tmp_path / "store", sources=[SparqlEndpointSource(SourceSettings("main", url), 1.0)]) as server:
+            ready = lambda: server.http.get("/$/ready")  # noqa: E731
+            until(lambda: "the attached store main does not answer: " in ready().text, "nothing is reported")
+            assert ready().status_code == 200
+            assert ready().text.startswith("ready\n")
+    with scripted() as source, live(tmp_path / "other", sources=[endpoint(source)]) as server:
+        rows(server, "SELECT * { ?s ?p ?o }")
+        assert server.http.get("/$/ready").text == "ready\n"
+
+
 def test_what_is_held_is_refreshed_on_request(server: Live, source: Scripted) -> None:
     refreshed = server.http.post("/sources/main/refresh", params={"wait": "evaluated"})
     assert refreshed.status_code == 202

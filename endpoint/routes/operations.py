@@ -32,7 +32,8 @@ async def ready(exchange: Exchange) -> None:
     waits, status = service.waits.current(), service.status_at_once()
     fault = status["fault"] or status["writer"]["fault"]
     lines = [f"waits for the {wait.kind}: {wait.why}" for wait in waits]
-    lines += [f"the attached store {each['source']} does not answer: {each['error']}" for each in service.sources_away()]
+    away = service.sources_away()
+    lines += [f"the attached store {each['source']} does not answer: {each['error']}" for each in away]
     if stopping:
         lines = ["stopping", *lines]
     elif fault:

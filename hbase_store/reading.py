@@ -35,6 +35,8 @@ from hbase_store.log.row_reader import ROWS_AT_ONCE, RowReader
 from hbase_store.terms.dictionary import Dictionary
 
 RECENT_STREAM_BYTES = 64 << 20
+#: The texts of so many ids are brought together.
+_FETCHED_IDS = 1 << 16
 
 
 class StoreReader:
@@ -228,6 +230,13 @@ class StoreReader:
 
     def terms(self, ids: Ids) -> list[bytes]:
         return self._dictionary.terms(ids)
+
+    def fetch_terms(self, columns: Sequence[Ids]) -> None:
+        """Brings what `terms` will read for these ids into memory, with one request, where each would be a round
+        trip; of many ids, for the first ones."""
+        if self.kv.is_remote and columns:
+            each = max(1, _FETCHED_IDS // len(columns))
+            self._dictionary.pages.fetch(concatenate([column[:each] for column in columns]))
 
     def transient_terms(self) -> tuple[int, int]:
         """How many there are, where each counts in every generation that has it; and the bytes that they take here."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -69,6 +69,8 @@ _TRIES = 2
 #: So many threads make calls for others; and so many answers of one read are on their way at a time.
 _THREADS = 16
 _AT_A_TIME = 4
+#: An answer of twice this, as far as it is known, is divided among calls at the same time.
+_DIVIDED_BYTES = 256 << 10
 #: So many calls of a long write are on their way at a time: each takes several times its bytes of a Thrift server.
 _WRITES_AT_A_TIME = 3
 #: Of the tables: what HBase compresses its files with.
@@ -89,6 +91,8 @@ class HBaseKeyValue:
     grows. To have them split from the start, create the tables beforehand, split at the bytes 1 to 7.
 
     How safe a write is when the power fails is HBase's to decide: Thrift 1 never asks for an fsync."""
+
+    is_remote = True
 
     def __init__(
         self,
@@ -156,11 +160,14 @@ class HBaseKeyValue:
 
     def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         """The values of some keys, in their order. `sizes`: how long each is about, so that large ones share no
-        call."""
+        call.
+
+        What is more than a little is divided among calls at the same time, each for a range of keys, which is in few
+        regions: other threads of the Thrift server, other servers of regions."""
         found: dict[Key, Value] = {}
-        wanted = [salted(table, key) for key in dict.fromkeys(keys) if key]
+        wanted = sorted(salted(table, key) for key in dict.fromkeys(keys) if key)
         size_of = {salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
-        start, tries = 0, self._tries(table)
+        start, tries, share = 0, self._tries(table), self._share(table, wanted, size_of)
         while start < len(wanted):
             calls: list[Callable[[], list[Row]]] = []
             first = start
@@ -169,6 +176,7 @@ class HBaseKeyValue:
                 if calls and size_of is None and not self._largest[table]:
                     break
                 count = self._rows_per_call(table) if size_of is None else that_fit(wanted, start, size_of)
+                count = min(count, share)
                 calls.append(partial(self._read, table, get_rows, wanted[start : start + count]))
                 start += count
             try:
@@ -185,6 +193,12 @@ class HBaseKeyValue:
                 self._note_sizes(table, rows)
                 self.calls.add_bytes("get_rows", _bytes_of(rows))
         return [found.get(salted(table, key)) if key else None for key in keys]
+
+    def _share(self, table: str, wanted: Sequence[bytes], size_of: Mapping[bytes, int] | None) -> int:
+        """How many rows a call has at most, so that several calls are made at the same time where that is quicker."""
+        each = self._largest[table] if size_of is None else max(size_of.values(), default=0)
+        calls = min(max(len(wanted) * each // _DIVIDED_BYTES, 1), _AT_A_TIME)
+        return -(-len(wanted) // calls)
 
     def _tries(self, table: str) -> int:
         """How often rows of a table are asked for until they come. While a region moves, a Thrift server asks for it

@@ -46,6 +46,9 @@ class CompareAndSet:
 class KeyValue(Protocol):
     """The verbs. Keys are ordered bytewise; a table must be one of `TABLES`; threads may share a backend."""
 
+    #: Whether a call is a round trip to another process: then few calls that bring much are better than many.
+    is_remote: bool
+
     def get_many(self, table: str, keys: Sequence[Key], sizes: Sequence[int] = ()) -> list[Value | None]:
         """The values, in the order asked; None where there is none.
 

@@ -50,6 +50,8 @@ class LmdbKeyValue:
     `durability='process'` survives the death of the process (kill -9) and is synced to disk every second;
     `'power'` syncs before a write is acknowledged."""
 
+    is_remote = False
+
     def __init__(
         self,
         path: str | os.PathLike[str],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,6 +41,14 @@ _LOOKUPS_MAX = 256
 _LITTLE = 4
 
 
+class Lookup(NamedTuple):
+    """Rows of one predicate of the default graph in one order: those of some keys, or (None) all of them."""
+
+    predicate: int
+    order: int
+    keys: Ids | None
+
+
 class Reads(Protocol):
     """The reads that a snapshot consists of."""
 
@@ -52,7 +60,10 @@ class Reads(Protocol):
 
     def cuts(self, named: bool, predicate: int, rows: int, sn: Sn) -> Ids: ...
 
-    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None: ...
+    @property
+    def is_remote(self) -> bool: ...
+
+    def fetch(self, lookups: Sequence[Lookup]) -> None: ...
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
@@ -155,10 +166,17 @@ class Layers:
             return without_deletions(columns[0].reach(keys))
         return _flattened([*(rows_of(column.reach(keys), keys) for column in columns), changes])
 
-    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None:
-        """Brings what `reach` of the default graph will read of these predicates into memory, with one request."""
+    @property
+    def is_remote(self) -> bool:
+        """Whether what is not in memory has to be requested from another process."""
+        return self._kv.is_remote
+
+    def fetch(self, lookups: Sequence[Lookup]) -> None:
+        """Brings what `reach` will read for these keys into memory, and columns that are small as a whole, with one
+        request."""
         fetch(
-            self._kv, ((column, keys) for predicate in predicates for column in self._columns(False, predicate, order))
+            self._kv,
+            ((column, keys) for predicate, order, keys in lookups for column in self._columns(False, predicate, order)),
         )
 
     def neighbours(

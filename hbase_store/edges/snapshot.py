@@ -29,7 +29,7 @@ from hbase_store.arrays import (
     group_rows,
     sort_distinct,
 )
-from hbase_store.edges.layers import Reads
+from hbase_store.edges.layers import Lookup, Reads
 from hbase_store.errors import SnapshotGone
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE, NO_TERM, is_held
@@ -111,7 +111,8 @@ class Snapshot:
         """Brings what `values` will read for these predicates into memory, with one request for all of them."""
         far = [p for p in predicates if (p, inverse) not in self._at_hand]
         if len(far) > 1:
-            self.read(lambda layers: layers.fetch(far, int(inverse), np.array([key], np.uint64)))
+            keys = np.array([key], np.uint64)
+            self.read(lambda layers: layers.fetch([Lookup(p, int(inverse), keys) for p in far]))
 
     def hop(self, p: int, keys: Ids, inverse: bool = False, room: Room = anything) -> tuple[Offsets | None, Ids]:
         """(place of the key, neighbour) for each edge of the keys in the default graph; no places: each has just one.

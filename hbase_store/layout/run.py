@@ -34,6 +34,8 @@ from hbase_store.sorted.view import View, span_of, view_of
 _SMALL = 2
 #: A column of n blocks is kept whole once so many times n blocks of it were asked for.
 _OFTEN = 8
+#: A column of so many blocks is brought as a whole before it is known which of them are needed.
+_AHEAD = 16
 #: So many blocks as they are stored are worked on at once.
 _STORED_AT_ONCE = 256
 _COLUMN_BYTES = 8
@@ -177,6 +179,13 @@ class RunColumn:
             places = list(range(count)) if places or count <= _SMALL else [0]
         return [place for place in places if self._cache.get((self._name, place)) is None]
 
+    def missing_of_few(self) -> list[int]:
+        """The places of all blocks that are not in memory, if the column is so small that all are brought at once."""
+        count = len(self.index.rows)
+        if not self.fits or count > _AHEAD or self.known() is not None:
+            return []
+        return [place for place in range(count) if self._cache.get((self._name, place)) is None]
+
     def least(self, key: np.uint64) -> int:
         """A lower bound of the rows of a key, from the index: the rows of all blocks that have no other key."""
         first = self.index.first[0]
@@ -228,9 +237,15 @@ class RunColumn:
             self.remember(place, checked_block(value, key))
 
 
-def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids]]) -> None:
-    """Brings the blocks that `reach` of these columns will read into the cache, with one request for all of them."""
-    missing = [(column, place, column.block_key(place)) for column, keys in reads for place in column.missing(keys)]
+def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids | None]]) -> None:
+    """Brings the blocks that `reach` of these columns will read into the cache, with one request for all of them; where
+    no keys are given, all blocks, if these are few."""
+    places = {
+        (column, place): None
+        for column, keys in reads
+        for place in (column.missing_of_few() if keys is None else column.missing(keys))
+    }
+    missing = [(column, place, column.block_key(place)) for column, place in places]
     sizes = [size for column, place, _ in missing for size in column.sizes([place])]
     values = kv.get_many("run", [key for _, _, key in missing], sizes) if missing else ()
     for (column, place, _), value in zip(missing, values, strict=True):

@@ -21,6 +21,7 @@ from hbase_store.layout.slab import TermsChunk
 from hbase_store.layout.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
 from hbase_store.layout.transient_rows import TransientRow
 from hbase_store.terms.pages import PAGE_CACHE_BYTES, Pages, unknown
+from hbase_store.terms.predicates import PredicateTexts
 from hbase_store.terms.transient import TransientTerms
 
 # Below this many ids, a loop is faster than sorting them.
@@ -109,6 +110,7 @@ class Dictionary:
         """`read_dropped` reads what is still there of the generations that are not alive any more. `cache_bytes`: the
         most memory for texts that were read."""
         self.pages = Pages(kv, cache_bytes)
+        self._predicates = PredicateTexts(kv, self.pages)
         self.transient = TransientTerms()
         self._read_dropped = read_dropped
         # Replaced together: a term is in one or the other.
@@ -134,6 +136,8 @@ class Dictionary:
         if recent.ids:
             self._remember(recent.ids)
         self._places = recent.since(start), columns
+        self._predicates.adopt(runs)
+        self.pages.forget_absent()
 
     def recent_chunks(self, sn: int) -> list[TermsChunk]:
         """The terms of the slabs up to `sn` that are not folded."""
@@ -193,6 +197,13 @@ class Dictionary:
         from hbase_store.layout.hashing import hash_texts  # numba takes a third of a second to import
 
         places = np.flatnonzero(ids == NO_TERM).tolist()
+        if known := self._predicates.read():
+            self._remember(known)
+            for i in places:
+                ids[i] = known.get(texts[i], NO_TERM)
+            places = [i for i in places if ids[i] == NO_TERM]
+        if not places:
+            return
         missing = list(dict.fromkeys([texts[i] for i in places]))
         at_hand = all(column.known() is not None for column in columns)
         if len(missing) == 1 or (len(missing) < _SINGLE and at_hand):  # else with one request for all of them

@@ -20,6 +20,7 @@ from hbase_store.errors import Corrupt
 from hbase_store.layout.columns import pack_column, unpack_column
 from hbase_store.layout.sealed import corrupt, seal, seal_struct, unseal, unseal_struct
 from hbase_store.layout.slab import TermsChunk
+from hbase_store.layout.terms import TAG_SHIFT
 
 PAGE_BITS = 8
 PAGE_TERMS = 1 << PAGE_BITS
@@ -32,6 +33,9 @@ _MAGIC, _LONG_MAGIC, _RANGE_MAGIC = b"RT", b"RX", b"RP"
 _KEY, _LONG_KEY = struct.Struct(">Q"), struct.Struct(">QH")
 
 _PAGES_AT_ONCE = 64
+#: So many bytes of pages are brought before they are needed; and so many pages, while their size is not known. A page
+#: counts as so many bytes at least.
+_FETCHED_BYTES, _FETCHED_FIRST, _FETCHED_LEAST = 16 << 20, 8, 16 << 10
 
 # Of fewer terms of a page than this, each is cut out by itself.
 _FEW = 32
@@ -108,6 +112,27 @@ class Pages:
     def __init__(self, kv: KeyValue, bytes_max: int = PAGE_CACHE_BYTES) -> None:
         self._kv = kv
         self._cache: Cache[Page] = Cache(bytes_max)
+        self._absent: set[int] = set()  # pages that were fetched in vain: their terms are still in slabs
+        self._largest = 0  # of the pages that were fetched
+
+    def fetch(self, ids: Ids) -> None:
+        """Brings pages that `texts` will read into the cache, with one request: at most some megabytes of them, and
+        only a few while nothing is known of their size."""
+        ids = ids[(ids != 0) & (ids < np.uint64(1 << TAG_SHIFT))]
+        numbers = np.unique((ids - np.uint64(1)) >> np.uint64(PAGE_BITS)).tolist()
+        missing = [number for number in numbers if number not in self._absent and self._cache.get(number) is None]
+        while missing:
+            count = _FETCHED_BYTES // self._largest if self._largest else _FETCHED_FIRST
+            pages = self._read(missing[:count])
+            self._absent.update(number for number, page in zip(missing, pages, strict=False) if page is None)
+            known = self._largest
+            found = max((page.nbytes for page in pages if page is not None), default=0)
+            self._largest = max(found, known * 7 // 8, _FETCHED_LEAST)
+            missing = [] if known else missing[count:]
+
+    def forget_absent(self) -> None:
+        """Pages were written meanwhile."""
+        self._absent.clear()
 
     def texts(self, ids: Ids) -> list[bytes]:
         """The texts of ascending, distinct ids of the dictionary; b"" for an id without a text."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Offsets, distinct_values
 from hbase_store.cache import Lent
-from hbase_store.edges.layers import Reads, deleted_keys, united
+from hbase_store.edges.layers import Lookup, Reads, deleted_keys, united
 from hbase_store.edges.overlay import Overlay
 from hbase_store.edges.snapshot import Answer, Snapshot
 from hbase_store.layout.rows import Sn
@@ -117,8 +117,12 @@ class _PreviewLayers:
     def cuts(self, named: bool, predicate: int, rows: int, sn: Sn) -> Ids:
         return distinct_values(self.view(named, predicate, FORWARD, sn).columns[0][rows::rows])
 
-    def fetch(self, predicates: Sequence[int], order: int, keys: Ids) -> None:
-        self._read_below(lambda layers, _: layers.fetch(predicates, order, keys))
+    @property
+    def is_remote(self) -> bool:
+        return self._below.layers.is_remote
+
+    def fetch(self, lookups: Sequence[Lookup]) -> None:
+        self._read_below(lambda layers, _: layers.fetch(lookups))
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Check, Control
+from stream_ext.network.ahead import fetch_for_planning
 from stream_ext.network.building.builder import Builder
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.operators.answers.ranking import Orders
@@ -47,6 +48,7 @@ class NetworkInputs:
         # One look-up for all constants: on HBase each is a round trip. Long tables are looked up by their operators.
         constants = constants_of(select, _TABLE_ROWS_MAX)
         ids = dict(zip(constants, self.encode(constants).tolist(), strict=True))
+        fetch_for_planning(self.snapshot, select, lambda text: self._counted_id(ids.get(text, 0)))
         found = Builder(
             self.windows,
             ids.__getitem__,
@@ -58,6 +60,9 @@ class NetworkInputs:
             self.keys,
         )
         return found, [text for text, id in ids.items() if not id]
+
+    def _counted_id(self, id: int) -> int:
+        return self.counted_as.get(id, id)
 
     def _counted(self, pattern_of: PatternOf) -> PatternOf:
         if not self.counted_as:

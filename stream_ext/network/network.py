@@ -17,6 +17,7 @@ from hbase_store import Snapshot
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
+from stream_ext.network.ahead import fetch_for_joins
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
@@ -268,6 +269,7 @@ class Network:
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
         """The answer of a one-shot query, in order; only `enough` rows of it, if that is given."""
         enough = self._enough if enough is None else enough
+        fetch_for_joins(moment.snapshot, self.stages)
         if enough is None or self._driver is None or self._orders.are_resumed:
             change = self._changed(moment)
         else:
@@ -357,6 +359,7 @@ class Network:
         """As `once`, but always of all rows; and the rows and the time of each stage."""
         changes: list[ZSet] = []
         traces = []
+        fetch_for_joins(moment.snapshot, self.stages)
         for stage in self.stages:
             moment.control.check()
             begun = time.perf_counter()

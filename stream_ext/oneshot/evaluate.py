@@ -135,7 +135,9 @@ def evaluate(
         fill(network, store, sn, windows, at)
         moment = replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
-    return answer_of_rows(query, rows, moment, asking.salt, graphs)
+    answer = answer_of_rows(query, rows, moment, asking.salt, graphs)
+    store.fetch_terms([*answer.columns, *(answer.graph or ())])
+    return answer
 
 
 def _of_one_pattern(store: Store, query: Query, columns: list[Ids], sn: int, asking: Asking) -> Answer:

@@ -43,7 +43,7 @@ class Process:
         self._process.wait()
 
     def stop(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None or self.has_ended:
             return
         self._process.terminate()
         try:
@@ -51,6 +51,10 @@ class Process:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             raise AssertionError(f"the server did not stop on SIGTERM:\n{self.log()}") from None
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-4000:]

@@ -36,6 +36,8 @@ class Shared:
     `fault`, if set, is called instead of each publish, with this backend and what was to be published; a `deaf`
     backend does not even answer what the head is."""
 
+    is_remote = True
+
     def __init__(self, inner: KeyValue) -> None:
         self._inner = inner
         self.fault: Callable[[Shared, Sequence[Sequence[Put]], CompareAndSet], bool] | None = None

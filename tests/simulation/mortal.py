@@ -27,6 +27,8 @@ class Died(Exception):
 class Mortal:
     """A real LMDB; `trace` names its durable steps, one after the other, over all lives."""
 
+    is_remote = False
+
     def __init__(self, inner: LmdbKeyValue, trace: list[str]) -> None:
         self._inner = inner
         self.trace = trace

@@ -231,3 +231,18 @@ def test_a_snapshot_of_many_large_pieces_is_read(server: PretendedHBase, monkeyp
     assert reader.at(2).count_all() == 16
     assert max(server.answers) <= ANSWER_BYTES_MAX
     store.close()
+
+
+def test_much_is_read_by_calls_at_the_same_time_each_of_a_range_of_keys(
+    server: PretendedHBase, backend: HBaseKeyValue
+) -> None:
+    keys = rows_of(backend, "i2t", 100, 20_000)
+    backend.get_many("i2t", keys[:4])  # so their size is known
+    for sizes in ((), [20_000] * 100):
+        with server.counted():
+            assert all(backend.get_many("i2t", keys, sizes))
+        assert server.calls.total() == 4
+        assert max(server.answers) < min(server.answers) * 1.2
+    with server.counted():
+        backend.get_many("i2t", keys[:20])
+    assert server.calls.total() == 1, "little is read by one call"

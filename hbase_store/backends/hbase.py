@@ -69,8 +69,9 @@ _TRIES = 2
 #: So many threads make calls for others; and so many answers of one read are on their way at a time.
 _THREADS = 16
 _AT_A_TIME = 4
-#: An answer of twice this, as far as it is known, is divided among calls at the same time.
-_DIVIDED_BYTES = 256 << 10
+#: Answers of twice so many bytes, as far as that is known, or rows are divided among calls at the same time: of a
+#: server of regions a row takes as long as some ten kilobytes.
+_DIVIDED_BYTES, _DIVIDED_ROWS = 1 << 20, 24
 #: So many calls of a long write are on their way at a time: each takes several times its bytes of a Thrift server.
 _WRITES_AT_A_TIME = 3
 #: Of the tables: what HBase compresses its files with.
@@ -197,7 +198,7 @@ class HBaseKeyValue:
     def _share(self, table: str, wanted: Sequence[bytes], size_of: Mapping[bytes, int] | None) -> int:
         """How many rows a call has at most, so that several calls are made at the same time where that is quicker."""
         each = self._largest[table] if size_of is None else max(size_of.values(), default=0)
-        calls = min(max(len(wanted) * each // _DIVIDED_BYTES, 1), _AT_A_TIME)
+        calls = min(max(len(wanted) * each // _DIVIDED_BYTES, len(wanted) // _DIVIDED_ROWS, 1), _AT_A_TIME)
         return -(-len(wanted) // calls)
 
     def _tries(self, table: str) -> int:

@@ -1,5 +1,7 @@
-"""The texts of all predicates of the runs, read together: nearly every query names some of them, and in a store of another
-process each would take two round trips, one for its hash and one for its text."""
+"""The texts of all predicates of the runs, read together.
+
+Nearly every query names some of them, and in a store of another process each would take two round trips, one for its
+hash and one for its text."""
 
 from __future__ import annotations
 

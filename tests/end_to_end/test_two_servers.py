@@ -31,8 +31,8 @@ ROUNDS = int(os.environ.get("RILLET_SHARED_ROUNDS", "2"))
 SPARQL = {"content-type": "application/sparql-query"}
 #: What else may happen: by name, what does it, to whom the servers are given.
 OtherFaults = Mapping[str, Callable[[list[Process]], None]]
-#: The one that is not the writer, while something happens: it stays, or has ended and comes back, or has ended and there
-#: are commands only, which write for themselves when there is no writer.
+#: The one that is not the writer, while something happens: it stays, or has ended and comes back, or has ended and
+#: there are commands only, which write for themselves when there is no writer.
 Other = Literal["stays", "ends", "commands"]
 OTHERS: Sequence[Other] = ("stays", "ends", "commands")
 _COMMAND_S_MAX = 180

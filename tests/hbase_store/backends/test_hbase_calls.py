@@ -153,7 +153,7 @@ def test_large_rows_whose_sizes_are_known_come_in_answers_of_eight_megabytes(
     assert server.calls.total() == 22
     with server.counted():
         assert all(backend.get_many("slab", small, [100] * 300))
-    assert server.calls.total() == 2
+    assert server.calls.total() == 4, "at the same time"
 
 
 def test_rows_of_unknown_size_are_asked_for_by_the_largest_of_late(
@@ -166,7 +166,7 @@ def test_rows_of_unknown_size_are_asked_for_by_the_largest_of_late(
     assert max(server.answers) <= ANSWER_BYTES_MAX
     with server.counted():
         backend.get_many("run", small)
-    assert server.calls.total() <= 3
+    assert server.calls.total() <= 5, "the first alone, then four at the same time"
 
 
 def test_an_answer_that_does_not_come_in_time_is_asked_for_in_smaller_parts(
@@ -236,9 +236,9 @@ def test_a_snapshot_of_many_large_pieces_is_read(server: PretendedHBase, monkeyp
 def test_much_is_read_by_calls_at_the_same_time_each_of_a_range_of_keys(
     server: PretendedHBase, backend: HBaseKeyValue
 ) -> None:
-    keys = rows_of(backend, "i2t", 100, 20_000)
+    keys = rows_of(backend, "i2t", 100, 50_000)
     backend.get_many("i2t", keys[:4])  # so their size is known
-    for sizes in ((), [20_000] * 100):
+    for sizes in ((), [50_000] * 100):
         with server.counted():
             assert all(backend.get_many("i2t", keys, sizes))
         assert server.calls.total() == 4

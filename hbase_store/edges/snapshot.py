@@ -111,8 +111,7 @@ class Snapshot:
         """Brings what `values` will read for these predicates into memory, with one request for all of them."""
         far = [p for p in predicates if (p, inverse) not in self._at_hand]
         if len(far) > 1:
-            keys = np.array([key], np.uint64)
-            self.read(lambda layers: layers.fetch([Lookup(p, int(inverse), keys) for p in far]))
+            self.read(lambda layers: layers.fetch([Lookup(p, int(inverse), np.array([key], np.uint64)) for p in far]))
 
     def hop(self, p: int, keys: Ids, inverse: bool = False, room: Room = anything) -> tuple[Offsets | None, Ids]:
         """(place of the key, neighbour) for each edge of the keys in the default graph; no places: each has just one.

@@ -149,7 +149,7 @@ class Layers:
     def reach(self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn) -> View:
         """Rows in order, with at least all those of `keys`."""
         columns = self._columns(named, predicate, order)
-        changes = self.overlay.view(named, predicate, order, sn)
+        changes = self.overlay.reach(named, predicate, order, sn, keys)
         if not columns:
             return changes
         if len(keys) == 0:

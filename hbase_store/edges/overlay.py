@@ -14,13 +14,25 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import Columns, Ids, Item, Mask, last_of_each
+from hbase_store.arrays import Columns, Ids, Item, Mask, distinct_values, last_of_each
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE
-from hbase_store.sorted.view import BY_GRAPH, FORWARD, View, in_order, lay_over, nothing, view_of, without_deletions
+from hbase_store.sorted.view import (
+    BY_GRAPH,
+    FORWARD,
+    View,
+    in_order,
+    lay_over,
+    nothing,
+    rows_of,
+    view_of,
+    without_deletions,
+)
 
 # Of each order: that of the head, and those of the two snapshots that a reader behind the head compares.
 VIEWS_MAX = 3
+#: The rows of so few keys are searched for among so many changes; else all of these are sorted.
+_FEW, _SEARCHED = 4, 4096
 
 
 class _Log:
@@ -63,10 +75,16 @@ class _Log:
             place = slice(self._ends[i - 1] if i else 0, self._ends[i])
             yield Sn(self._sns[i]), tuple(column[place] for column in self._columns), self._inserted[place]
 
-    def net(self, start: int, end: int, order: int) -> tuple[Columns, Mask]:
-        """The last change of each row between `start` and `end`."""
+    def net(self, start: int, end: int, order: int, keys: Ids | None = None) -> tuple[Columns, Mask]:
+        """The last change of each row between `start` and `end`; of all rows, or of those of these keys."""
         columns = in_order(tuple(column[start:end] for column in self._columns), order)
-        return last_of_each(columns, self._inserted[start:end])
+        inserted = self._inserted[start:end]
+        if keys is not None:
+            there = columns[0] == keys[0]
+            for key in keys[1:]:
+                there |= columns[0] == key
+            columns, inserted = tuple(column[there] for column in columns), inserted[there]
+        return last_of_each(columns, inserted)
 
 
 def _grown(array: npt.NDArray[Item], used: int, size: int) -> npt.NDArray[Item]:
@@ -116,18 +134,36 @@ class Column:
             if end == 0:
                 return self._nothing
             views = self._views[order]
-            start, nearest = 0, self._nothing
-            for covered, view in views:
-                if start < covered <= end:
-                    start, nearest = covered, view
+            start, nearest = self._nearest(order, end)
             if start < end:
                 nearest = self._laid_over(nearest, start, end, order)
             others = [each for each in views if each[0] != end]
             self._views[order] = [*others[1 - VIEWS_MAX :], (end, nearest)]
             return nearest
 
-    def _laid_over(self, view: View, start: int, end: int, order: int) -> View:
-        changes = view_of(*self._log.net(start, end, order))
+    def reach(self, order: int, sn: Sn, keys: Ids) -> View:
+        """As `view`, with at least the rows of these keys. Of few keys without a view of this very snapshot: each
+        update asks about a snapshot of its own, and eight clients about eight of them in any order."""
+        if not 0 < len(keys) <= _FEW:
+            return self.view(order, sn)
+        with self._lock:
+            end = self._log.end(sn)
+            start, nearest = self._nearest(order, end)
+            if start < end and end - start <= _SEARCHED:
+                keys = distinct_values(keys)
+                return self._laid_over(rows_of(nearest, keys), start, end, order, keys)
+        return self.view(order, sn)
+
+    def _nearest(self, order: int, end: int) -> tuple[int, View]:
+        """The newest view that is not too new, and how many changes are in it."""
+        start, nearest = 0, self._nothing
+        for covered, view in self._views[order]:
+            if start < covered <= end:
+                start, nearest = covered, view
+        return start, nearest
+
+    def _laid_over(self, view: View, start: int, end: int, order: int, keys: Ids | None = None) -> View:
+        changes = view_of(*self._log.net(start, end, order, keys))
         if len(view) == 0:
             return changes if self._keep else without_deletions(changes)
         return lay_over(view, changes, self._keep)
@@ -163,6 +199,11 @@ class Overlay:
         if column is None:
             return nothing(named)
         return column.view(order, sn)
+
+    def reach(self, named: bool, predicate: int, order: int, sn: Sn, keys: Ids) -> View:
+        """As `view`, with at least the rows of these keys."""
+        column = self._columns.get((named, predicate))
+        return nothing(named) if column is None else column.reach(order, sn, keys)
 
     def since(self, start: Sn, below: Callable[[bool, int], bool]) -> Overlay:
         """A new overlay with the changes above `start` only, over another `below`."""

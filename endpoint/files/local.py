@@ -66,4 +66,5 @@ def planned(url: str, text: str, base: str, snapshot: int | None, analyze: bool)
         with hbase_store.purpose("query") as tally:
             lines = plan_lines(store, Question.read(text, base), _snapshot(store, snapshot), analyze)
         measured = analyze and url.startswith("hbase:")
-        return [*lines, PlanLine(f"{tally.calls} calls of HBase")] if measured else lines
+        calls = f"{tally.calls} calls of HBase, {tally.seconds * 1e3:.1f} ms together"
+        return [*lines, PlanLine(calls)] if measured else lines

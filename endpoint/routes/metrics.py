@@ -307,6 +307,9 @@ def _of_store_calls(store: Any) -> Iterator[Metric]:
     took = "Calls of HBase, by what they were made for."
     values = [(each.name, each.calls) for each in known]
     yield _of_each(CounterMetricFamily, "rillet_hbase_purpose_calls_total", took, "purpose", values)
+    waited = "Total time of these calls; calls at the same time are added up."
+    values_s = [(each.name, each.seconds) for each in known]
+    yield _of_each(CounterMetricFamily, "rillet_hbase_purpose_seconds_total", waited, "purpose", values_s)
     begun = "How often it was done for which these calls were made."
     values = [(each.name, each.begun) for each in known]
     yield _of_each(CounterMetricFamily, "rillet_hbase_purposes_total", begun, "purpose", values)

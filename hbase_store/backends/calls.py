@@ -25,29 +25,33 @@ class Counted:
 
 @dataclass(slots=True)
 class Purpose:
-    """What calls are made for. `begun`: how often; `calls`: how many calls all of these took together."""
+    """What calls are made for. `begun`: how often; `calls`: how many calls all of these took together; `seconds`: how
+    long the calls took, those at the same time added up."""
 
     name: str
     begun: int = 0
     calls: int = 0
+    seconds: float = 0.0
 
 
 class Tally:
     """The calls made for one thing."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.calls = name, 0
+        self.name, self.calls, self.seconds = name, 0, 0.0
         self._lock = threading.Lock()
 
-    def add(self) -> None:
+    def add(self, calls: int, seconds: float) -> None:
         with self._lock:
-            self.calls += 1
+            self.calls += calls
+            self.seconds += seconds
 
 
 _tally: ContextVar[Tally | None] = ContextVar("calls of HBase", default=None)
 _purposes_lock = threading.Lock()
 _begun: dict[str, int] = {}
 _calls: dict[str, int] = {}
+_seconds: dict[str, float] = {}
 
 
 def purpose(name: str) -> AbstractContextManager[Tally]:
@@ -70,19 +74,19 @@ class _Counting:
 
     def __exit__(self, *error: object) -> None:
         _tally.reset(self._token)
-        name, calls = self._tally.name, self._tally.calls
+        name, calls, seconds = self._tally.name, self._tally.calls, self._tally.seconds
         with _purposes_lock:
             _begun[name] = _begun.get(name, 0) + 1
             _calls[name] = _calls.get(name, 0) + calls
+            _seconds[name] = _seconds.get(name, 0.0) + seconds
         if self._outer is not None:
-            for _ in range(calls):
-                self._outer.add()
+            self._outer.add(calls, seconds)
 
 
 def purposes() -> list[Purpose]:
     """The counters of all purposes of this process."""
     with _purposes_lock:
-        return [Purpose(name, begun, _calls[name]) for name, begun in sorted(_begun.items())]
+        return [Purpose(name, begun, _calls[name], _seconds[name]) for name, begun in sorted(_begun.items())]
 
 
 class Calls:
@@ -94,18 +98,19 @@ class Calls:
 
     @contextmanager
     def counted(self, verb: str) -> Iterator[None]:
-        began, failed = self._clock(), True
-        if (tally := _tally.get()) is not None:
-            tally.add()
+        began, failed, tally = self._clock(), True, _tally.get()
         try:
             yield
             failed = False
         finally:
+            seconds = self._clock() - began
+            if tally is not None:
+                tally.add(1, seconds)
             with self._lock:
                 counted = self._by_verb.setdefault(verb, Counted(verb))
                 counted.count += 1
                 counted.failed += failed
-                counted.seconds += self._clock() - began
+                counted.seconds += seconds
 
     def add_bytes(self, verb: str, nbytes: int) -> None:
         with self._lock:

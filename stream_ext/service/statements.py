@@ -283,7 +283,8 @@ class Statements:
             for line in lines
         ]
         measured = {"snapshot": sn, "ms": round(sum(line.ms for line in lines), 3), "operators": operators}
-        return explain(question) | measured | ({"hbase_calls": tally.calls} if tally.calls else {})
+        calls = {"hbase_calls": tally.calls, "hbase_ms": round(tally.seconds * 1e3, 3)} if tally.calls else {}
+        return explain(question) | measured | calls
 
     def _asking(self, control: Control, streams: bool = False, at_snapshot: bool = False) -> Asking:
         return Asking(

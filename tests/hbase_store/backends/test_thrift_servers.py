@@ -171,12 +171,13 @@ def test_a_publish_takes_a_call_for_each_table_and_one_for_the_cell(cluster: Clu
     backend = cluster.backend()
     rows = [Put(table, key, b"v", 1) for table, key in (("slab", b"1"), ("slab", b"2"), ("slice", b"3"))]
     stages = [rows, [Put("sn", b"4", b"v", 1)]]
-    before = {each.name: (each.begun, each.calls) for each in purposes()}.get("a test", (0, 0))
+    before = {each.name: (each.begun, each.calls, each.seconds) for each in purposes()}.get("a test", (0, 0, 0.0))
     with cluster.hbase.counted(), purpose("a test") as tally:
         assert backend.publish(stages, CompareAndSet(b"cell", None, b"1"))
     assert tally.calls == cluster.hbase.calls.total() == 4
-    after = {each.name: (each.begun, each.calls) for each in purposes()}["a test"]
-    assert after == (before[0] + 1, before[1] + 4)
+    after = {each.name: (each.begun, each.calls, each.seconds) for each in purposes()}["a test"]
+    assert after[:2] == (before[0] + 1, before[1] + 4)
+    assert after[2] - before[2] == pytest.approx(tally.seconds) and tally.seconds > 0
 
 
 def test_calls_at_the_same_time_have_all_ended_before_the_first_error_is_raised() -> None:

@@ -62,6 +62,10 @@ class Control:
         self.spent = 0  # for terms; for `return_to`
         self.term_bytes, self._settings = term_bytes, settings
 
+    def __deepcopy__(self, memo: object) -> Control:
+        """Operators that are copied are charged to the same budget."""
+        return self
+
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:

@@ -40,6 +40,8 @@ def _rows(network: Mapping[str, Any], prefixes: Mapping[str, str]) -> Iterator[l
     evaluations, ms = max(1, network["evaluations"]), network["ms"] or 1.0
     for each in network["operators"]:
         text = terminal.shortened(each["operator"], prefixes)
+        if each.get("shared_with"):
+            text += f" with {', '.join(each['shared_with'])}"
         if "rows" not in each:
             yield [text, *[""] * (len(COLUMNS) - 1)]
             continue

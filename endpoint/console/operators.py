@@ -23,6 +23,7 @@ class Measured:
     """One operator. `share`: its part of the time of all operators."""
 
     text: str
+    shared_with: Sequence[str]  # some of the queries that have it, too
     rows: int | None
     rows_each: float | None  # of an evaluation
     ms_each: float | None
@@ -70,9 +71,10 @@ def _operators(
     for each in operators:
         text = shortened(each["operator"], prefixes)
         if "rows" not in each:
-            yield Measured(text, None, None, None, 0.0, None, False)
+            yield Measured(text, each.get("shared_with", ()), None, None, None, 0.0, None, False)
             continue
         share = each["ms"] / ms if ms else 0.0
         rows_each, ms_each = (each["rows"] / evaluations, each["ms"] / evaluations) if evaluations else (None, None)
         is_hot = len(own) > 1 and share > _HOT
-        yield Measured(text, each["rows"], rows_each, ms_each, share, each["state_bytes"], is_hot)
+        others, state_bytes = each.get("shared_with", ()), each["state_bytes"]
+        yield Measured(text, others, each["rows"], rows_each, ms_each, share, state_bytes, is_hot)

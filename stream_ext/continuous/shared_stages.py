@@ -12,14 +12,16 @@ it saw first; so of a run that was built later some rows may have others. Then i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from stream_ext.continuous.evaluator import TERMS_CREATED_MAX
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.core.shared_stage import SharedStage
-from stream_ext.network.operators.scans.window_scan import WindowScan
-from stream_ext.network.sharing import NetworkSharing, StageKey, are_same
+from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
+from stream_ext.network.sharing import NetworkSharing
+from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
 
 if TYPE_CHECKING:
@@ -45,16 +47,21 @@ class _Trial:
 class SharedStages:
     def __init__(self) -> None:
         self._stages: dict[StageKey, SharedStage] = {}
-        self._single: dict[StageKey, tuple[NetworkSharing, int]] = {}  # operators that one network has, at this stage
+        self._single: dict[StageKey, tuple[Run, int]] = {}  # operators that one network has, and where
         self._trials: dict[Run, _Trial] = {}
+        self._runs: dict[Run, None] = {}
+        self._terms: Vocabulary | None = None  # that of the shared stages
+        self._renewal = _Trial()
 
     def join(self, run: Run) -> None:
         """From the end of this snapshot on it may share."""
+        self._runs[run] = None
         self._trials[run] = _Trial()
 
     def leave(self, run: Run, is_over: bool = False) -> None:
         """`is_over`: its network is not evaluated any more."""
         self._trials.pop(run, None)
+        self._runs.pop(run, None)
         sharing = _network_of(run).sharing
         if sharing is None or sharing.is_ahead:
             return
@@ -90,64 +97,102 @@ class SharedStages:
 
     def gather(self) -> None:
         """All runs of the class are at the same evaluation."""
+        if len(self._runs) < 2:
+            return
+        if self._terms is not None and self._are_worn(self._terms):
+            self._begin_anew()
         for run in [run for run, trial in self._trials.items() if trial.is_due()]:
-            evaluated = run.cohorts[0].evaluated
-            assert evaluated is not None, "it was evaluated before it joined"
-            if self._share(run, evaluated.time):
-                del self._trials[run]
-            else:
+            self._share(run)
+            if self._sharing_of(run).waiting:
                 self._trials[run].failed()
-
-    def _share(self, run: Run, time: int) -> bool:
-        """Whether the network of the run shares all that it can share now."""
-        network = _network_of(run)
-        sharing, is_done = network.sharing, True
-        if sharing is None:
-            sharing = network.sharing = NetworkSharing(network, run.evaluator.vocabulary)
-        if sharing.translates:
-            return False
-        for place, key in enumerate(sharing.keys):
-            if key is None or sharing.stage_at(place) is not None:
-                continue
-            single = self._single.setdefault(key, (sharing, place)) if key not in self._stages else None
-            if single is not None and single[0].translates:
-                single = self._single[key] = sharing, place
-            if single == (sharing, place):
-                continue
-            if single is not None:
-                self._make_shared(key, *single)
-            stage = self._stages.get(key)
-            if stage is not None and self._has_same_content(sharing, place, stage, time):
-                sharing.share(place, stage)
             else:
-                is_done = False
-        return is_done
+                del self._trials[run]
 
-    def _make_shared(self, key: StageKey, sharing: NetworkSharing, place: int) -> None:
-        inputs = sharing.inputs_at(place)
-        if inputs is not None:
-            del self._single[key]
-            operator = sharing.operator_at(place)
-            if isinstance(operator, WindowScan):
-                operator.is_shared = True
-            self._stages[key] = stage = SharedStage(key, operator, inputs)
-            sharing.share(place, stage)
+    def _are_worn(self, terms: Vocabulary) -> bool:
+        """Whether most of the created terms are in no row any more; or a stream has brought one since, so that ids of
+        the streams are others here, and no other network can share."""
+        terms.renew()
+        if not terms.translates or not self._renewal.is_due():
+            return terms.created > TERMS_CREATED_MAX
+        self._renewal.failed()
+        return True
 
-    def _has_same_content(self, sharing: NetworkSharing, place: int, stage: SharedStage, time: int) -> bool:
-        """A join has what its inputs have."""
-        inputs = sharing.inputs_at(place)
-        if inputs is None or inputs != stage.inputs:
-            return False
-        if not isinstance(stage.operator, WindowScan):
-            return True
-        mine, theirs = sharing.shown(place, time), stage.operator.shown(time)
-        return mine is None or theirs is None or are_same(mine, theirs)
+    def _share(self, run: Run) -> None:
+        """Shares what the network of the run has in common with others now; a network that is found to have more in
+        common then, too."""
+        touched: dict[Run, None] = {}
+        offers = deque(self._waiting_of(run))
+        while offers:
+            each, place = offers.popleft()
+            for other, at in self._offered(each, place):
+                touched[other] = None
+                offers += [(other, reader) for reader in self._sharing_of(other).readers_of(at)]
+        for each in touched:
+            self._sharing_of(each).connect()
+
+    def _waiting_of(self, run: Run) -> list[tuple[Run, int]]:
+        sharing = self._sharing_of(run)
+        if sharing.is_lost or sharing.translates or sharing.terms.translates:
+            return []
+        waiting, sharing.waiting = sharing.waiting, []
+        return [(run, place) for place in waiting]
+
+    def _offered(self, run: Run, place: int) -> Iterator[tuple[Run, int]]:
+        """The networks that share the operator from now on, and where they have it."""
+        sharing = self._sharing_of(run)
+        key = sharing.key_at(place)
+        if key is None:
+            return
+        if key not in self._stages:
+            other, at = self._single.get(key, (run, place))
+            if (other, at) != (run, place) and (stage := self._sharing_of(other).made_shared(at, key)) is not None:
+                self._stages[key] = stage
+                self._withdraw(key)
+                yield other, at
+            else:
+                self._withdraw(key)
+                self._single[key] = run, place
+                sharing.offered.add(key)
+                return
+        evaluated = run.cohorts[0].evaluated
+        assert evaluated is not None, "it was evaluated before it joined"
+        if sharing.has_content_of(place, self._stages[key], evaluated.time):
+            sharing.share(place, self._stages[key])
+            yield run, place
+        else:
+            sharing.waiting += [place] if place not in sharing.waiting else []
+            self._trials.setdefault(run, _Trial())
+
+    def _withdraw(self, key: StageKey) -> None:
+        if (single := self._single.pop(key, None)) is not None:
+            self._sharing_of(single[0]).offered.discard(key)
+
+    def _sharing_of(self, run: Run) -> NetworkSharing:
+        network, vocabulary = _network_of(run), run.evaluator.vocabulary
+        if network.sharing is None:
+            if self._terms is None:
+                self._terms = vocabulary.another()
+            network.sharing = NetworkSharing(network, run.numbers[0], vocabulary, self._terms)
+        return network.sharing
+
+    def _begin_anew(self) -> None:
+        """The terms that shared stages have created are forgotten, and with them the stages: the networks that read
+        them are built anew."""
+        for run in self._runs:
+            sharing = _network_of(run).sharing
+            if sharing is not None and any(True for _ in sharing.stages):
+                sharing.is_lost = True
+                sharing.offered.clear()
+            elif sharing is not None:
+                _network_of(run).sharing = None
+                self._trials[run] = _Trial()
+        self._stages, self._single, self._terms = {}, {}, None
 
     def _no_longer_of(self, sharing: NetworkSharing) -> list[SharedStage]:
         """What it has alone is not for others any more; returns its shared stages."""
-        for key in sharing.keys:
-            if key is not None and (found := self._single.get(key)) is not None and found[0] is sharing:
-                del self._single[key]
+        for key in sharing.offered:
+            del self._single[key]
+        sharing.offered.clear()
         return list(sharing.stages)
 
     def _forget_unread(self, stages: Iterable[SharedStage]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from stream_ext.network.measuring import bytes_of
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.core.shared_stage import SharedReader
 from stream_ext.network.stages import lines_of
 from stream_ext.network.wires import Stage, Step
 from stream_ext.rows.zset import ZSet
@@ -31,13 +32,15 @@ _STATE_EVERY_S = 2.0
 @dataclass(frozen=True, slots=True)
 class MeteredLine:
     """An operator, after the lines of the tree. `rows`, `ms`: since the meter began; None: the operator has a line
-    above. `state_bytes`: what it remembers; None: it was not stepped yet."""
+    above, or only shared operators read it. `state_bytes`: what it remembers; None: it was not stepped yet.
+    `shared_with`: the other queries that have it, of each template one."""
 
     text: str
     estimated: float | None = None
     rows: int | None = None
     ms: float | None = None
     state_bytes: int | None = None
+    shared_with: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +106,14 @@ class OperatorMeter:
     def _line(self, text: str, stage: int | None) -> MeteredLine:
         if stage is None:
             return MeteredLine(text)
-        found, estimate = self._operators[stage], self._stages[stage].estimate
-        return MeteredLine(text, estimate, found.rows, found.taken_s * 1000, found.state_bytes)
+        found, estimate, others = self._operators.get(stage), self._stages[stage].estimate, self._others(stage)
+        if found is None:
+            return MeteredLine(text, estimate, shared_with=others)
+        return MeteredLine(text, estimate, found.rows, found.taken_s * 1000, found.state_bytes, others)
+
+    def _others(self, stage: int) -> tuple[int, ...]:
+        operator = self._stages[stage].operator
+        return tuple(operator.stage.queries) if isinstance(operator, SharedReader) else ()
 
 
 def as_json(metered: Metered) -> dict[str, Any]:
@@ -113,15 +122,18 @@ def as_json(metered: Metered) -> dict[str, Any]:
         "evaluations": metered.steps,
         "ms": round(metered.ms, 3),
         "operators": [
-            {"operator": line.text}
-            if line.rows is None
-            else {
-                "operator": line.text,
-                "estimated": line.estimated,
-                "rows": line.rows,
-                "ms": round(line.ms or 0.0, 3),
-                "state_bytes": line.state_bytes,
-            }
+            {"operator": line.text, **_figures(line), **({"shared_with": line.shared_with} if line.shared_with else {})}
             for line in metered.lines
         ],
+    }
+
+
+def _figures(line: MeteredLine) -> dict[str, Any]:
+    if line.rows is None:
+        return {}
+    return {
+        "estimated": line.estimated,
+        "rows": line.rows,
+        "ms": round(line.ms or 0.0, 3),
+        "state_bytes": line.state_bytes,
     }

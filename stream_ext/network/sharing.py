@@ -1,27 +1,33 @@
 """Sharing: which operators of a network are those of other networks, too.
 
 Networks of one timing class are evaluated at the same times over windows of the same content. So those of their
-operators that read the same do the same: scans of one pattern over one window, and joins of such scans by the same
-columns, whatever the variables are called.
+operators that read the same, and do the same with it, are one: a scan of one pattern over one window; and what stands
+behind shared operators only, up to the whole query, whatever the variables are called.
 
-    q1   WINDOW :w { ?a :p ?b . ?a :q ?c }           scan :p, scan :q, join
-    q2   WINDOW :v { ?x :p ?y . ?x :q ?z . ?x :r ?v }    the same three, then a scan of :r and a join of its own
+    q1   WINDOW :w { ?a :p ?b . ?a :q ?c } FILTER(?c > 5)                 scan :p, scan :q, join, filter
+    q2   WINDOW :v { ?x :p ?y . ?x :q ?z } FILTER(?z > 5) ?x :name ?n     the same four, then a join of its own
 
 Where a network shares an operator it has a reader of the shared stage in its place; what only this operator reads is
 not stepped by the network itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.core.operator import Operator
-from stream_ext.network.operators.core.shared_stage import ROW_BYTES, ReadAhead, SharedReader, SharedStage
-from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
+from stream_ext.network.operators.core.shared_stage import (
+    ROW_BYTES,
+    ReadAhead,
+    SharedReader,
+    SharedStage,
+    StageKey,
+    with_ids_of,
+)
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Stage
 from stream_ext.rows.zset import ZSet
@@ -31,37 +37,27 @@ from stream_ext.windows.arrivals import Arrival
 if TYPE_CHECKING:
     from stream_ext.network.network import Network
 
-#: Equal for operators that do the same.
-StageKey = tuple[object, ...]
-#: What an operator calls its columns, and its window: scans and joins say it in their own way.
+#: What an operator calls its columns, and its window: each kind says it in its own way.
 Names = Any
-#: Networks with more stages share no joins: their keys would be as long.
+#: Networks with more stages share scans only.
 _STAGES_MAX = 64
-
-
-def keys_of(stages: Sequence[Stage]) -> list[StageKey | None]:
-    """Of each stage; None: it is not shared."""
-    found: list[StageKey | None] = []
-    for stage in stages:
-        operator, inputs = stage.operator, [found[each] for each in stage.inputs]
-        key: StageKey | None = None
-        if type(operator) is WindowScan:  # scans of other kinds have inputs, or terms of their query
-            key = operator.likeness
-        elif type(operator) is JoinOperator and None not in inputs and len(stages) <= _STAGES_MAX:
-            likeness = operator.likeness
-            key = None if likeness is None else (*likeness, *inputs)
-        found.append(key)
-    return found
 
 
 class NetworkSharing:
     """The shared stages of one network, which no step is under way of."""
 
-    def __init__(self, network: Network, vocabulary: Vocabulary) -> None:
-        self._network, self._vocabulary = network, vocabulary
+    def __init__(self, network: Network, query: int, vocabulary: Vocabulary, terms: Vocabulary) -> None:
+        """`query`: one of those of the network; `terms`: those of the shared stages."""
+        self._query = query
+        self._network, self._vocabulary, self.terms = network, vocabulary, terms
         self._stages = list(network.stages)  # as they are without sharing, with readers in place of shared operators
         self._names: dict[int, Names] = {}  # of the operators that were in the place of these
-        self.keys = keys_of(self._stages)
+        self._replaced: set[int] = set()  # scans that the network does not step any more, and that it is not told yet
+        #: Places whose operators may be shared, and are not yet; at first those that read no others.
+        read = {network.last_stage, *(place for stage in self._stages for place in stage.inputs)}
+        self.waiting = [place for place, stage in enumerate(self._stages) if place in read and not stage.inputs]
+        #: The keys under which others find operators that only this network has.
+        self.offered: set[StageKey] = set()
         self._shared: dict[int, SharedStage] = {}
         self._scans: dict[int, SharedStage] = {}  # those of them that are scans
         self._read: list[SharedStage] = []  # by the network itself
@@ -104,40 +100,62 @@ class NetworkSharing:
     def _added(self) -> int:
         return sum([stage.added for stage in self._read])
 
-    def stage_at(self, place: int) -> SharedStage | None:
-        return self._shared.get(place)
+    def key_at(self, place: int) -> StageKey | None:
+        """What the operator is found by; None: it is shared already, or is of its query alone."""
+        stage = self._stages[place]
+        inputs, operator = [self._shared.get(each) for each in stage.inputs], stage.operator
+        if not isinstance(operator, Shareable) or (inputs and len(self._stages) > _STAGES_MAX):
+            return None
+        found = tuple([each for each in inputs if each is not None])
+        likeness: Likeness | None = operator.likeness if len(found) == len(inputs) else None
+        return None if likeness is None else (likeness, found)
 
-    def operator_at(self, place: int) -> Operator:
-        return self._stages[place].operator
+    def readers_of(self, place: int) -> Iterator[int]:
+        """The places that read this one."""
+        return (at for at, stage in enumerate(self._stages) if place in stage.inputs)
 
-    def inputs_at(self, place: int) -> list[SharedStage] | None:
-        """What the stage reads, if all of it is shared."""
-        found = [self._shared.get(each) for each in self._stages[place].inputs]
-        return None if None in found else [each for each in found if each is not None]
+    def made_shared(self, place: int, key: StageKey) -> SharedStage | None:
+        """The operator as a shared stage; None: it may remember ids of terms that its query has created."""
+        operator = self._stages[place].operator
+        assert isinstance(operator, Shareable), "no others have a key"
+        stage = SharedStage(key, operator, self.terms)
+        reads_created = any(each.creates_terms for each in stage.inputs) and not operator.is_stateless
+        if self.is_lost or self.translates or self.terms.translates or (reads_created and self._vocabulary.created):
+            return None
+        self.share(place, stage)
+        return stage
 
     def share(self, place: int, stage: SharedStage) -> None:
-        """From now on the network reads this stage in the place of its own operator, which does the same and has the
-        same content."""
-        self._count()
+        """The network is to read this stage in the place of its own operator, which does the same and has the same
+        content (`connect`)."""
         self._shared[place] = stage
-        stage.readers += 1
+        stage.read_by(self._query)
+        own = self._stages[place]
+        assert isinstance(own.operator, Shareable), "no others are shared"
         if isinstance(stage.operator, WindowScan):
             self._scans[place] = stage
-        own = self._stages[place]
-        assert isinstance(own.operator, WindowScan | JoinOperator), "no others are shared"
+            self._replaced.add(id(own.operator))
         self._names[place] = own.operator.names
-        self._stages[place] = replace(own, operator=SharedReader(stage, own.operator.variables))
+        self._stages[place] = replace(own, operator=SharedReader(stage, own.operator.variables, own.inputs))
         self._network.stages[place] = replace(self._stages[place], inputs=())
-        self._network.reconnect([each for each in self._network.scans if each is not own.operator])
+
+    def connect(self) -> None:
+        """From now on the network reads what it shares."""
+        self._count()
+        self._network.reconnect([each for each in self._network.scans if id(each) not in self._replaced])
+        self._replaced.clear()
         self._read = [reader.stage for each in self._network.stepped_stages if (reader := _reader_of(each)) is not None]
         self._counted = self._added()  # what came before is content of the network already
 
-    def shown(self, place: int, time: int) -> ZSet | None:
-        """What a scan has given its readers and not taken back, up to `time`; None: that follows from what arrived."""
-        stage = self._shared.get(place)
-        operator = self._stages[place].operator if stage is None else stage.operator
-        assert isinstance(operator, WindowScan), "joins have what their inputs have"
-        return operator.shown(time)
+    def has_content_of(self, place: int, stage: SharedStage, time: int) -> bool:
+        """Whether its own operator has shown what the shared one has, up to `time`."""
+        operator = self._stages[place].operator
+        assert isinstance(operator, Shareable), "no others have a key"
+        mine, theirs = operator.shown(time), stage.operator.shown(time)
+        return all(
+            are_same(rows, with_ids_of(self._vocabulary, others, self.terms))
+            for rows, others in zip(mine, theirs, strict=True)
+        )
 
     def arrive(self, arrival: Arrival) -> None:
         place = arrival.sn, arrival.push
@@ -159,13 +177,13 @@ class NetworkSharing:
     def release(self) -> None:
         """The network is not evaluated any more, or is lost."""
         for stage in self._shared.values():
-            stage.readers -= 1
+            stage.left_by(self._query)
         self._shared, self._scans = {}, {}
 
     def part(self) -> None:
         """From now on the network has operators of its own, with what the shared ones have now. If they have other ids,
         it is built anew."""
-        if self._shared and self.translates:
+        if self._has_ids_of_terms():
             self.release()
             self.is_lost = True
         else:
@@ -183,12 +201,12 @@ class NetworkSharing:
             for moment in moments:
                 for place, changes in found.items():
                     changes[moment.time] = self._network.stages[place].operator.step(moment)
+        self.is_ahead, self._has_other_ids = True, self._has_ids_of_terms()
         self._take_own()
         for place, changes in found.items():
             stage = self._network.stages[place]
             self._network.stages[place] = replace(stage, operator=ReadAhead(stage.operator.variables, changes))
         self._network.reconnect(self._network.scans)
-        self.is_ahead, self._has_other_ids = True, bool(found) and self.translates
 
     def end_reading_ahead(self) -> None:
         self._network.stages[:] = self._stages
@@ -196,11 +214,16 @@ class NetworkSharing:
         self._network.sharing = self if self.is_lost else None
         self._network.reconnect([*self._network.scans, *self._own_scans])
 
+    def _has_ids_of_terms(self) -> bool:
+        """Whether what it shares has ids that are none of its own."""
+        if not self._shared:
+            return False
+        return self.translates or self.terms.translates or any(stage.has_created for stage in self.stages)
+
     def _take_own(self) -> None:
         for place, stage in self._shared.items():
             operator = stage.taken()
-            stage.readers -= 1
-            assert isinstance(operator, WindowScan | JoinOperator), "no others are shared"
+            stage.left_by(self._query)
             operator.rename(self._names[place])
             if isinstance(operator, WindowScan):
                 self._own_scans.append(operator)

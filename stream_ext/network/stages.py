@@ -39,13 +39,18 @@ def lines_of(stages: Sequence[Stage]) -> Iterator[Line]:
             continue
         shown.add(at)
         yield Line(first + _label(stage), at)
-        inputs = [each for each in stage.inputs if stages[each].inputs or len(stage.inputs) > 1 or each != 0]
+        inputs = [each for each in _read(stage) if _read(stages[each]) or len(_read(stage)) > 1 or each != 0]
         if len(inputs) == 1:
             waiting.append((inputs[0], rest, rest))
             continue
         for number, each in reversed(list(enumerate(inputs))):
             last = number == len(inputs) - 1
             waiting.append((each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
+
+
+def _read(stage: Stage) -> tuple[int, ...]:
+    """What it reads; of a shared operator, what the query would read without the others."""
+    return stage.operator.inputs if isinstance(stage.operator, SharedReader) else stage.inputs
 
 
 def _label(stage: Stage) -> str:

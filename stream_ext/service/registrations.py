@@ -26,6 +26,8 @@ from stream_ext.writer.registration import Registration, RegistrationOutcome, kn
 
 #: The greatest number of texts that are read before the first of them is registered.
 _REGISTERED_AHEAD = 256
+#: Of an operator that many queries share, so many of the others are named.
+_SHARED_WITH_MAX = 10
 
 
 class Registrations:
@@ -108,6 +110,11 @@ class Registrations:
         if found is None or not found["networks"]:
             why = _why_not_metered(definition, engine)
             return {"query": definition.name, "shared_by": 1, "networks": [], "why": why}
+        queries = self._opened.catalog.queries
+        for operator in (each for network in found["networks"] for each in network["operators"]):
+            if "shared_with" in operator:
+                others = [number for number in operator["shared_with"] if number != definition.number]
+                operator["shared_with"] = [queries[each].name for each in others if each in queries][:_SHARED_WITH_MAX]
         return {"query": definition.name, **found, "why": None}
 
     def why_not_evaluated(self, name: str) -> str | None:

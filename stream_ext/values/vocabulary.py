@@ -77,6 +77,14 @@ class Vocabulary:
             lambda ids: [inline_text(id) for id in ids.tolist()],
         )
 
+    def another(self) -> Vocabulary:
+        """One over the same store that has created nothing yet."""
+        return Vocabulary(self._encode_stored, self._decode_stored, self._known, self._version, self._may_go)
+
+    def __deepcopy__(self, memo: object) -> Vocabulary:
+        """Operators that are copied go on with the same terms."""
+        return self
+
     def encode(self, texts: Sequence[bytes]) -> Ids:
         """The id of each term, a new local one where there is none."""
         if len(texts) == 1 and (known := self._ids.get(texts[0])):  # as a constant, at each step
@@ -221,6 +229,16 @@ class Vocabulary:
     def inward(self, ids: Ids) -> Ids:
         """Ids of the store as ids of this vocabulary."""
         return _translated(ids, self._stored, self._local_of_stored)
+
+    def taken_over(self, ids: Ids, other: Vocabulary) -> Ids:
+        """Ids of another vocabulary over the same store as ids of this one; 0 stays."""
+        own = other.is_own(ids) if other.created else None
+        found = self.inward(ids)
+        if own is not None and own.any():
+            distinct, places = np.unique(ids[own], return_inverse=True)
+            found = found.copy()
+            found[own] = self.encode(other.decode(distinct))[places]
+        return found
 
     def outward(self, ids: Ids) -> Ids:
         """Ids of this vocabulary as the store's, where it has one."""

@@ -14,7 +14,6 @@ from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.ranking import Orders, Ranking
 from stream_ext.network.operators.answers.slice import Slice
 from stream_ext.network.operators.groups.aggregates import Aggregated
-from stream_ext.network.operators.groups.group import GroupOperator
 from stream_ext.network.operators.groups.grouped import Grouped
 from stream_ext.network.operators.groups.no_rows import NoRows
 from stream_ext.network.operators.instants.groups_by_instant import CountedGroups, only_count
@@ -124,9 +123,5 @@ class Selects:
         if self._wiring.is_numbered:
             of = CountedGroups if only_count(aggregates) else GroupsInRounds
             return self._wiring.add(of(wire.variables, keys, aggregates, grouping.always), (wire,), certain, label)
-        inside, always = wire.variables, grouping.always and not retained
-        variables = keys + tuple(each.variable for each in aggregates)
-        operator = Grouped(
-            variables, lambda vocabulary, control: GroupOperator(inside, keys, aggregates, vocabulary, always, control)
-        )
+        operator = Grouped(wire.variables, keys, aggregates, grouping.always and not retained)
         return self._wiring.add(operator, (wire,), certain, label)

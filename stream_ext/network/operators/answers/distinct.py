@@ -10,10 +10,12 @@ rows that have changed, and rows whose time is over."""
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import distinct as kernels
 from stream_ext.rows.row_index import buckets, room_for
@@ -26,11 +28,18 @@ _LEAST_CAPACITY = 16
 _ONCE: Weights = np.empty(0, np.int64)
 
 
-class Distinct:
+class Distinct(Shareable):
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
         self._growing: _GrowingRows | None = _GrowingRows(len(variables))
         self._table: _Copies | None = None
+
+    @property
+    def likeness(self) -> Likeness:
+        return Distinct, len(self.variables)
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return [held.shown_at(time) for held in (self._growing, self._table) if held is not None]
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._table is None and (self._growing is None or not self._growing.has_begun):
@@ -76,6 +85,9 @@ class _GrowingRows:
         self._time = time
         return self._content.step(change.columns, change.until_array(), time)
 
+    def shown_at(self, time: int) -> ZSet:
+        return self._content.shown(time)
+
     def _keep(self, change: ZSet) -> None:
         latest = FOREVER if change.untils is None else int(change.untils.max())
         if latest == FOREVER:
@@ -118,6 +130,10 @@ class _Copies:
         self._touched = np.zeros(capacity, np.int64)
         self._waiting = ExpiryWheel(1)
         self._used = self._entries = self._count = 0
+
+    def shown_at(self, time: int) -> ZSet:
+        slots = np.flatnonzero(self.shown[: self._used] >= time)
+        return ZSet(tuple(self.rows[slots, i] for i in range(self._width)), len(slots), None, self.shown[slots])
 
     def add_and_show(self, change: ZSet, time: int) -> ZSet:
         due = self._waiting.due(time)[0][0].astype(np.int64)

@@ -69,6 +69,16 @@ class IdPattern:
         object.__setattr__(other, "fixed", {**self.fixed, **ids})
         return other
 
+    def likeness(self, left: Sequence[str] = ()) -> tuple[object, ...]:
+        """Equal for patterns with the same rows, whatever their variables are called; `left`: columns that some of
+        them have the names of."""
+        names = {name: place for place, name in enumerate(dict.fromkeys((*left, *self.variables)))}
+        bound = tuple([(position, names[name]) for position, name in sorted(self.binding.items())])
+        graph = self.graph
+        among = None if graph.among is None else graph.among.tobytes()
+        in_graph = graph.one, graph.each is not None, among, graph.held
+        return len(left), tuple(sorted(self.fixed.items())), bound, self.within, in_graph
+
     def in_range(self, keys: KeyRange) -> IdPattern:
         """Of a window, only what is in this range."""
         position = next(position for position, name in self.binding.items() if name == keys.variable)

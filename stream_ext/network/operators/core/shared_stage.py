@@ -5,30 +5,40 @@ next snapshot. So a network may be stepped through all evaluations of a snapshot
 first of them.
 
     two networks, two closes     first network: close 1, close 2 (the operator is stepped)
-                                 second network: close 1, close 2 (it finds both changes)"""
+                                 second network: close 1, close 2 (it finds both changes)
+
+Terms that shared stages create have the ids of a vocabulary of their own. Each network reads them with its own ids."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from time import thread_time
 
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.core.operator import Operator
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.rows.zset import ZSet
+from stream_ext.values.vocabulary import Vocabulary
 
 #: Bytes of a row, and of a column more, that an operator remembers, with its hashes, and room for as many again.
 ROW_BYTES, COLUMN_BYTES = 64, 16
 
 
-class SharedStage:
-    """`key`: equal for all that do the same. `readers`: in how many places of networks it is. `added`: the bytes that
-    have come to its operator, and to those that it reads, since it is shared."""
+#: The likeness of an operator, and the shared stages that it reads: equal for all that do the same.
+StageKey = tuple[Likeness, tuple["SharedStage", ...]]
 
-    def __init__(self, key: tuple[object, ...], operator: Operator, inputs: Sequence[SharedStage]) -> None:
-        self.key, self.operator, self.inputs = key, operator, inputs
+
+class SharedStage:
+    """`terms`: of all shared stages of a timing class. `readers`: in how many places of networks it is. `added`: the
+    bytes that have come to its operator, and to those that it reads, since it is shared."""
+
+    def __init__(self, key: StageKey, operator: Shareable, terms: Vocabulary) -> None:
+        self.key, self.operator, self.terms = key, operator, terms
+        _, self.inputs = key
+        self._reads_terms = any(each.creates_terms for each in self.inputs)
+        self.creates_terms = self._reads_terms or operator.creates_terms
         self.readers = self.added = 0
+        self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places
         self.stepped_s = 0.0  # of CPU time, with what it reads
         self._own_added = 0
         self._sn = -1  # the snapshot of `_changes`
@@ -36,6 +46,11 @@ class SharedStage:
         self._is_halfway = False
         self._arrived = -1, -1
         self.next_change: tuple[int, int] | None = None  # of a scan, as of a time; None: something has come since
+
+    @property
+    def has_created(self) -> bool:
+        """Whether its operator may remember ids of created terms. (A group can exchange those of its results.)"""
+        return self._reads_terms and not self.operator.is_stateless and self.terms.created > 0
 
     @property
     def is_lost(self) -> bool:
@@ -61,18 +76,37 @@ class SharedStage:
     def _stepped(self, moment: Moment) -> ZSet:
         assert not self._is_halfway, "networks that read it are built anew"
         self._is_halfway, self.next_change, begun_s = True, None, thread_time()
-        change = self.operator.step(moment, *[each.step(moment) for each in self.inputs])
+        changes = [each.step(moment) for each in self.inputs]
+        change: ZSet = self.operator.step(self._with_terms(moment), *changes)  # type: ignore[attr-defined]  # as all
         self._is_halfway = False
         self.stepped_s += thread_time() - begun_s
         self.count(change.count * (change.width * COLUMN_BYTES + ROW_BYTES))
         return change
+
+    def _with_terms(self, moment: Moment) -> Moment:
+        terms = self.terms
+        if terms.created:
+            terms.renew()
+        elif not self.operator.encodes_terms and not moment.vocabulary.translates:
+            return moment  # what is read has the same ids for all
+        return replace(moment, vocabulary=terms)
 
     def count(self, bytes: int) -> None:
         """So many bytes have come to its operator."""
         self._own_added += bytes
         self.added = self._own_added + sum([each.added for each in self.inputs])
 
-    def taken(self) -> Operator:
+    def read_by(self, query: int) -> None:
+        self.readers += 1
+        self.queries[query] = self.queries.get(query, 0) + 1
+
+    def left_by(self, query: int) -> None:
+        self.readers -= 1
+        self.queries[query] -= 1
+        if not self.queries[query]:
+            del self.queries[query]
+
+    def taken(self) -> Shareable:
         """The operator for one of its readers alone: a copy, unless it is the only one that is left."""
         return deepcopy(self.operator) if self.readers > 1 else self.operator
 
@@ -80,19 +114,25 @@ class SharedStage:
 class SharedReader:
     """In a network, in the place of an operator that it shares."""
 
-    def __init__(self, stage: SharedStage, variables: tuple[str, ...]) -> None:
-        self.stage, self.variables = stage, variables
+    def __init__(self, stage: SharedStage, variables: tuple[str, ...], inputs: tuple[int, ...]) -> None:
+        """`inputs`: the places of what its operator read; the network does not step them any more."""
+        self.stage, self.variables, self.inputs = stage, variables, inputs
         self.for_others_s = 0.0  # of CPU time in which the stage was stepped here: the parts of its other readers
 
     def step(self, moment: Moment) -> ZSet:
-        """Terms that the query created before a stream brought them have the ids of the query."""
+        """Terms that are created have the ids of the query."""
         stage, before_s, vocabulary = self.stage, self.stage.stepped_s, moment.vocabulary
         change = stage.step(moment)
         if stage.stepped_s > before_s:
             self.for_others_s += (stage.stepped_s - before_s) * (1 - 1 / stage.readers)
-        if not change.count or not vocabulary.translates:
-            return change
-        return replace(change, stored=tuple(map(vocabulary.inward, change.columns)))
+        return with_ids_of(vocabulary, change, stage.terms) if change.count else change
+
+
+def with_ids_of(vocabulary: Vocabulary, rows: ZSet, terms: Vocabulary) -> ZSet:
+    """Rows of a shared stage, with the ids of a query."""
+    if not terms.created and not vocabulary.translates:
+        return rows
+    return replace(rows, stored=tuple([vocabulary.taken_over(column, terms) for column in rows.columns]))
 
 
 class ReadAhead:

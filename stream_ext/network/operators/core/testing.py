@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stream_ext.language.algebra.formulas import Expression
+from stream_ext.language.algebra.replace_parts import rebuilt
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.language.algebra.walk import walk
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pairing import places
+from stream_ext.network.operators.core.shareable import Likeness
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.zset import Ids, ZSet
 from stream_ext.values.expressions import (
@@ -24,6 +26,9 @@ from stream_ext.values.expressions import (
     compile_value,
 )
 from stream_ext.values.functions import registered_functions
+
+#: Longer expressions are not compared with those of other queries.
+_COMPARED_MAX = 100
 
 
 def scope_of(moment: Moment) -> ExpressionContext:
@@ -38,6 +43,16 @@ def _places(variables: Columns, sees: Names, expression: Expression) -> dict[str
     if isinstance(variables, tuple):
         return places(variables, shown.intersection(variables))
     return {name: variables[name] for name in shown if name in variables}
+
+
+def _likeness(expression: Expression, shown: Mapping[str, int], resources: Names) -> Likeness | None:
+    if sum(1 for _ in walk(expression)) > _COMPARED_MAX:
+        return None
+
+    def named(part: Any) -> Variable | None:
+        return Variable(str(shown.get(part.name, ""))) if isinstance(part, Variable) else None
+
+    return rebuilt(expression, named), frozenset(shown[name] for name in resources & shown.keys())
 
 
 class _Lazily(Sequence[Ids]):
@@ -60,8 +75,18 @@ class Tester:
 
     def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
         """`resources` names columns that hold no literal: these are compared by their ids."""
-        self._condition: Condition = compile_condition(condition, _places(variables, sees, condition), resources)
+        shown = _places(variables, sees, condition)
+        self._condition: Condition = compile_condition(condition, shown, resources)
         self.is_volatile = self._condition.is_volatile
+        self._source = condition, shown, resources
+
+    @property
+    def likeness(self) -> Likeness | None:
+        """Equal for tests of the same columns by the same condition."""
+        return _likeness(*self._source)
+
+    def __deepcopy__(self, memo: object) -> Tester:
+        return self  # it remembers nothing
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
         return self._condition.mask(_Lazily(rows), scope_of(moment), rows.count)
@@ -76,6 +101,15 @@ class Calculator:
         #: The column of which the value is a copy, whatever is in it.
         self.copies = shown.get(expression.name) if isinstance(expression, Variable) else None
         self.is_volatile = self._computed.is_volatile
+        self._source = expression, shown, resources
+
+    @property
+    def likeness(self) -> Likeness | None:
+        """Equal for expressions that compute the same of the same columns."""
+        return _likeness(*self._source)
+
+    def __deepcopy__(self, memo: object) -> Calculator:
+        return self  # it remembers nothing
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:
         return self._computed.ids(_Lazily(rows), scope_of(moment), rows.count)

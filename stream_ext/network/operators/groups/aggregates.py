@@ -79,8 +79,7 @@ class Tallies:
         control: Control = Control.FREE,
     ) -> None:
         """`rows`: the place in the groups' cells of how many rows each has."""
-        self._control = control
-        self._terms = TermsOfGroups(vocabulary, control)
+        self.terms = TermsOfGroups(vocabulary, control)
         followed = {name for aggregate in aggregates for name in aggregate.followed}
         self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
@@ -117,7 +116,7 @@ class Tallies:
             return partial(self._first, self._members_of((argument, *followed)))
         extremum = self._extremum_of(argument, function == "MAX")
         if function == "SAMPLE":
-            return lambda slots, rows, ids: _choose(extremum, slots, ids)
+            return partial(_choose, extremum)
         bound = self._bound_of(argument, False)
         return partial(_choose_unless_error, extremum, bound)
 
@@ -132,13 +131,13 @@ class Tallies:
 
     def _sums_of(self, argument: str, distinct: bool) -> Sums:
         if distinct:
-            return self._follower("sums", argument, lambda members: Sums(self._terms))
+            return self._follower("sums", argument, lambda members: Sums(self.terms))
         self._want((argument,))
-        return self._sums.setdefault(argument, Sums(self._terms))
+        return self._sums.setdefault(argument, Sums(self.terms))
 
     def _extremum_of(self, argument: str, greatest: bool) -> Extremum:
         kind = "greatest" if greatest else "least"
-        return self._follower(kind, argument, lambda members: Extremum(members, self._terms, greatest))
+        return self._follower(kind, argument, lambda members: Extremum(members, self.terms, greatest))
 
     def _members_of(self, arguments: tuple[str, ...]) -> ValueOccurrences:
         self._want(arguments)
@@ -263,7 +262,7 @@ class Tallies:
         integers = [
             (n, (high_part << LOW_BITS) + low_part) for n, low_part, high_part in sums.integers[slots[exact]].tolist()
         ]
-        ids[exact] = self._terms.ids_of_numbers(sums.others.sums(slots[exact], integers, average))
+        ids[exact] = self.terms.ids_of_numbers(sums.others.sums(slots[exact], integers, average))
 
     def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
         """Each distinct sum is worked out once: averages of small numbers are often the same."""
@@ -276,7 +275,7 @@ class Tallies:
                 value = arithmetic(ArithmeticOp.DIVIDE, value, n)
             assert value is not None  # integers have a sum, and n is not 0
             values.append(value)
-        return self._terms.ids_of_numbers(values)[places]
+        return self.terms.ids_of_numbers(values)[places]
 
     def _concatenation(
         self,
@@ -294,7 +293,7 @@ class Tallies:
         order = self._order(owners, keys, values)
         if distinct and keys:  # each value at its first place
             order = order[occurrences.firsts(owners[order], values[order])]
-        strings, places = self._terms.strings(values[order])
+        strings, places = self.terms.strings(values[order])
         repeats = np.ones(len(order), np.int64) if distinct else counts[order]
         self._check_lengths(owners[order], strings, places, repeats, len(separator))
         parts: dict[int, list[str | None]] = {slot: [] for slot in slots.tolist()}
@@ -302,7 +301,7 @@ class Tallies:
             parts[slot] += [strings[place]] * count
         whole = (bound.counts[slots] == rows).tolist()  # no argument is an error
         joined = [_together(parts[slot], separator) if ok else None for slot, ok in zip(parts, whole, strict=True)]
-        ids[:] = self._terms.ids_of_strings([text and self._control.text(text) for text in joined])
+        ids[:] = self.terms.ids_of_strings([text and self.terms.control.text(text) for text in joined])
 
     def _check_lengths(
         self, owners: Slots, strings: Sequence[str | None], places: Places, repeats: Counts, separator: int
@@ -310,26 +309,26 @@ class Tallies:
         """Before any is put together: of each group, and of all."""
         lengths = np.array([0 if text is None else len(text) for text in strings], np.float64)  # no product overflows
         sums = np.bincount(owners, (lengths[places] + separator) * repeats) if len(owners) else np.zeros(1)
-        self._control.term(int(sums.max()) - separator)
-        self._control.room(int(sums.sum()) // _CELL + int(repeats.sum()), 1)
+        self.terms.control.term(int(sums.max()) - separator)
+        self.terms.control.room(int(sums.sum()) // _CELL + int(repeats.sum()), 1)
 
     def _order(self, owners: Slots, keys: Sequence[Ids], values: Ids) -> npt.NDArray[np.intp]:
         """Of the values of each owner; those that are equal in all keys stand in the order of terms."""
         if not keys:
-            return occurrences.in_order(owners, [self._terms.ranks(values)])
+            return occurrences.in_order(owners, [self.terms.ranks(values)])
         order = occurrences.in_order(owners, keys)
         tied = occurrences.tied((*keys, owners), order)
         if not len(tied):
             return order
         ranks = np.zeros(len(owners), np.int64)
-        ranks[tied] = self._terms.ranks(values[tied])
+        ranks[tied] = self.terms.ranks(values[tied])
         return occurrences.in_order(owners, [*keys, ranks])
 
     def _first(self, members: ValueOccurrences, slots: Slots, rows: Counts, ids: Ids) -> None:
         entries = members.of(slots)
         owners, values = members.owners(entries), members.values(entries)
         picks = occurrences.first_of_each(owners, occurrences.keys(members.rest_of_rows(entries)))
-        ranks = self._terms.ranks(values[picks])
+        ranks = self.terms.ranks(values[picks])
         picks = picks[occurrences.first_of_each(owners[picks], [ranks])]
         _put(owners[picks], values[picks], slots, ids)
 
@@ -368,15 +367,19 @@ def _count_rows(slots: Slots, rows: Counts, ids: Ids) -> None:
 
 
 def _count_of(tally: ValueCounts | RowCounts) -> Result:
-    return lambda slots, rows, ids: kernels.count_ids(slots, tally.counts, ids)
+    return partial(_count, tally)
 
 
-def _choose(extremum: Extremum, slots: Slots, ids: Ids) -> None:
+def _count(tally: ValueCounts | RowCounts, slots: Slots, rows: Counts, ids: Ids) -> None:
+    kernels.count_ids(slots, tally.counts, ids)
+
+
+def _choose(extremum: Extremum, slots: Slots, rows: Counts, ids: Ids) -> None:
     ids[:] = extremum.best[slots]
 
 
 def _choose_unless_error(extremum: Extremum, bound: ValueCounts, slots: Slots, rows: Counts, ids: Ids) -> None:
-    _choose(extremum, slots, ids)
+    _choose(extremum, slots, rows, ids)
     ids[bound.counts[slots] < rows] = 0
 
 

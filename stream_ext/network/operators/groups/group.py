@@ -54,6 +54,16 @@ class GroupOperator:
         self._fresh = True
         self._clean_at = _CLEAN_LEAST
 
+    def is_of(self, vocabulary: Vocabulary, control: Control) -> bool:
+        return self._tallies.terms.is_of(vocabulary, control)
+
+    def go_on_with(self, vocabulary: Vocabulary, control: Control) -> None:
+        """From now on the terms that it creates are those of this vocabulary, also those of rows that it has emitted;
+        and this budget is charged."""
+        shown = self._table.cells[: self._table.used, self._state + 1 :]
+        shown[:] = vocabulary.taken_over(shown.view(np.uint64), self._tallies.terms.vocabulary).view(np.int64)
+        self._tallies.terms.go_on_with(vocabulary, control)
+
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         moment.control.check()
         once = moment.last and self._fresh and (change.weights is None or bool((change.weights > 0).all()))

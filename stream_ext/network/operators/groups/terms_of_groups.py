@@ -23,7 +23,13 @@ Ranks = npt.NDArray[np.int64]
 
 class TermsOfGroups:
     def __init__(self, vocabulary: Vocabulary, control: Control = Control.FREE) -> None:
-        self._vocabulary, self._control = vocabulary, control
+        self.go_on_with(vocabulary, control)
+
+    def go_on_with(self, vocabulary: Vocabulary, control: Control) -> None:
+        self.vocabulary, self.control = vocabulary, control
+
+    def is_of(self, vocabulary: Vocabulary, control: Control) -> bool:
+        return self.vocabulary is vocabulary and self.control is control
 
     def values(self, ids: Ids) -> list[Value | None]:
         """None for what is unbound."""
@@ -41,14 +47,14 @@ class TermsOfGroups:
         return [None if text.startswith(b"_:") else parse_term(text).value for text in texts], places.reshape(-1)
 
     def _texts(self, ids: Ids) -> list[bytes]:
-        return decoded_within(self._vocabulary.decode, ids, self._control)
+        return decoded_within(self.vocabulary.decode, ids, self.control)
 
     def ranks(self, ids: Ids) -> Ranks:
         """Equal for equal terms only: what ORDER BY does not tell apart is in order of its text."""
         if bool((tag_of(ids) == INTEGER).all()):
             return ids.view(np.int64)  # their ids sort as they do
         distinct, places = np.unique(ids, return_inverse=True)
-        ranks = order_ranks(distinct, ExpressionContext(self._vocabulary, control=self._control))
+        ranks = order_ranks(distinct, ExpressionContext(self.vocabulary, control=self.control))
         if len(np.unique(ranks)) < len(ranks):
             texts = self._texts(distinct)
             order = sorted(range(len(texts)), key=lambda i: (ranks[i], texts[i]))
@@ -64,9 +70,9 @@ class TermsOfGroups:
 
     def _ids(self, texts: Sequence[bytes | None]) -> Ids:
         known = [text for text in texts if text is not None]
-        bytes_before = self._vocabulary.created_bytes
-        encoded = self._vocabulary.encode(known)
-        self._control.spend(self._vocabulary.created_bytes - bytes_before)
+        bytes_before = self.vocabulary.created_bytes
+        encoded = self.vocabulary.encode(known)
+        self.control.spend(self.vocabulary.created_bytes - bytes_before)
         if len(known) == len(texts):
             return encoded
         ids = np.zeros(len(texts), np.uint64)

@@ -5,12 +5,14 @@ values for which there is an answer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
 
 from stream_ext.network.operators.answers.distinct import Distinct
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.join import JoinOperator, Pairs
 from stream_ext.rows.zset import Ids, ZSet, concat
 
@@ -26,13 +28,21 @@ class Keep(StrEnum):
     BOTH = "a column that says which"
 
 
-class ExistsOperator:
+class ExistsOperator(Shareable):
     def __init__(self, inside: tuple[str, ...], shared: tuple[str, ...], keep: Keep, name: str) -> None:
         self._keep = keep
         self.variables = (*inside, name) if keep is Keep.BOTH else inside
         self._found = Distinct(shared)
         self._join = JoinOperator(inside, shared)
         self._pairs = Pairs(inside, shared)
+        self.creates_terms = self.encodes_terms = keep is Keep.BOTH
+
+    @property
+    def likeness(self) -> Likeness:
+        return ExistsOperator, self._keep, self._pairs.likeness
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return self._found.shown(time)
 
     def step(self, moment: Moment, left: ZSet, found: ZSet) -> ZSet:
         """`found`: the values of the shared variables for which there is an answer."""

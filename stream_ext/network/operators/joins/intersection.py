@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.store_edges import StoreEdges
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.plan.logic import Names
@@ -30,7 +31,7 @@ def leads_to(pattern: IdPattern, bound: Names) -> str | None:
     return new[0] if len(new) == 1 else None
 
 
-class Intersection:
+class Intersection(Shareable):
     """`patterns` all lead from certain variables of the left side to one that is new."""
 
     def __init__(self, left: tuple[str, ...], patterns: tuple[IdPattern, ...]) -> None:
@@ -41,6 +42,10 @@ class Intersection:
             _chain(left, (first, *(other for other in patterns if other is not first))) for first in patterns
         ]
         self.variables = self._chains[0][-1].variables
+
+    @property
+    def likeness(self) -> Likeness:
+        return Intersection, *(join.likeness for join in self._chains[0])
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         if not moment.last:  # what is remembered of one order is nothing to another

@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pairing import Pairing, places
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.plan.logic import NO_NAMES, Names
 from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
@@ -37,10 +38,9 @@ class Pairs:
         self._right = RowIndex(len(right), self.pairing.right_key)
 
     @property
-    def likeness(self) -> tuple[object, ...] | None:
-        """As of a join operator."""
+    def likeness(self) -> Likeness:
         left, right = self._names
-        return None if self._stays else (*self.pairing.likeness, len(left), len(right))
+        return *self.pairing.likeness, len(left), len(right), self._stays
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """The pairs as two lists of rows; the validity and the weight of each pair are in the left one."""
@@ -104,7 +104,7 @@ def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
     return index
 
 
-class JoinOperator:
+class JoinOperator(Shareable):
     """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
 
     def __init__(
@@ -117,18 +117,8 @@ class JoinOperator:
         self._places = [found[v] for v in right]  # of the right side's columns
 
     @property
-    def likeness(self) -> tuple[object, ...] | None:
-        """Equal for operators that join the same inputs to the same rows, whatever their variables are called; None: it
-        does not store its left side."""
-        return self._pairs.likeness
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.variables
-
-    def rename(self, names: tuple[str, ...]) -> None:
-        """It gets the names of a join with the same likeness."""
-        self.variables = names
+    def likeness(self) -> Likeness:
+        return JoinOperator, self._pairs.likeness
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         pairing = self._pairs.pairing

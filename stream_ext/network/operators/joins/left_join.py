@@ -11,6 +11,7 @@ import numpy as np
 
 from stream_ext.network.operators.answers.distinct import Distinct
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.core.testing import Tester
 from stream_ext.network.operators.joins.join import JoinOperator, Pairs
 from stream_ext.plan.logic import NO_NAMES, Names
@@ -25,12 +26,15 @@ class Uncovered:
         self._covers = Distinct(variables)
         self._covered = JoinOperator(variables, variables)
 
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return self._covers.shown(time)
+
     def step(self, moment: Moment, left: ZSet, covers: ZSet) -> ZSet:
         covered = self._covered.step(moment, left, self._covers.step(moment, covers))
         return concat([left, covered.negated()], len(self.variables))
 
 
-class LeftJoinOperator:
+class LeftJoinOperator(Shareable):
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], tests: Sequence[Tester], maybe: Names = NO_NAMES
     ) -> None:
@@ -38,6 +42,15 @@ class LeftJoinOperator:
         self._tests = tests
         self._uncovered = Uncovered(left)
         self.variables = self._pairs.pairing.variables
+        self.encodes_terms = len(tests) > 0
+
+    @property
+    def likeness(self) -> Likeness | None:
+        tests = [test.likeness for test in self._tests]
+        return None if None in tests else (LeftJoinOperator, self._pairs.likeness, *tests)
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return self._uncovered.shown(time)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows
 from stream_ext.rows.zset import ZSet, concat, empty
@@ -32,7 +33,7 @@ _HARDLY_ANY = 4
 Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 
-class ManyJoin:
+class ManyJoin(Shareable):
     def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
         """`parts`: the variables of each part, which all of its rows bind. `sources`: for each part its input; parts
         that differ only in the names of their variables share one. None: each part has its own."""
@@ -47,6 +48,12 @@ class ManyJoin:
         self._fans: dict[tuple[frozenset[int], int], float] = {}  # rows found for a row of these parts in that one
         self._steps = 0
         self._surprised = False  # by what the last step found
+
+    @property
+    def likeness(self) -> Likeness:
+        places = {name: place for place, name in enumerate(self.variables)}
+        parts = tuple([tuple([places[name] for name in part.variables]) for part in self._parts])
+        return ManyJoin, parts, self._sources
 
     def step(self, moment: Moment, *changes: ZSet) -> ZSet:
         self._steps += 1

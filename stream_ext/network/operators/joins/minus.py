@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.join import Pairs
 from stream_ext.network.operators.joins.left_join import Uncovered
 from stream_ext.plan.logic import Names
 from stream_ext.rows.zset import ZSet
 
 
-class MinusOperator:
+class MinusOperator(Shareable):
     """`hidden`: columns of the left that do not belong to its solutions; `carried`: as in Pairing."""
 
     def __init__(
@@ -21,6 +24,13 @@ class MinusOperator:
         shown = tuple("" if v in hidden else v for v in left)
         self._pairs = Pairs(shown, right, maybe, carried)
         self._uncovered = Uncovered(left)
+
+    @property
+    def likeness(self) -> Likeness:
+        return MinusOperator, self._pairs.likeness
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return self._uncovered.shown(time)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         if moment.last:

@@ -4,16 +4,19 @@ The end of an OPTIONAL whose conditions contain questions (EXISTS)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.join import Pairs
 from stream_ext.network.operators.joins.left_join import Uncovered
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.rows.zset import ZSet, concat
 
 
-class Otherwise:
+class Otherwise(Shareable):
     def __init__(self, left: tuple[str, ...], matched: tuple[str, ...], marks: tuple[str, ...]) -> None:
         """`marks`: for each left variable, the column of the matched rows with its value on the left."""
         self.variables = tuple(v for v in matched if not v.endswith("'"))
@@ -22,6 +25,13 @@ class Otherwise:
         self._padded = Project(left, self.variables)
         self._uncovered = Uncovered(left)
         self._pairs = Pairs(left, left)
+
+    @property
+    def likeness(self) -> Likeness:
+        return Otherwise, len(self.variables), *(part.likeness for part in (self._covers, self._matched, self._padded))
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        return self._uncovered.shown(time)
 
     def step(self, moment: Moment, left: ZSet, matched: ZSet) -> ZSet:
         covers = self._covers.step(moment, matched)

@@ -16,6 +16,7 @@ from hbase_store.layout.terms import DATA_MASK, is_held
 from stream_ext.network.operators.core.moment import Moment, QuadChange
 from stream_ext.network.operators.core.pairing import Pairing
 from stream_ext.network.operators.core.pattern import G, IdPattern, Ids, O, P, S
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.counting import Counting
 from stream_ext.network.operators.joins.store_edges import Picks, StoreEdges, edges_around
 from stream_ext.plan.logic import NO_NAMES, Names
@@ -23,7 +24,7 @@ from stream_ext.rows.row_index import RowIndex
 from stream_ext.rows.zset import ZSet, concat, empty
 
 
-class StoreJoin:
+class StoreJoin(Shareable):
     """`maybe` names the variables that a left solution may leave unbound; the pattern binds them then.
 
     `unread` names those of the pattern that are not read: their values are counted, not listed."""
@@ -41,6 +42,11 @@ class StoreJoin:
         self._pairing = Pairing(left, read, frozenset(self._maybe))
         self.variables = self._pairing.variables
         self._memory = RowIndex(len(left), self._pairing.left_key)
+
+    @property
+    def likeness(self) -> Likeness:
+        maybe, read = tuple(map(self._left.index, self._maybe)), tuple(self._read)
+        return StoreJoin, self.pattern.likeness(self._left), maybe, read, self._counting is None
 
     def with_pattern(self, pattern: IdPattern) -> StoreJoin:
         """The same join with other constants in its pattern, for a network that is stepped once."""
@@ -74,8 +80,8 @@ class StoreJoin:
         s, o = moment.snapshot.between(predicate, first, last)
         moment.control.room(len(s), 2)
         fits, columns = self.pattern.match((s, np.full(len(s), predicate, np.uint64), o))
-        found = columns(fits)
-        return ZSet(tuple(moment.vocabulary.inward(found[i]) for i in self._read), int(np.count_nonzero(fits)))
+        found, inward = columns(fits), moment.vocabulary.inward
+        return ZSet(tuple(inward(found[i]) for i in self._read), int(np.count_nonzero(fits)))
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         if moment.last:
@@ -186,6 +192,8 @@ def _inward(columns: tuple[Ids, ...], moment: Moment) -> tuple[Ids, ...]:
 
 #: s, p, o and the graphs of what was found; the predicate may be one for all, graphs may not matter.
 _Quad = tuple[Ids, Ids | int, Ids, Ids | None]
+#: The left rows (None: each once), and for each s, o, and the graph.
+_Edges = tuple[Picks | None, Ids, Ids, Ids | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,9 +331,7 @@ class _LookUp:
             columns[place] = moment.vocabulary.inward(column if keep is None else column[keep])
         return rows.with_columns(tuple(columns))  # type: ignore[arg-type]  # every new column is put
 
-    def _edges(
-        self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment
-    ) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+    def _edges(self, left: ZSet, predicate: int, edges: StoreEdges, moment: Moment) -> _Edges:
         """For each left row the edges that its bound subject or object leaves: (row, s, o, g)."""
         subject = self._bound(S, left, moment) if self._is_bound(S) else None
         target = self._bound(O, left, moment) if self._is_bound(O) else None
@@ -342,9 +348,7 @@ class _LookUp:
         return _all_pairs(left.count, predicate, edges, moment)
 
 
-def _by_graph(
-    graphs: Ids, predicate: int, edges: StoreEdges, moment: Moment
-) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+def _by_graph(graphs: Ids, predicate: int, edges: StoreEdges, moment: Moment) -> _Edges:
     """Every left row with the edges of its own graph."""
     s, o, g = edges.pairs(predicate)
     assert g is not None
@@ -355,7 +359,7 @@ def _by_graph(
     return i, s[j], o[j], g[j]
 
 
-def _both_bound(s: Ids, o: Ids, predicate: int, edges: StoreEdges) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+def _both_bound(s: Ids, o: Ids, predicate: int, edges: StoreEdges) -> _Edges:
     if edges.graph.each is None:
         there = edges.contains(s, predicate, o)
         if there.all():
@@ -369,7 +373,7 @@ def _both_bound(s: Ids, o: Ids, predicate: int, edges: StoreEdges) -> tuple[Pick
     return i, s[i], values[same], graphs[same]
 
 
-def _all_pairs(n: int, predicate: int, edges: StoreEdges, moment: Moment) -> tuple[Picks | None, Ids, Ids, Ids | None]:
+def _all_pairs(n: int, predicate: int, edges: StoreEdges, moment: Moment) -> _Edges:
     """Every left row with every edge of the predicate."""
     s, o, g = edges.pairs(predicate)
     moment.control.room(n * len(s), 4)

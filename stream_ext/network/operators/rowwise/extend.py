@@ -7,15 +7,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.core.testing import Calculator
 from stream_ext.rows.zset import Deferred, Ids, ZSet
 
 
-class ExtendOperator:
+class ExtendOperator(Shareable):
+    is_stateless = encodes_terms = True
+
     def __init__(self, inside: tuple[str, ...], *calculators: tuple[str, Calculator]) -> None:
         """Each of the `calculators` can read the columns of those before it."""
         self.variables = (*inside, *(variable for variable, _ in calculators))
         self._calculators = [calculator for _, calculator in calculators]
+        self.creates_terms = any(calculator.copies is None for calculator in self._calculators)
+
+    @property
+    def likeness(self) -> Likeness | None:
+        calculators = [calculator.likeness for calculator in self._calculators]
+        return None if None in calculators else (ExtendOperator, len(self.variables), *calculators)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         for calculator in self._calculators:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.rows.zset import Deferred, Ids, ZSet
 
 
-class Project:
+class Project(Shareable):
     """`sources`: for each variable the column that it gets; None: the column of its own name."""
+
+    is_stateless = True
 
     def __init__(
         self, source: tuple[str, ...], variables: tuple[str, ...], sources: tuple[str, ...] | None = None
@@ -20,6 +23,10 @@ class Project:
         places = {v: place for place, v in enumerate(source)}
         self._from = [places.get(v) for v in sources or variables]
         self._same = self._from == list(range(len(source)))
+
+    @property
+    def likeness(self) -> Likeness:
+        return Project, self._same, *self._from
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if self._same:

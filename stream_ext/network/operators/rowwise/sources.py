@@ -8,23 +8,35 @@ import numpy as np
 
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.rows.zset import ZSet, empty, unit
 
 
-class UnitRow:
+class UnitRow(Shareable):
     """The one row without columns, once."""
 
-    variables: tuple[str, ...] = ()
+    variables = ()
+    is_stateless = True
+
+    @property
+    def likeness(self) -> Likeness:
+        return (UnitRow,)
 
     def step(self, moment: Moment) -> ZSet:
         return unit() if moment.changes is None else empty(0)
 
 
-class TableOperator:
+class TableOperator(Shareable):
+    creates_terms = encodes_terms = is_stateless = True
+
     def __init__(self, variables: tuple[str, ...], rows: Sequence[Sequence[Constant | None]]) -> None:
         self.variables = variables
         self._count = len(rows)
         self._columns = [[row[i] for row in rows] for i in range(len(variables))]
+
+    @property
+    def likeness(self) -> Likeness:
+        return TableOperator, self._count, *(tuple(cells) for cells in self._columns)
 
     def step(self, moment: Moment) -> ZSet:
         if moment.changes is not None:

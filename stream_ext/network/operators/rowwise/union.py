@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.rows.zset import ZSet, concat
 
 
-class UnionOperator:
+class UnionOperator(Shareable):
+    is_stateless = True
+
     def __init__(self, parts: Sequence[tuple[str, ...]]) -> None:
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
         self._aligned = [Project(part, self.variables) for part in parts]
+
+    @property
+    def likeness(self) -> Likeness:
+        return UnionOperator, len(self.variables), *(part.likeness for part in self._aligned)
 
     def step(self, moment: Moment, *changes: ZSet) -> ZSet:
         aligned = [part.step(moment, change) for part, change in zip(self._aligned, changes, strict=True)]

@@ -6,6 +6,7 @@ arrivals. Leaving the window is no event: each row has, from its entry on, the t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from hbase_store.arrays import concatenate
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
+from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.scans.ends import NO_TIME, Ends
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, empty, shared
@@ -26,7 +28,7 @@ _NO_TIMES: Times = np.empty(0, np.int64)
 Entering = tuple[Columns, Times, Times]
 
 
-class WindowScan:
+class WindowScan(Shareable):
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
         """`as_bag`: rows may occur several times, as in a window that is a bag; or a later operator makes a set of
         them."""
@@ -38,38 +40,25 @@ class WindowScan:
         self._waiting = WaitingElements()
         self._new = WaitingElements()  # what has arrived since the last evaluation
         self._ends = Ends() if window.is_stepped and not window.by_arrival else None
-        self.is_shared = False
         self._saved: list[tuple[Columns, Weights]] = []  # of a bag: what the next step returns, with numbers of copies
 
     @property
-    def likeness(self) -> tuple[object, ...]:
-        """Equal for scans with the same rows, whatever their variables and their window are called."""
-        pattern, graph = self.pattern, self.pattern.graph
-        bound = tuple((position, pattern.variables.index(name)) for position, name in sorted(pattern.binding.items()))
-        among = None if graph.among is None else graph.among.tobytes()
-        in_graph = graph.one, graph.each is not None, among, graph.held
-        return (
-            replace(self.window, name=""),
-            tuple(sorted(pattern.fixed.items())),
-            bound,
-            pattern.within,
-            in_graph,
-            self._content is None,
-        )
+    def likeness(self) -> Likeness | None:
+        if type(self) is not WindowScan:  # scans of other kinds have inputs, or what is of their query alone
+            return None
+        return replace(self.window, name=""), self.pattern.likeness(), self._content is None
 
     @property
     def names(self) -> tuple[ScheduledWindow, IdPattern]:
         return self.window, self.pattern
 
     def rename(self, names: tuple[ScheduledWindow, IdPattern]) -> None:
-        """It gets the names of a scan with the same likeness."""
-        (self.window, self.pattern), self.is_shared = names, False
+        self.window, self.pattern = names
         self.variables = self.pattern.variables
 
-    def shown(self, time: int) -> ZSet | None:
-        """Of a window that is a set, the rows that were given and are valid at `time`, with the validities that they
-        were given with; those of a bag follow from what arrived."""
-        return None if self._content is None else self._content.shown(time)
+    def shown(self, time: int) -> Sequence[ZSet]:
+        """What a bag has given follows from what arrived."""
+        return () if self._content is None else (self._content.shown(time),)
 
     def arrive(
         self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = (), copies: Times | None = None
@@ -127,11 +116,8 @@ class WindowScan:
         return tuple(concatenate([columns[i] for columns, _, _ in entering]) for i in range(self._width)), untils
 
     def _due(self, moment: Moment) -> list[Entering]:
-        """As `_due_at`; terms that the query created before the stream brought them have the ids of the query. If
-        several queries share the scan, each translates them for itself."""
+        """As `_due_at`; terms that the query created before the stream brought them have the ids of the query."""
         inward, due = moment.vocabulary.inward, self._due_at(moment)
-        if self.is_shared:
-            return due
         return [(tuple(map(inward, columns)), times, untils) for columns, times, untils in due]
 
     def _due_at(self, moment: Moment) -> list[Entering]:

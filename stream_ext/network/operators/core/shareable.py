@@ -1,0 +1,40 @@
+"""Shareable: an operator that queries may share, if theirs do the same to the same inputs.
+
+q1   ?a :p ?b FILTER(?b > 5)     q2   ?x :p ?y FILTER(?y > 5)      both filters have one likeness"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stream_ext.rows.zset import ZSet
+
+#: Equal for operators that make the same rows of the same inputs, whatever their variables are called.
+Likeness = tuple[object, ...]
+
+
+class Shareable:
+    variables: tuple[str, ...]
+    #: Whether its rows may have terms that it creates; whether it looks up constants, at least.
+    creates_terms = encodes_terms = False
+    #: Whether it remembers nothing of what came before.
+    is_stateless = False
+
+    @property
+    def likeness(self) -> Likeness | None:
+        """None: it is of its query alone."""
+        raise NotImplementedError
+
+    def shown(self, time: int) -> Sequence[ZSet]:
+        """What it has given and not taken back at `time`, with validities, as far as that does not follow from its
+        inputs: of several copies of a row the one counts that came first."""
+        return ()
+
+    @property
+    def names(self) -> Any:
+        """What it calls its columns, and its window."""
+        return self.variables
+
+    def rename(self, names: Any) -> None:
+        """It gets the names of an operator with the same likeness."""
+        self.variables = names

@@ -94,8 +94,12 @@ def test_queries_over_the_same_windows_say_which_operators_they_share(tmp_path: 
             push(service, "s", time, triple(f"x{time}", "a"), triple(f"x{time}", "b", "q"))
         for name, first in (("q0", "project x"), ("q1", "project c")):
             ((each,),) = (service.query_operators(name)["networks"],)
-            lines = [line["operator"] for line in each["operators"]]
-            assert lines == [first, "join (shared by 2)"]
+            lines, (s, y, z) = each["operators"], "xyz" if name == "q0" else "abc"
+            scans = [f"?{s} <http://ex/{p}> ?{o} in http://ex/w (shared by 2)" for p, o in (("p", y), ("q", z))]
+            shown = [first, "join (shared by 2)", f"├─ {scans[0]}", f"└─ {scans[1]}"]
+            assert [line["operator"] for line in lines] == shown
+            assert [line.get("shared_with") for line in lines] == [None, *[["q1" if name == "q0" else "q0"]] * 3]
+            assert ["rows" in line for line in lines] == [True, True, False, False]
 
 
 # ---- what happened to a query

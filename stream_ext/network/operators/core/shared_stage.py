@@ -39,7 +39,6 @@ class SharedStage:
         self.creates_terms = self._reads_terms or operator.creates_terms
         self.readers = self.added = 0
         self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places
-        self.stepped_s = 0.0  # of CPU time, with what it reads
         self._own_added = 0
         self._sn = -1  # the snapshot of `_changes`
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
@@ -64,22 +63,25 @@ class SharedStage:
         self._arrived, self.next_change = arrival, None
         return True
 
+    def found(self, moment: Moment) -> ZSet | None:
+        """Its change, if it was stepped at this moment."""
+        return self._changes.get(moment.time) if self._sn == moment.snapshot.sn else None
+
     def step(self, moment: Moment) -> ZSet:
-        sn = int(moment.snapshot.sn)
-        if sn != self._sn:
+        found = self.found(moment)
+        if found is not None:
+            return found
+        if (sn := int(moment.snapshot.sn)) != self._sn:
             self._sn, self._changes = sn, {}
-        found = self._changes.get(moment.time)
-        if found is None:
-            found = self._changes[moment.time] = self._stepped(moment)
+        found = self._changes[moment.time] = self._stepped(moment)
         return found
 
     def _stepped(self, moment: Moment) -> ZSet:
         assert not self._is_halfway, "networks that read it are built anew"
-        self._is_halfway, self.next_change, begun_s = True, None, thread_time()
+        self._is_halfway, self.next_change = True, None
         changes = [each.step(moment) for each in self.inputs]
         change: ZSet = self.operator.step(self._with_terms(moment), *changes)  # type: ignore[attr-defined]  # as all
         self._is_halfway = False
-        self.stepped_s += thread_time() - begun_s
         self.count(change.count * (change.width * COLUMN_BYTES + ROW_BYTES))
         return change
 
@@ -121,11 +123,13 @@ class SharedReader:
 
     def step(self, moment: Moment) -> ZSet:
         """Terms that are created have the ids of the query."""
-        stage, before_s, vocabulary = self.stage, self.stage.stepped_s, moment.vocabulary
-        change = stage.step(moment)
-        if stage.stepped_s > before_s:
-            self.for_others_s += (stage.stepped_s - before_s) * (1 - 1 / stage.readers)
-        return with_ids_of(vocabulary, change, stage.terms) if change.count else change
+        stage = self.stage
+        change = stage.found(moment)
+        if change is None:
+            begun_s = thread_time()
+            change = stage.step(moment)
+            self.for_others_s += (thread_time() - begun_s) * (1 - 1 / stage.readers)
+        return with_ids_of(moment.vocabulary, change, stage.terms) if change.count else change
 
 
 def with_ids_of(vocabulary: Vocabulary, rows: ZSet, terms: Vocabulary) -> ZSet:

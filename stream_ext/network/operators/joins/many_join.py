@@ -37,7 +37,7 @@ class ManyJoin(Shareable):
     def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
         """`parts`: the variables of each part, which all of its rows bind. `sources`: for each part its input; parts
         that differ only in the names of their variables share one. None: each part has its own."""
-        self.variables = tuple(dict.fromkeys(v for part in parts for v in part))
+        self.variables = self._names = tuple(dict.fromkeys(v for part in parts for v in part))  # the parts have these
         sources = range(len(parts)) if sources is None else sources
         self._indexed = [
             _IndexedRows(len(parts[n]), _shared(parts, n)) for n in map(sources.index, sorted(set(sources)))
@@ -51,7 +51,7 @@ class ManyJoin(Shareable):
 
     @property
     def likeness(self) -> Likeness:
-        places = {name: place for place, name in enumerate(self.variables)}
+        places = {name: place for place, name in enumerate(self._names)}
         parts = tuple([tuple([places[name] for name in part.variables]) for part in self._parts])
         return ManyJoin, parts, self._sources
 
@@ -83,7 +83,7 @@ class ManyJoin(Shareable):
             joined |= {n}
         if not len(rows):
             return empty(len(self.variables))
-        columns = tuple(rows.matrix[names.index(v)] for v in self.variables)
+        columns = tuple(rows.matrix[names.index(v)] for v in self._names)
         return ZSet(columns, len(rows), rows.weights if len(rows.weights) else None, rows.untils)
 
     def _joined(
@@ -110,7 +110,7 @@ class ManyJoin(Shareable):
             if change.count and change.fresh is None:
                 return None
             if change.count and change.fresh is not None:
-                places |= {self.variables.index(part.variables[place]) for place in change.fresh}
+                places |= {self._names.index(part.variables[place]) for place in change.fresh}
         return frozenset(places)
 
     # ---- which comes next ---------------------------------------------------------------------------------------

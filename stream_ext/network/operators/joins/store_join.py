@@ -52,14 +52,13 @@ class StoreJoin(Shareable):
         """The same join with other constants in its pattern, for a network that is stepped once."""
         other = copy(self)
         other.pattern, other._look_ups = pattern, {}
-        if other._counting is not None:
-            other._counting = Counting(self._left, pattern)
+        other._counting = other._counting and Counting(self._left, pattern)
         return other
 
     @property
     def is_only_its_pattern(self) -> bool:
         """Whether it has nothing to join with, and lists all variables."""
-        return not self._left and self._counting is None and self.variables == self.pattern.variables
+        return not self._left and not self._counting and self.variables == self.pattern.variables
 
     def without_pattern(self) -> list[object]:
         """All that it refers to, but for its pattern and what is made of it."""
@@ -126,7 +125,7 @@ class StoreJoin(Shareable):
 
     def _by(self, free: tuple[str, ...]) -> _LookUp:
         if free not in self._look_ups:
-            self._look_ups[free] = _LookUp(self._left, self.pattern, frozenset(free), self.variables)
+            self._look_ups[free] = _LookUp(self._left, self.pattern, frozenset(free), self._pairing.variables)
         return self._look_ups[free]
 
 

@@ -1,0 +1,178 @@
+"""Queries that are alike: many users ask of the same posts, each for something else.
+
+    alike       five patterns over LSBench's posts and who knows whom, a dozen questions of each, all over ten seconds
+    copies      LSBench's Q5 and Q6 (photos and posts that friends like), asked by 100, over the same window
+    lengths     the same over 20 windows of different length
+    mixed       CQELS+, section 4.2: four kinds of queries, 400 of them
+
+Medians of CPU milliseconds of a close. Answers are compared with pyoxigraph's before a time is reported.
+
+python -m tests.benchmarks.alike [--old CHECKOUT] [--rounds 3] [--json FILE] [PART ...]
+
+With --old, another checkout with a .venv of its own by turns."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.papers import _varied
+from tests.benchmarks.replay import Replay
+from tests.benchmarks.stream_questions import QUESTIONS, Asked
+from tests.benchmarks.tape import Tape, source
+
+Figures = dict[str, Any]
+
+PATTERNS = (
+    "?user sioc:creator_of ?post . ?user foaf:knows ?friend",
+    "?post sib:hashtag ?tag . ?user sioc:creator_of ?post",
+    "?user sioc:creator_of ?post . ?user foaf:knows ?friend . ?post sib:hashtag ?tag FILTER(?friend != ?user)",
+    "?post1 sib:hashtag ?tag . ?user sioc:creator_of ?post1 . ?post2 sib:hashtag ?tag . ?user sioc:creator_of ?post2 "
+    "FILTER(?post1 != ?post2)",
+    "?user sioc:creator_of ?post OPTIONAL { ?post sib:hashtag ?tag }",
+)
+#: R2S, what is selected, and the end.
+QUESTIONED = (
+    ("RSTREAM", "?user", ""),
+    ("ISTREAM", "DISTINCT ?user", ""),
+    ("ISTREAM", "?user (COUNT(*) AS ?n)", "GROUP BY ?user"),
+    ("RSTREAM", "(COUNT(*) AS ?n)", ""),
+    ("RSTREAM", "(COUNT(DISTINCT ?user) AS ?n)", ""),
+    ("ISTREAM", "?user (COUNT(*) AS ?n)", "GROUP BY ?user HAVING(COUNT(*) > 2)"),
+    ("RSTREAM", "?user (COUNT(*) AS ?n)", "GROUP BY ?user ORDER BY DESC(?n) ?user LIMIT 5"),
+    ("DSTREAM", "?user", ""),
+    ("RSTREAM", "?user", "ORDER BY ?user LIMIT 10"),
+    ("ISTREAM", "*", ""),
+    ("ISTREAM", "(STR(?user) AS ?u)", ""),
+    ("RSTREAM", "(MIN(?user) AS ?m)", ""),
+)
+_SECOND_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    asked: Asked
+    r2s: str
+    range_ms: int
+
+    def text(self, name: str) -> str:
+        text = self.asked.text(name, f"RANGE {self.range_ms}ms STEP 1s")
+        return text.replace("REGISTER QUERY", f"REGISTER {self.r2s}", 1)
+
+
+def alike() -> Iterator[Registered]:
+    for number in range(len(PATTERNS) * len(QUESTIONED)):
+        r2s, select, end = QUESTIONED[number // len(PATTERNS)]
+        pattern = PATTERNS[number % len(PATTERNS)]
+        yield Registered(Asked(f"SELECT {select}", pattern, ("poststream",), end=end), r2s, 10 * _SECOND_MS)
+
+
+def copies(name: str) -> Iterator[Registered]:
+    for _ in range(100):
+        yield Registered(QUESTIONS[name], "RSTREAM", 10 * _SECOND_MS)
+
+
+def lengths(name: str) -> Iterator[Registered]:
+    for number in range(100):
+        yield Registered(QUESTIONS[name], "RSTREAM", (5 + number % 20) * _SECOND_MS)
+
+
+def mixed() -> Iterator[Registered]:
+    for number in range(400):
+        name = ("Q1", "Q2", "Q3", "Q10")[number % 4]
+        more_ms = 100 * (number // 4) if name == "Q10" else 0
+        yield Registered(_varied(name, number + 1)[number], "RSTREAM", 10 * _SECOND_MS + more_ms)
+
+
+PARTS = {
+    "alike": (alike, 650),
+    "copies_Q5": (lambda: copies("Q5"), 1_300),
+    "copies_Q6": (lambda: copies("Q6"), 1_300),
+    "lengths_Q5": (lambda: lengths("Q5"), 1_300),
+    "lengths_Q6": (lambda: lengths("Q6"), 1_300),
+    "mixed": (mixed, 1_300),
+}
+
+
+def measured(part: str, folder: Path) -> Figures:
+    made, triples = PARTS[part]
+    queries, data = list(made()), source(2_000, shared=False)
+    tape = Tape(data, tuple(dict.fromkeys(stream for each in queries for stream in each.asked.streams)))
+    batches = tape.dense(triples, 40, _SECOND_MS)
+    replay = Replay(folder, data, tape, batches)
+    stepped = replay.run([each.text(f"q{n}") for n, each in enumerate(queries)], retained=(len(batches) - 1,))
+    checked = [
+        replay.check(each.asked, stepped[-1], each.range_ms, n + 1).rows
+        for n, each in list(enumerate(queries))[:: max(1, len(queries) // 20)]
+        if each.r2s == "RSTREAM" and "LIMIT" not in each.asked.end
+    ]
+    replay.close()
+    if not any(checked):
+        raise AssertionError("no query that was compared had a row")
+    steady = stepped[len(stepped) // 2 :]
+    return {
+        "queries": len(queries),
+        "step_ms": round(statistics.median(each.cpu for each in steady) * 1e3, 2),
+        "step_and_merge_ms": round(statistics.median(each.stored_cpu for each in steady) * 1e3, 2),
+        "rows": sum(sum(each.rows) for each in steady), "checked": len(checked), "checked_rows": sum(checked),
+    }  # fmt: skip
+
+
+def _in_checkout(checkout: Path, part: str) -> Figures:
+    command = [str(checkout / ".venv" / "bin" / "python"), "-P", __file__, part]
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    done = subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found: Figures = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def by_turns(old: Path, parts: Sequence[str], rounds: int) -> Figures:
+    figures: Figures = {}
+    for part in parts:
+        runs: dict[str, list[Figures]] = {"old": [], "new": []}
+        for _ in range(rounds):
+            runs["old"].append(_in_checkout(old, part))
+            runs["new"].append(_in_checkout(Path(__file__).parents[2], part))
+        if len({each["rows"] for side in runs.values() for each in side}) > 1:
+            raise AssertionError(f"{part}: the numbers of rows differ: {runs}")
+        figures[part] = {
+            side: {
+                **each[0],
+                **{ms: statistics.median(run[ms] for run in each) for ms in ("step_ms", "step_and_merge_ms")},
+                "runs_ms": [run["step_ms"] for run in each],
+            }
+            for side, each in runs.items()
+        }
+        print(part, json.dumps(figures[part]), file=sys.stderr, flush=True)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("--old", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    if given.old is None:
+        for part in given.parts:
+            with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+                print(json.dumps(measured(part, Path(folder) / "store")), flush=True)
+        return
+    command = f"python -m tests.benchmarks.alike --old OLD --rounds {given.rounds} {' '.join(given.parts)}"
+    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.old, given.parts, given.rounds)}
+    if given.json is not None:
+        given.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

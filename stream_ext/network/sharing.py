@@ -146,6 +146,9 @@ class NetworkSharing:
         self._replaced.clear()
         self._read = [reader.stage for each in self._network.stepped_stages if (reader := _reader_of(each)) is not None]
         self._counted = self._added()  # what came before is content of the network already
+        last = self._shared.get(self._network.last_stage)
+        if last is not None and not last.creates_terms:
+            self._network.answer.share_rows(last)
 
     def has_content_of(self, place: int, stage: SharedStage, time: int) -> bool:
         """Whether its own operator has shown what the shared one has, up to `time`."""
@@ -178,6 +181,7 @@ class NetworkSharing:
         """The network is not evaluated any more, or is lost."""
         for stage in self._shared.values():
             stage.left_by(self._query)
+        self._network.answer.own_rows()
         self._shared, self._scans = {}, {}
 
     def part(self) -> None:
@@ -221,6 +225,7 @@ class NetworkSharing:
         return self.translates or self.terms.translates or any(stage.has_created for stage in self.stages)
 
     def _take_own(self) -> None:
+        self._network.answer.own_rows()
         for place, stage in self._shared.items():
             operator = stage.taken()
             stage.left_by(self._query)

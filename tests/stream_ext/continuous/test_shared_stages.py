@@ -347,10 +347,9 @@ def test_queries_that_differ_in_names_share_all_operators(first: str, second: st
         both.register(pattern)
     for time in range(5, 75, 10):
         both.push(time, "a p b", f"a{time} p c", f"a{time} q b", f"b p d{time}")
-    (stages, others) = (
-        both.sharing.runs.of[number].evaluator.triggered(False).network.stepped_stages for number in (2, 3)
-    )
-    assert [type(stage.operator) for stage in (*stages, *others)] == [SharedReader] * 2
+    one, other = (both.sharing.runs.of[number].evaluator.triggered(False).network for number in (2, 3))
+    assert [type(stage.operator) for stage in (*one.stepped_stages, *other.stepped_stages)] == [SharedReader] * 2
+    assert (one.answer._rows is other.answer._rows) == all(each not in first for each in ("BIND", "VALUES"))
     assert {stage.readers for stage in _stages_of(both.sharing)} == {2}
     both.drop(2)
     for time in range(75, 145, 10):

@@ -8,7 +8,9 @@ Example: answers {1, 2}, then {2, 3}: ISTREAM emits 3, DSTREAM emits 1, RSTREAM 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +23,10 @@ from stream_ext.network.operators.answers.ranking import Ranking
 from stream_ext.network.operators.answers.slice import net_change
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.rows.zset import Columns, Weights, ZSet, consolidate, empty, repeated, sum_equal_rows
+
+if TYPE_CHECKING:
+    from stream_ext.network.operators.core.shared_stage import SharedStage
+    from stream_ext.network.shared_rows import SharedRows
 
 
 class ResultState:
@@ -43,6 +49,7 @@ class ResultState:
         self._ranking, self._returns = ranking, returns
         self.is_plain = cut == Cut(cut.variables, cut.variables) and not (returns and r2s is not R2S.RSTREAM)
         self._rows = OrderedRows(len(cut.variables))
+        self._shared: SharedRows | None = None  # the rows that it has with other queries
         self._whole = empty(len(self.variables))
         self._gains = Gains(len(cut.variables), r2s) if self.is_plain and r2s is not R2S.RSTREAM else None
         #: Whether the result of `step` is in the order in which it is emitted.
@@ -77,13 +84,38 @@ class ResultState:
             return self._gains.step(moment.time, change)
         if self._ranking is not None and not self._returns:
             self._ranking.step(moment.vocabulary, *net_change(self._rows.ended(moment.time), change))
-        self._rows.step(change, moment.time)
+        self._step_rows(moment, change)
         if (
             self._ranking is not None and self._returns
         ):  # then its order may be of other rows than those of the last step
             columns, weights = self._rows.summed()
             self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
         return self._rows.bag() if self.is_plain else self._emitted(moment)
+
+    # ---- rows that queries share
+
+    def share_rows(self, stage: SharedStage) -> None:
+        """From now on it has the same rows as others that read nothing but this stage; the first of them gives its
+        own. Not if it needs other rows."""
+        if self._gains is not None or self._ranking is not None or self._returns or self._construct is not None:
+            return
+        if self._shared is None:
+            self._shared = stage.rows_for(self._rows)
+            self._shared.readers += 1
+
+    def own_rows(self) -> None:
+        """From now on it steps its rows itself."""
+        if self._shared is not None:
+            self._shared.readers -= 1
+            self._rows, self._shared = copy(self._rows), None
+
+    def _step_rows(self, moment: Moment, change: ZSet) -> None:
+        if self._shared is not None and moment.vocabulary.translates:
+            self.own_rows()  # with other ids than those of others
+        if self._shared is None:
+            self._rows.step(change, moment.time)
+        else:
+            self._rows = self._shared.at(int(moment.snapshot.sn), moment.time, change)
 
     def whole(self) -> tuple[Columns, Weights]:
         """The whole answer of the last evaluation, in order; not if only changes are emitted."""

@@ -15,8 +15,10 @@ from copy import deepcopy
 from dataclasses import replace
 from time import thread_time
 
+from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
+from stream_ext.network.shared_rows import SharedRows
 from stream_ext.rows.zset import ZSet
 from stream_ext.values.vocabulary import Vocabulary
 
@@ -37,6 +39,7 @@ class SharedStage:
         _, self.inputs = key
         self._reads_terms = any(each.creates_terms for each in self.inputs)
         self.creates_terms = self._reads_terms or operator.creates_terms
+        self._rows: SharedRows | None = None  # the whole answer of queries that read nothing else
         self.readers = self.added = 0
         self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places
         self._own_added = 0
@@ -50,6 +53,12 @@ class SharedStage:
     def has_created(self) -> bool:
         """Whether its operator may remember ids of created terms. (A group can exchange those of its results.)"""
         return self._reads_terms and not self.operator.is_stateless and self.terms.created > 0
+
+    def rows_for(self, rows: OrderedRows) -> SharedRows:
+        """The whole answer of queries that read only this; without any other those of the query that asks."""
+        if self._rows is None or not self._rows.readers:
+            self._rows = SharedRows(rows)
+        return self._rows
 
     @property
     def is_lost(self) -> bool:

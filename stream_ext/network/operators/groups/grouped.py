@@ -9,9 +9,12 @@ from stream_ext.network.operators.groups.aggregates import Aggregated
 from stream_ext.network.operators.groups.group import GroupOperator
 from stream_ext.rows.zset import ZSet
 
+#: Aggregates whose values may be no terms of the input, nor whole numbers.
+_CREATING = frozenset(("SUM", "AVG", "GROUP_CONCAT"))
+
 
 class Grouped(Shareable):
-    creates_terms = encodes_terms = True
+    encodes_terms = True
 
     def __init__(
         self, inside: tuple[str, ...], keys: tuple[str, ...], aggregates: tuple[Aggregated, ...], always: bool
@@ -19,6 +22,7 @@ class Grouped(Shareable):
         """As of a Group."""
         self.variables = keys + tuple(aggregate.variable for aggregate in aggregates)
         self._inside, self._keys, self._aggregates, self._always = inside, keys, aggregates, always
+        self.creates_terms = any(each.function in _CREATING for each in aggregates)
         self._group: GroupOperator | None = None
         self.emits_removals = True
 

@@ -168,9 +168,9 @@ def test_queries_that_share_stages_say_what_each_says_by_itself(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shares = Counter[str]()
-    for seed in range(block * 8, block * 8 + 8):
+    for seed in range(block * 5, block * 5 + 5):
         shares += play(seed, tmp_path / str(seed), monkeypatch)
-    assert shares.total() > 200, f"stages were read {shares} times by others"
+    assert shares.total() > 100, f"stages were read {shares} times by others"
 
 
 class Scenery:

@@ -4,7 +4,7 @@ q1   ?a :p ?b FILTER(?b > 5)     q2   ?x :p ?y FILTER(?y > 5)      both filters 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stream_ext.rows.zset import ZSet
@@ -15,6 +15,7 @@ Likeness = tuple[object, ...]
 
 class Shareable:
     variables: tuple[str, ...]
+    step: Callable[..., ZSet]
     #: Whether its rows may have terms that it creates; whether it looks up constants, at least.
     creates_terms = encodes_terms = False
     #: Whether it remembers nothing of what came before.

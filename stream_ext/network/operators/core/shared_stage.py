@@ -89,7 +89,7 @@ class SharedStage:
         assert not self._is_halfway, "networks that read it are built anew"
         self._is_halfway, self.next_change = True, None
         changes = [each.step(moment) for each in self.inputs]
-        change: ZSet = self.operator.step(self._with_terms(moment), *changes)  # type: ignore[attr-defined]  # as all
+        change = self.operator.step(self._with_terms(moment), *changes)
         self._is_halfway = False
         self.count(change.count * (change.width * COLUMN_BYTES + ROW_BYTES))
         return change

@@ -70,9 +70,8 @@ class Evaluator:
         if plan.is_over_store:
             self.vocabulary = Vocabulary(store.permanent_ids, store.terms)
         else:
-            self.vocabulary = Vocabulary(
-                store.ids, store.terms, version=store.terms_version, may_go=store.are_transient
-            )
+            version, may_go = store.terms_version, store.are_transient
+            self.vocabulary = Vocabulary(store.ids, store.terms, version=version, may_go=may_go)
         self._orders = Orders()
         # Networks at closes and at arrivals; both None: it is not built yet.
         self.at_closes: TriggeredNetwork | None = None
@@ -135,7 +134,8 @@ class Evaluator:
         self.at_closes = TriggeredNetwork(make, timing.windows) if timing.has_beats else None
         if timing.arrivals and plan.one_by_one is None:
             windows = _arriving(timing)
-            inputs = NetworkInputs(snapshot, self._store.ids, {w.name: w for w in windows}, self._control.check)
+            named = {window.name: window for window in windows}
+            inputs = NetworkInputs(snapshot, self._store.ids, named, self._control.check, keys=plan.keys)
             if plan.is_shared:
                 numbered = NumberedRowsNetwork.over_many(plan.template.select, self._relation, inputs)
             else:

@@ -35,7 +35,7 @@ class FaultyRuns:
         """The parts of a run; if its step fails, the parts of those of its queries that did not cause the fault."""
         state_before = run.query_state(self._shard.sn) if run.plan.has_services else None
         self._shard.stepping(sn, run.numbers)
-        turn, was_underway = self._shard.turn_of_run(), run.is_underway
+        turn, was_underway = self._shard.turn_of_run(run), run.is_underway
         try:
             return run.continue_step(turn) if was_underway else run.step(sn, pushes, turn)
         except StoreUnavailable:
@@ -52,7 +52,12 @@ class FaultyRuns:
             alike = [planned for planned in found if planned is not None]
             again = PushesOfSnapshot(self._shard.store, sn, run.streams) if was_underway else pushes
             runs, turn_of = self._shard.runs.of, self._shard.turn_of_run
-            return self.without_them(alike, error, lambda some: runs[some[0].number].step(sn, again, turn_of()))
+
+            def step_again(some: Sequence[PlannedQuery]) -> Sequence[Part]:
+                other = runs[some[0].number]
+                return other.step(sn, again, turn_of(other))
+
+            return self.without_them(alike, error, step_again)
 
     def without_answer(self, run: Run, error: Unanswered, sn: int, state_before: QueryState | None) -> Sequence[Part]:
         """The parts before the missing answer. The query was at `sn` with the state `state_before`; None: it began

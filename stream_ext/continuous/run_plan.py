@@ -21,6 +21,7 @@ from stream_ext.language.algebra.algebra import R2S, Form
 from stream_ext.language.algebra.volatile import is_of_time, is_volatile
 from stream_ext.language.algebra.walk import has_services, reads_store
 from stream_ext.plan.properties.arrival_batching import why_one_by_one
+from stream_ext.plan.properties.range_sums import sums_of
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.rows.key_range import KeyRange
@@ -54,7 +55,9 @@ class PlannedQuery:
     @property
     def key(self) -> Key | None:
         shared = self.registered.parametrised
-        return None if shared is None else (shared.template, self.registered.labels)
+        if shared is None or (self.keys is not None and self.timing.arrivals):
+            return None  # the arrivals of a range are numbered for one query
+        return shared.template, self.registered.labels
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -86,12 +89,13 @@ class RunPlan:
         self.is_over_past = first.timing.ends_at is not None
         self.asked, self.is_whole = registered.asked, bool(registered.functions)
         self.asks_source = bool(self.asked) or self.is_whole
+        self.sums = None if self.keys is None or not self.keys.is_summed else sums_of(query, self.select)
         self.none_held = self.asks_source and not reads_more_than(self.asked, self.select)
         self.has_services = has_services(query) or self.asks_source
         self.varies, self.is_of_time = is_volatile(query) or self.asks_source, is_of_time(query)
         self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer
         self.reads_store = reads_store(query)
-        self.width = len(columns_of(query))
+        self.width = len(columns_of(query)) if self.sums is None else self.sums.width
         nothing = tuple(np.empty(0, np.uint64) for _ in range(self.width))
         self.empty_result: Result = result_of(query, (nothing, np.empty(0, np.int64)))
         #: What of it is evaluated arrival by arrival; None: it has numbered evaluations, many in one step.

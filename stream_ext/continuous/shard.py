@@ -21,6 +21,7 @@ from stream_ext.continuous.behind import QueriesBehind, UnitBehind
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
 from stream_ext.continuous.query_budget import USUAL, Budget
+from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
@@ -171,8 +172,8 @@ class Shard:
         """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
         self.those_behind.return_to(states)
 
-    def turn_of_run(self) -> Turn:
-        return self._turn or self.pace.with_all(self.interrupted)
+    def turn_of_run(self, run: Run) -> Turn:
+        return self._turn or (self.pace if run.plan.keys is None else self.pace.of_range).with_all(self.interrupted)
 
     def refresh(self) -> int:
         """Reads what has been published; returns the new head."""
@@ -247,7 +248,7 @@ class Shard:
         if run is None:
             return []
         try:
-            return run.start(self.sn, self.turn_of_run())
+            return run.start(self.sn, self.turn_of_run(run))
         except Unanswered as error:
             return self._faulty.without_answer(run, error, behind_at, None)
         except StoreUnavailable:
@@ -348,9 +349,8 @@ class Shard:
             return query.number in numbers and query.since > begins_after
 
         shard = Shard(
-            self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace,
-            interrupted=self.interrupted,
-        )  # fmt: skip
+            self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace, interrupted=self.interrupted
+        )
         shard.stepping, shard.divided = self.stepping, self.divided
         return shard
 

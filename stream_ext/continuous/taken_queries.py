@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Registered
-from stream_ext.plan.properties.divisible import division_of
+from stream_ext.plan.properties.divisible import KeyDivision, division_of
+from stream_ext.plan.properties.range_sums import sums_of
 from stream_ext.rows.key_range import KeyRange, Ranges
-from stream_ext.windows.part import Part
+from stream_ext.windows.part import Part, RangeSums
 
 Found = TypeVar("Found")
 Takes = Callable[[QueryDefinition], bool]
@@ -39,8 +40,12 @@ def may_divide(query: QueryDefinition, catalog: Catalog) -> bool:
         return False  # each shard would be answered at another time
     if any(number not in catalog.streams for number in query.streams):
         return False  # the query was dropped meanwhile, and then a stream of it
-    registered = Registered.of(query, catalog)
-    return division_of(registered.query, registered.select).variable is not None
+    return division_over(Registered.of(query, catalog)).variable is not None
+
+
+def division_over(registered: Registered) -> KeyDivision:
+    """How a registered query can be divided."""
+    return division_of(registered.query, registered.select, registered.parametrised is not None)
 
 
 class DividedQueries:
@@ -50,29 +55,30 @@ class DividedQueries:
         self.follow(ranges_of)
 
     def __contains__(self, number: int) -> bool:
-        return number in self._numbers
+        return number in self._sums
 
     def follow(self, ranges_of: RangesOf) -> None:
         """Ranges that count from now on; the shard is built anew."""
         self._ranges_of = ranges_of
-        self._numbers: set[int] = set()
+        self._sums: dict[int, RangeSums | None] = {}  # of those that are divided, by number
 
     def range_of(self, definition: QueryDefinition, registered: Registered) -> KeyRange | None:
         ranges = self._ranges_of(definition)
         if ranges is None:
             return None
-        self._numbers.add(definition.number)
-        variable, why_not = division_of(registered.query, registered.select)
+        variable, why_not, is_summed, _ = division_over(registered)
+        self._sums[definition.number] = sums_of(registered.query, registered.select) if is_summed else None
         if variable is None:
             raise ValueError(f"query {definition.name!r} cannot be divided among shards: {why_not}")
-        return KeyRange(variable, ranges)
+        return KeyRange(variable, ranges, is_summed)
 
     def without_them(self, of_queries: dict[int, Found]) -> dict[int, Found]:
-        return {number: each for number, each in of_queries.items() if number not in self._numbers}
+        return {number: each for number, each in of_queries.items() if number not in self._sums}
 
     def marked(self, parts: list[Part]) -> list[Part]:
         """The same parts; those of divided queries say that they are."""
-        if self._numbers:
+        if self._sums:
             for part in parts:
-                part.is_range = int(part.queries[0]) in self._numbers
+                number = int(part.queries[0])
+                part.is_range, part.sums = number in self._sums, self._sums.get(number)
         return parts

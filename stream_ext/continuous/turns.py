@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stream_ext.continuous.fair_share import ShareLimit
 
@@ -16,6 +16,9 @@ from stream_ext.continuous.fair_share import ShareLimit
 _CELLS = 256
 #: In relation to the time that snapshots take: a quarter of the whole time.
 _SHARE = 1 / 3
+#: So many times as long may a range of a divided query take for a snapshot. If it is cut off, the query is whole again,
+#: and all shards build their states anew: that takes longer, and all other queries wait for it.
+_OF_RANGE = 4
 #: Unused time is not saved beyond this.
 _DUE_MS_MAX = 100.0
 
@@ -57,6 +60,12 @@ class TurnLimits:
 
     def with_all(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
         return Turn(self.evaluations, self.seconds, interrupted)
+
+    @property
+    def of_range(self) -> TurnLimits:
+        """Those of a range of a divided query."""
+        seconds = None if self.seconds is None else _OF_RANGE * self.seconds
+        return replace(self, evaluations=_OF_RANGE * self.evaluations, seconds=seconds)
 
     def behind(self, interrupted: Callable[[], bool] = lambda: False) -> Turn:
         return Turn(self.evaluations_behind, self.seconds_behind, interrupted)

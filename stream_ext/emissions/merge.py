@@ -47,6 +47,7 @@ from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.plans import Plans
 from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.saved_windows import SavedWindows
+from stream_ext.emissions.uniting import SumsRanges, sums_none
 from stream_ext.retry import retry
 from stream_ext.waits import Waits
 from stream_ext.windows.part import Ids, Part
@@ -91,15 +92,16 @@ class Merge(Plans):
         sources: Callable[[int], Sources | None] = lambda _: None,
         plan: ShardPlan = ShardPlan(),  # noqa: B008  it never changes
         may_divide: Callable[[QueryDefinition], bool] = lambda query: False,
+        sum_ranges: SumsRanges = sums_none,
     ) -> None:
         """`new_number`: a number for a group, which no query and no group has had. `may_divide`: whether a query can be
-        divided among shards. `on_emissions` gets the emissions that are stored now, and as JSON those whose rows came
-        as JSON; `on_silence` the queries with a stream that were evaluated without an emission; `on_unstored` the time
-        by which `flush` must be called; `waits` shows
-        what the merge waits for. `sources`: of which time the data of sources are that a snapshot holds."""
+        divided among shards; `sum_ranges`: what becomes of the rows of its ranges. `on_emissions` gets the emissions
+        that are stored now, and as JSON those whose rows came as JSON; `on_silence` the queries with a stream that were
+        evaluated without an emission; `on_unstored` the time by which `flush` must be called; `waits` shows what the
+        merge waits for. `sources`: of which time the data of sources are that a snapshot holds."""
         self._log, self._waits, self._gives_up = log, waits, False
         progress = Progress(log, queries(), lambda: self._retry(new_number))
-        super().__init__(int(log.position()), progress, queries, plan, clock, may_divide)
+        super().__init__(int(log.position()), progress, queries, plan, clock, may_divide, sum_ranges)
         self._on_owner_change, self._on_emissions = on_owner_change, on_emissions
         self._on_silence, self._on_unstored, self._on_fault = on_silence, on_unstored, on_fault
         self._has_unstored = False  # besides the position: progress of queries that are behind

@@ -19,6 +19,7 @@ from stream_ext.emissions.progress import Progress
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.emissions.saved_windows import SavedWindows
 from stream_ext.emissions.sent_parts import SentParts
+from stream_ext.emissions.uniting import SumsRanges, sums_none
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.rows.key_range import Ranges
 from stream_ext.windows.query_state import QueryState
@@ -41,13 +42,21 @@ class Queries(Protocol):
 
 
 class MergedProgress:
-    def __init__(self, position: int, progress: Progress, queries: Queries, plan: ShardPlan) -> None:
+    def __init__(
+        self,
+        position: int,
+        progress: Progress,
+        queries: Queries,
+        plan: ShardPlan,
+        sum_ranges: SumsRanges = sums_none,
+    ) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._position = self._stored = position
         self._busy = False
         self._fault: BaseException | None = None
         self._progress, self._queries = progress, queries
-        self._plan, self._sent = plan, SentParts(plan.shards)
+        self._sum_ranges = sum_ranges
+        self._plan, self._sent = plan, SentParts(plan.shards, sum_ranges=sum_ranges)
         self.homes = Homes()
 
     @property

@@ -2,6 +2,7 @@
 
     a template is heavy, and can be divided        the next plan divides it: each shard has a range of its keys
     the parts of its ranges cannot be united       it is whole, at once, and for some minutes
+    a shard was late with its range                it is whole until it has caught up, and for half a minute
 
 The unit of load is a millisecond of CPU time, of a template."""
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import Clock
@@ -17,8 +19,9 @@ from stream_ext.emissions.hand_over import HandOver
 from stream_ext.emissions.merged_progress import Queries
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.progress import Progress
+from stream_ext.emissions.range_rows import CannotUnite
 from stream_ext.emissions.sent_parts import SentParts
-from stream_ext.emissions.uniting import CannotUnite
+from stream_ext.emissions.uniting import SumsRanges
 
 log = logging.getLogger("rillet.spark")
 
@@ -29,6 +32,34 @@ _STAYS = 0.25
 #: A template whose ranges could not be united is whole for so long; each time that it happens again, twice as long.
 _WHOLE_MS = 300_000
 _DOUBLED_MAX = 6
+#: One that was late: nothing is wrong with its ranges, and a long snapshot may not come again. But each change makes
+#: all shards begin anew, so it is twice as long each time, too, up to the time of the others.
+_LATE_MS = 30_000
+_LATE_DOUBLED_MAX = 4
+
+
+class _Whole(NamedTuple):
+    """A template is whole up to `until_ms`. `times`: how often it was made so, and was not forgotten since."""
+
+    until_ms: int
+    times: int
+    why: str
+    is_late: bool
+
+    @classmethod
+    def after(cls, before: _Whole | None, now_ms: int, why: str, is_late: bool) -> _Whole:
+        times = 0 if before is None else before.times
+        for_ms = _LATE_MS << min(times, _LATE_DOUBLED_MAX) if is_late else _WHOLE_MS << min(times, _DOUBLED_MAX)
+        if before is not None and before.is_late and not is_late:
+            for_ms, times = _WHOLE_MS, 0
+        return cls(now_ms + min(for_ms, _WHOLE_MS << _DOUBLED_MAX), times + 1, why, is_late)
+
+    def is_remembered(self, now_ms: int) -> bool:
+        """Whether it is still counted if it happens again."""
+        return self.until_ms + (_WHOLE_MS << (1 if self.is_late else _DOUBLED_MAX)) > now_ms
+
+
+_NEVER = _Whole(0, 0, "", False)
 
 
 class Plans(HandOver):
@@ -42,16 +73,16 @@ class Plans(HandOver):
         plan: ShardPlan,
         clock: Clock,
         may_divide: Callable[[QueryDefinition], bool],
+        sum_ranges: SumsRanges,
     ) -> None:
-        """`may_divide`: whether a query can be divided."""
-        super().__init__(position, progress, queries, plan)
+        """`may_divide`: whether a query can be divided. `sum_ranges`: how rows of ranges become a result."""
+        super().__init__(position, progress, queries, plan, sum_ranges)
         self._clock, self._may_divide = clock, may_divide
         self.accounts = Accounts(queries)
         #: Called when there is another plan that nobody has set.
         self.on_plan: Callable[[], None] = lambda: None
         self._measured_ms = clock.now_ms()  # since when the loads are those of the next plan
-        #: By placement number: until when a template is whole, how often it was made so, and why.
-        self._whole: dict[int, tuple[int, int, str]] = {}
+        self._whole: dict[int, _Whole] = {}  # by placement number
 
     # ---- which plan is better: without the lock
 
@@ -74,8 +105,8 @@ class Plans(HandOver):
 
     def why_whole(self, query: QueryDefinition) -> str:
         """Why a query is not divided for some time; empty: for no such reason."""
-        until_ms, _, why = self._whole.get(query.placement or query.number, (0, 0, ""))
-        return why if until_ms > self._clock.now_ms() else ""
+        whole = self._whole.get(query.placement or query.number, _NEVER)
+        return whole.why if whole.until_ms > self._clock.now_ms() else ""
 
     def _placements(self) -> set[int]:
         """Of all queries that may run on Spark."""
@@ -98,7 +129,7 @@ class Plans(HandOver):
         return frozenset(found)
 
     def _whole_until(self, placement: int) -> int:
-        return self._whole.get(placement, (0, 0, ""))[0]
+        return self._whole.get(placement, _NEVER).until_ms
 
     # ---- another plan
 
@@ -108,7 +139,7 @@ class Plans(HandOver):
             plan = ShardPlan(plan.number, plan.weights, plan.divided - behind)
         had_some, had_all = self._sent.any_on_spark, self._sent.all_on_spark
         inline = self._sent.inline if had_all else None
-        self._plan, self._sent = plan, SentParts(plan.shards, had_all)
+        self._plan, self._sent = plan, SentParts(plan.shards, had_all, self._sum_ranges)
         self._sent.inline = inline
         return had_some and not had_all
 
@@ -116,7 +147,7 @@ class Plans(HandOver):
         """Before Spark gets queries: those that are behind are whole. Whether there is another plan."""
         placements = self._divided_behind(self._plan)
         if placements:
-            self._begin_whole(placements, "the query was behind the others")
+            self._begin_whole(placements, "the query was behind the others", is_late=True)
         return bool(placements)
 
     def _be_whole(self) -> bool:
@@ -124,15 +155,14 @@ class Plans(HandOver):
         anew at `position`. Whether there is another plan."""
         error, self._sent.cannot_unite = self._sent.cannot_unite, None
         if error is not None:
-            self._begin_whole(self._placements_of(error), str(error))
+            self._begin_whole(self._placements_of(error), str(error), error.is_late)
         return error is not None
 
-    def _begin_whole(self, placements: frozenset[int], why: str) -> None:
+    def _begin_whole(self, placements: frozenset[int], why: str, is_late: bool) -> None:
         now_ms = self._clock.now_ms()
-        self._whole = {each: of for each, of in self._whole.items() if of[0] + (_WHOLE_MS << _DOUBLED_MAX) > now_ms}
+        self._whole = {each: whole for each, whole in self._whole.items() if whole.is_remembered(now_ms)}
         for placement in placements:
-            times = self._whole.get(placement, (0, 0, ""))[1]
-            self._whole[placement] = now_ms + (_WHOLE_MS << min(times, _DOUBLED_MAX)), times + 1, why
+            self._whole[placement] = _Whole.after(self._whole.get(placement), now_ms, why, is_late)
         log.warning("templates are not divided any more", extra={"fields": {"number": len(placements), "why": why}})
         self._take_plan(self._plan.without(placements))
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from stream_ext.emissions.range_rows import CannotUnite
 from stream_ext.emissions.runner_split import Homes
-from stream_ext.emissions.uniting import CannotUnite, must_not_be_ranges, united
+from stream_ext.emissions.uniting import SumsRanges, must_not_be_ranges, sums_none, united
 from stream_ext.windows.part import Part
 
 #: By snapshot: its parts, then those of queries that caught up after it, piece by piece.
@@ -43,7 +44,8 @@ class SentParts:
     """Not thread-safe: the merge has the lock. `inline`: the parts of the inline runner while Spark has some queries;
     None: it has not begun since the last change."""
 
-    def __init__(self, shards: int, on_spark: bool = False) -> None:
+    def __init__(self, shards: int, on_spark: bool = False, sum_ranges: SumsRanges = sums_none) -> None:
+        self._sum_ranges = sum_ranges
         self.shards = [ShardParts(on_spark) for _ in range(shards)]
         self.any_on_spark = on_spark and shards > 0
         self.inline: Waiting | None = None
@@ -94,7 +96,7 @@ class SentParts:
                 (senders if needs_inline else others).append(self.inline)
             try:
                 ranges, whole = [each[sn] for each in senders], [each[sn] for each in others]
-                found += list(_complete(ranges, whole, sn, queries))
+                found += list(_complete(ranges, whole, sn, queries, self._sum_ranges))
             except CannotUnite as error:
                 self.cannot_unite = error
                 break
@@ -118,13 +120,18 @@ class SentParts:
 
 
 def _complete(
-    ranges: Sequence[list[list[Part]]], others: Sequence[list[list[Part]]], sn: int, queries: Container[int]
+    ranges: Sequence[list[list[Part]]],
+    others: Sequence[list[list[Part]]],
+    sn: int,
+    queries: Container[int],
+    sum_ranges: SumsRanges,
 ) -> Iterator[tuple[int, list[Part]]]:
     """All parts of a snapshot, and the pieces after it. `ranges`: what those have sent who have a range of each divided
     query; `others`: the others."""
     sent = [*ranges, *others]
     pieces = [piece for _, *after in sent for piece in after]
     must_not_be_ranges([*pieces, *(parts for parts, *_ in others)])
-    yield sn, [*united([parts for parts, *_ in ranges], queries), *(part for parts, *_ in others for part in parts)]
+    in_one = united([parts for parts, *_ in ranges], queries, sum_ranges)
+    yield sn, [*in_one, *(part for parts, *_ in others for part in parts)]
     for piece in pieces:
         yield sn, piece

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stream_ext.evaluation_budget import Check, Control
+from stream_ext.network.change_bytes import with_room
 from stream_ext.network.early_stop import sums_of_parts
-from stream_ext.network.network import Network, with_room
+from stream_ext.network.network import Network
 from stream_ext.network.operators.answers.distinct import Distinct
 from stream_ext.network.operators.answers.slice import Slice
 from stream_ext.network.operators.core.moment import Moment

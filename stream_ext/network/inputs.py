@@ -39,6 +39,11 @@ class NetworkInputs:
     counted_as: Mapping[int, int] = field(default_factory=dict)
     keys: KeyRange | None = None
 
+    @property
+    def is_summed(self) -> bool:
+        """Whether its rows are summed with those of other ranges, before they become the result."""
+        return self.keys is not None and self.keys.is_summed
+
     def builder(
         self, select: Select, orders: Orders, held: bool, numbered: bool = False
     ) -> tuple[Builder, list[bytes]]:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from hbase_store import Snapshot
-from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.ahead import fetch_for_joins
+from stream_ext.network.change_bytes import LOOKS, MANY, count_alive, with_room
 from stream_ext.network.early_stop import PIECE, Driver, driver_of
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
@@ -27,6 +27,7 @@ from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.distinct import first_of_each
 from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.answers.range_answer import RangeAnswer
 from stream_ext.network.operators.answers.ranking import Orders, own_order
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
@@ -44,18 +45,8 @@ from stream_ext.network.unread_removals import omit_unread_removals
 from stream_ext.network.wires import Plan, Scan, Stage, Wire, in_steps
 from stream_ext.plan.logic import Select
 from stream_ext.plan.templates.parameters import QueryTemplate
-from stream_ext.rows.zset import Columns, Deferred, Ids, Weights, ZSet, concat, empty, in_order
+from stream_ext.rows.zset import Columns, Ids, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
-
-#: Smaller changes are not looked at one by one: few of them are alive at a time.
-_MANY = 8192
-#: Bytes that are remembered are counted as they come, and the operators are looked at when these have come to one part
-#: in so many of the budget.
-_LOOKS = 16
-#: Bytes of an id; and cells of a row beside its columns: a weight, a validity.
-_CELL, _WITH_EACH = 8, 2
-#: Cells a row that an operator needs beside its columns, for what it makes of each: places, a table, an order.
-_CELLS_WITH_ROW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +135,8 @@ class Network:
             wire, cut = builder.query(select)
         if bags:
             answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
+        elif inputs.is_summed:
+            answer = RangeAnswer(cut, query.emits, select.distinct or query.form is not Form.SELECT)
         else:
             answer = ResultState(cut, query.emits, at_end, returns, own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown, at_end)
@@ -155,6 +148,8 @@ class Network:
         builder, unknown = inputs.builder(template.select, orders, True)
         wire, cut = builder.shared(template.select, relation)
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
+        if inputs.is_summed:
+            answer = RangeAnswer(cut, template.r2s, template.select.distinct)
         return cls(builder.plan, wire, cut, answer, orders, unknown)
 
     def with_patterns(self, patterns: Sequence[tuple[int, IdPattern]], unknown: Sequence[bytes]) -> Network:
@@ -224,7 +219,7 @@ class Network:
         limit `most`."""
         if self.sharing is not None:
             self._added += self.sharing.come()
-        if self._added > most // _LOOKS:
+        if self._added > most // LOOKS:
             self._retained, self._added = self.state_bytes, 0
         return self._retained + self._added
 
@@ -312,9 +307,9 @@ class Network:
                 del alive[i]
             if is_registered:
                 self._added += change.count * (change.width * COLUMN_BYTES + ROW_BYTES)
-            if change.count > _MANY:
+            if change.count > MANY:
                 many = True
-                _count_alive(control, list(alive.values()))
+                count_alive(control, list(alive.values()))
         found: ZSet = changes[self.last_stage]
         return found
 
@@ -336,8 +331,8 @@ class Network:
                 changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
             more = concat([found, changes[self.last_stage]], self._width)
             found = first_of_each(more) if driver.distinct else more
-            if found.count > _MANY:
-                _count_alive(moment.control, [*changes, found])
+            if found.count > MANY:
+                count_alive(moment.control, [*changes, found])
             if found.count >= enough:
                 break
         return found
@@ -366,35 +361,6 @@ class Network:
             inputs = [with_room(moment.control, changes[i]) for i in stage.inputs]
             changes.append(stage.operator.step(moment, *inputs))
             traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
-            if changes[-1].count > _MANY:
-                _count_alive(moment.control, changes)
+            if changes[-1].count > MANY:
+                count_alive(moment.control, changes)
         return self.answer.once(moment, changes[self.last_stage]), traces
-
-
-def with_room(control: Control, change: ZSet) -> ZSet:
-    """The change, if the budget allows its readers to copy it: columns that share an array may be copied."""
-    if change.count > _MANY:
-        control.room(change.count, change.width + _CELLS_WITH_ROW)
-    return change
-
-
-def _count_alive(control: Control, changes: Sequence[ZSet]) -> None:
-    """Charges the bytes of changes; the arrays that they share are found only if the sum is large."""
-    most = 0
-    for each in changes:
-        most += each.count * (len(each.stored) + _WITH_EACH)
-    most *= _CELL
-    control.alive(most if most < control.left // _LOOKS else _bytes_of(changes))
-
-
-def _bytes_of(changes: Sequence[ZSet]) -> int:
-    """The bytes of their arrays, each counted once: changes share columns."""
-    sizes: dict[int, int] = {}
-    for change in changes:
-        for column in change.stored:
-            for array in column.arrays() if isinstance(column, Deferred) else (column,):
-                sizes[id(array)] = array.nbytes
-        for extra in (change.weights, change.untils):
-            if extra is not None and extra.strides != (0,):
-                sizes[id(extra)] = extra.nbytes
-    return sum(sizes.values())

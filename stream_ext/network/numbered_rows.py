@@ -9,8 +9,9 @@ import numpy as np
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.building.builder import Builder
+from stream_ext.network.change_bytes import with_room
 from stream_ext.network.inputs import NetworkInputs
-from stream_ext.network.network import Network, salt_of, with_room
+from stream_ext.network.network import Network, salt_of
 from stream_ext.network.operators.answers.cut import Cut
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.ranking import Orders

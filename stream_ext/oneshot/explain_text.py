@@ -42,9 +42,9 @@ from stream_ext.language.printing.balance import chain
 from stream_ext.language.printing.units import Units
 from stream_ext.language.printing.windows import extent, report, stream
 from stream_ext.oneshot.advice import warnings_of
+from stream_ext.oneshot.shards import division_of_text
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties.arrival_batching import why_one_by_one
-from stream_ext.plan.properties.divisible import division_of
 from stream_ext.plan.refused_syntax.refuse import first_refusal
 
 _INDENT = "  "
@@ -85,9 +85,10 @@ class _PlanText(Units):
         if policy.evaluated.value == (EvaluationTrigger.ARRIVAL,) and first_refusal(query) is None:
             why = why_one_by_one(query, logic_of(query))
             yield _INDENT + ("arrivals   many in one step" if why is None else f"arrivals   one by one ({why})")
-        elif query.windows and first_refusal(query) is None:
-            by, why_not = division_of(query, logic_of(query))
-            yield _INDENT + (f"shards     one ({why_not})" if by is None else f"shards     several, by ?{by}")
+        if query.windows and first_refusal(query) is None:
+            found = division_of_text(query)
+            is_one = found.variable is None
+            yield _INDENT + (f"shards     one ({found.why_not})" if is_one else f"shards     several, {found.shown}")
         for window in policy.windows:
             yield f"window <{window.window.name}> on {stream(window.window.stream)}"
             yield from _indented(_window(window))

@@ -37,9 +37,9 @@ from stream_ext.network.wires import Stage
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.own_quads import attached_of
 from stream_ext.oneshot.question import Question
+from stream_ext.oneshot.shards import division_of_text
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties.arrival_batching import why_one_by_one
-from stream_ext.plan.properties.divisible import division_of
 from stream_ext.plan.refused_syntax.refuse import first_refusal
 from stream_ext.remote.source import MAIN
 from stream_ext.remote.sources import NO_SOURCES, Sources
@@ -127,7 +127,7 @@ def _query(query: Query, base: str) -> dict[str, Any]:
         "r2s": policy.r2s.value.value if query.windows else None,
         "windows": [_window(window, base) for window in policy.windows],
         "origins": {"r2s": policy.r2s.origin.value} if query.windows else {},
-        "policy": _policy(policy) | _arrivals(query, policy) | _shards(query, policy),
+        "policy": _policy(policy) | _arrivals(query, policy) | _shards(query),
         **({"warnings": list(warnings)} if (warnings := warnings_of(query)) else {}),
     }
 
@@ -140,12 +140,13 @@ def _arrivals(query: Query, policy: Policy) -> dict[str, Any]:
     return {"arrivals": {"together": why is None, "why_not": why}}
 
 
-def _shards(query: Query, policy: Policy) -> dict[str, Any]:
-    """By which variable the query may be divided among shards; else why not."""
-    if not query.windows or policy.evaluated.value == (EvaluationTrigger.ARRIVAL,) or first_refusal(query) is not None:
+def _shards(query: Query) -> dict[str, Any]:
+    """By which variable the query may be divided among shards, and how; else why not."""
+    if not query.windows or first_refusal(query) is not None:
         return {}
-    variable, why_not = division_of(query, logic_of(query))
-    return {"shards": {"divided_by": variable, "why_not": why_not or None}}
+    found = division_of_text(query)
+    how = {"summed": found.is_summed, "reads_all": found.reads_all} if found.variable is not None else {}
+    return {"shards": {"divided_by": found.variable, **how, "why_not": found.why_not or None}}
 
 
 def _policy(policy: Policy) -> dict[str, Any]:

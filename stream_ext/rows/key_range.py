@@ -41,7 +41,9 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """The solutions of a query whose `variable` is in these ranges."""
+    """The solutions of a query whose `variable` is in these ranges. `is_summed`: its rows are summed with those of the
+    other ranges before they become the result."""
 
     variable: str
     ranges: Ranges
+    is_summed: bool = False

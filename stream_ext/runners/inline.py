@@ -158,7 +158,9 @@ class InlineRunner:
         for number, numbers in shard.those_behind.slowed.items():
             if fair.may_return(numbers, lag_ms, now_ms):
                 shard.those_behind.release(number)
-        runs = shard.runs.by_first_query if lag_ms > fair.limit.wait_ms else {}
+        may = lag_ms > fair.limit.wait_ms
+        # Of a divided query nothing is slowed: it would end the division, and then there is more to do.
+        runs = {n: run for n, run in shard.runs.by_first_query.items() if may and run.plan.keys is None}
         found = fair.exceeding(lag_ms, {number: len(run.numbers) for number, run in runs.items()}, now_ms)
         if found is None:
             return

@@ -24,6 +24,7 @@ from stream_ext.emissions.part_merger import InJson
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions, Subscriptions
 from stream_ext.errors import RilletError
+from stream_ext.network.range_summation import RangeSummation
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.inline import InlineRunner
@@ -131,6 +132,7 @@ class Engine:
             sources=self._source_times.at,
             plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
             may_divide=lambda query: may_divide(query, injector.catalog),
+            sum_ranges=RangeSummation(store.ids, store.terms),
         )  # fmt: skip
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
@@ -145,16 +147,9 @@ class Engine:
 
     def _new_inline(self) -> InlineRunner:
         return InlineRunner(
-            self.merge,
-            self._shard,
-            self._notify_spark,
-            lambda: self.quarantine.suspended,
-            self._look_at_fault,
-            MonotonicClock(self.clock),
-            self._lag.stepped,
-            lambda: self.derived.has_room,
-            self.lag_ms,
-        )
+            self.merge, self._shard, self._notify_spark, lambda: self.quarantine.suspended, self._look_at_fault,
+            MonotonicClock(self.clock), self._lag.stepped, lambda: self.derived.has_room, self.lag_ms,
+        )  # fmt: skip
 
     def _new_spark(self, settings: SparkSettings) -> SparkRunner:
         return SparkRunner(

@@ -10,8 +10,8 @@ from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Registered
 from stream_ext.continuous.faults import is_caught_up_later, is_slowed
+from stream_ext.continuous.taken_queries import division_over
 from stream_ext.emissions.merged_progress import Runner
-from stream_ext.plan.properties.divisible import division_of
 from stream_ext.service.engine import Engine
 from stream_ext.service.next_close import next_close
 from stream_ext.windows.query_state import QueryState
@@ -240,11 +240,11 @@ def _why_of(query: QueryDefinition, engine: Engine, catalog: Catalog) -> str:
     on_spark = merge.runner_of(query) is Runner.SPARK
     if merge.plan.divides(query):
         registered = Registered.of(query, catalog)
-        by = division_of(registered.query, registered.select).variable
-        return f"{engine.spark.why_of_all(on_spark)}; it is divided among {merge.plan.shards} shards by ?{by}"
+        how = division_over(registered).shown
+        return f"{engine.spark.why_of_all(on_spark)}; it is divided among {merge.plan.shards} shards {how}"
     why = engine.spark.why_of(merge.plan.shard_of_query(query), on_spark)
     whole = merge.why_whole(query)
-    return f"{why}; it is not divided among shards for some minutes: {whole}" if whole else why
+    return f"{why}; it is not divided among shards for some time: {whole}" if whole else why
 
 
 def _why(engine: Engine) -> str:

@@ -42,6 +42,42 @@ class ManyEmissions(msgspec.Struct, frozen=True, array_like=True):
     ends: list[list[int]]
 
 
+class RangeSums(msgspec.Struct, frozen=True, array_like=True):
+    """What becomes of the rows of all ranges of a divided query, once they are summed. `r2s`: of the answer before and
+    the answer now. The first `shown` columns are those of the result; behind them are others that `order` reads (a
+    place, and whether it is descending). `is_set`: each row counts once; `distinct`: each row of the result, after it
+    is ordered. `by_text`: rows that nothing else orders stand by their texts. `asks`: it is an ASK. `constants`: of the
+    template of a CONSTRUCT, in order; those that the store does not know get ids in this order.
+
+    Unless `r2s` is RSTREAM, two more columns say how often a row is in the answer before, and in the answer now. Where
+    rows are only added up, a row that is as often in both may be missing."""
+
+    r2s: str
+    shown: int
+    order: list[tuple[int, bool]] = []
+    is_set: bool = False
+    distinct: bool = False
+    offset: int = 0
+    limit: int | None = None
+    by_text: bool = False
+    asks: bool = False
+    constants: list[bytes] = []
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether two columns say how often a row was there, and is."""
+        return self.r2s != "RSTREAM"
+
+    @property
+    def ordered(self) -> int:
+        """How many columns are shown, or read by the order."""
+        return max([self.shown, *(place + 1 for place, _ in self.order)])
+
+    @property
+    def width(self) -> int:
+        return self.ordered + 2 * self.is_counted
+
+
 class EmissionOfPart(NamedTuple):
     """One of the emissions of a part: the evaluation, the one before it, the windows, and its rows."""
 
@@ -79,7 +115,8 @@ class Part(msgspec.Struct):
     after all parts of the other runner, and if that one has fallen behind; the last one, without an evaluation, brings
     the progress at this runner. `given_up`: the query was behind, and its step raised; what it missed is skipped.
     `source_as_of`: the source main was asked for something, and this is of its data between these times (ms);
-    `none_held`: nothing of it was held. `is_range`: the query is divided among shards, and this has the rows of one."""
+    `none_held`: nothing of it was held. `is_range`: the query is divided among shards, and this has the rows of one;
+    `sums`: they become its result in this way, once they are summed with those of the other shards."""
 
     queries: Ids
     sn: int
@@ -108,6 +145,7 @@ class Part(msgspec.Struct):
     silent_before: int = 0
     many: ManyEmissions | None = None
     is_range: bool = False
+    sums: RangeSums | None = None
 
     @classmethod
     def of_one(

@@ -1,9 +1,14 @@
 """One heavy query: on shards that are plain objects of this process, without Spark, what each range of its keys costs;
 and on one and two shards of Spark, where it is divided because of what was measured.
 
-It joins two windows by ?a, and emits the groups that have many pairs: so nearly all of the work is the join and the
-groups. It is CPU time, whole and divided take turns, and the least of all rounds counts: other work on the machine only
-adds. `united_cpu_s` is what the server adds: its parts become those that one shard makes, which is compared first."""
+    few_pairs, many_pairs    two windows joined by ?a, in groups: divided by ?a
+    top                      the same, the ten largest groups: their rows are summed, and then ordered and cut
+    no_key                   two windows without a common variable, all pairs compared: one window is divided
+    arrivals                 CQELS-QL, evaluated at each arrival: divided by ?a
+
+So nearly all of the work is the join. It is CPU time, whole and divided take turns, and the least of all rounds counts:
+other work on the machine only adds. `united_cpu_s` is what the server adds: its parts become those that one shard
+makes, which is compared first."""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -24,6 +29,7 @@ from stream_ext.clock import SystemClock
 from stream_ext.continuous.taken_queries import divides_none, takes_all
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.uniting import united
+from stream_ext.network.range_summation import RangeSummation
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
@@ -42,13 +48,21 @@ class Heavy:
     keys: int = 200
     often: int = 11_500  # few groups have so many pairs
 
+    kind: str = "groups"  # top, no_key or arrivals
+
     def text(self, name: str = "heavy") -> str:
-        return (
-            f"PREFIX : <{_EX}> REGISTER RSTREAM {name} AS SELECT ?a (COUNT(*) AS ?n) (MAX(?u) AS ?m) "
-            "FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] FROM NAMED WINDOW :x ON s [RANGE PT5S STEP PT1S] "
-            "WHERE { WINDOW :w { ?a :u ?u } WINDOW :x { ?a :v ?v } FILTER(?u < ?v) } "
-            f"GROUP BY ?a HAVING (COUNT(*) >= {self.often})"
-        )
+        froms = "FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] FROM NAMED WINDOW :x ON s [RANGE PT5S STEP PT1S]"
+        pairs = "WINDOW :w { ?a :u ?u } WINDOW :x { ?a :v ?v }"
+        groups = f"SELECT ?a (COUNT(*) AS ?n) (MAX(?u) AS ?m) {froms} WHERE {{ {pairs} FILTER(?u < ?v) }} GROUP BY ?a"
+        texts = {
+            "groups": f"RSTREAM {name} AS {groups} HAVING (COUNT(*) >= {self.often})",
+            "top": f"RSTREAM {name} AS {groups} ORDER BY DESC(?n) LIMIT 10",
+            "no_key": f"RSTREAM {name} AS SELECT ?a ?b {froms} "
+            "WHERE { WINDOW :w { ?a :u ?u } WINDOW :x { ?b :v ?v } FILTER(?u - ?v > 990) }",
+            "arrivals": f"ISTREAM {name} AS SELECT ?a ?u ?v "
+            "WHERE { STREAM s [RANGE PT10S] { ?a :u ?u } STREAM s [RANGE PT5S] { ?a :v ?v } FILTER(?u - ?v > 990) }",
+        }
+        return f"PREFIX : <{_EX}> REGISTER {texts[self.kind]}"
 
     def body(self, number: int) -> bytes:
         chance, lines = random.Random(number), list[str]()
@@ -80,7 +94,8 @@ def _measured(store: hbase_store.Store, rounds: int, shards: int) -> dict[str, A
     for number, made in enumerate(ranges):
         _spend(store, query, plan, number, made)
     began = time.process_time()
-    found = [united(senders, {query.number}) for senders in zip(*ranges, strict=True)]
+    sum_ranges = RangeSummation(store.ids, store.terms)
+    found = [united(senders, {query.number}, sum_ranges) for senders in zip(*ranges, strict=True)]
     united_s = time.process_time() - began
     rows = _compare(found, expected)
     whole, each = list[float](), list[list[float]]()
@@ -110,13 +125,20 @@ def _spend(
 def _compare(found: Sequence[Sequence[Part]], expected: Sequence[Sequence[Part]]) -> int:
     rows = 0
     for some, others in zip(found, expected, strict=True):
-        for one, other in zip(some, others, strict=True):
-            assert (one.sn, one.k, one.time, one.state) == (other.sn, other.k, other.time, other.state)
-            # Averages are terms that each process numbers for itself.
-            assert [column.tolist() for column in one.columns[:2]] == [column.tolist() for column in other.columns[:2]]
-            rows += len(one.columns[0]) if one.columns else 0
+        assert [part.state for part in some[-1:]] == [part.state for part in others[-1:]]
+        one, other = list(_emitted(some)), list(_emitted(others))
+        assert one == other
+        rows += sum(len(columns[0]) for *_, columns in one)
     assert rows, "nothing was emitted"
     return rows
+
+
+def _emitted(parts: Sequence[Part]) -> Iterator[tuple[object, list[Any]]]:
+    """Each evaluation with its rows: shards may send several in one part."""
+    for part in parts:
+        for each in part.each() if part.emits else ():
+            # Averages are terms that each process numbers for itself.
+            yield each.at, [column[each.rows].tolist() for column in part.columns[:2]]
 
 
 def on_spark(load: Heavy, shards: int) -> dict[str, Any]:
@@ -165,14 +187,26 @@ def _worker_cpu_s(service: Service) -> list[float]:
     return [spark_served.cpu_of(shard["pid"]) for shard in service.status()["spark"]["shards"]]
 
 
+def loads(batches: int) -> dict[str, Heavy]:
+    return {
+        "few_pairs": Heavy(batches, keys=1_000, often=550),
+        "many_pairs": Heavy(batches),
+        "top": Heavy(batches, kind="top"),
+        "no_key": Heavy(batches, triples=400, kind="no_key"),
+        "arrivals": Heavy(batches, keys=100, kind="arrivals"),
+    }
+
+
 def run(batches: int, rounds: int) -> dict[str, Any]:
-    """With few pairs for each triple, and with many."""
-    loads = {"few_pairs": Heavy(batches, keys=1_000, often=550), "many_pairs": Heavy(batches, keys=200, often=11_500)}
-    return {name: measure(load, rounds) for name, load in loads.items()}
+    return {name: measure(load, rounds) for name, load in loads(batches).items()}
 
 
-def run_on_spark(batches: int) -> dict[str, Any]:
-    one, two = (on_spark(Heavy(batches), shards) for shards in (1, 2))
+def run_on_spark(batches: int, names: Sequence[str]) -> dict[str, Any]:
+    return {name: _one_and_two(loads(batches)[name]) for name in names}
+
+
+def _one_and_two(load: Heavy) -> dict[str, Any]:
+    one, two = (on_spark(load, shards) for shards in (1, 2))
     return {
         "one": one,
         "two": two,
@@ -182,5 +216,6 @@ def run_on_spark(batches: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = run_on_spark(40) if "--spark" in sys.argv else run(40, 3)
+    chosen = sys.argv[sys.argv.index("--spark") + 1 :] if "--spark" in sys.argv else None
+    found = run(40, 3) if chosen is None else run_on_spark(40, chosen or ("many_pairs", "no_key", "arrivals"))
     print(json.dumps(found, indent=2))

@@ -52,17 +52,32 @@ BY_KEY = [
     ("SELECT ?a ?c", "WINDOW :w1 { ?a :p % } WINDOW :w2 { ?a :p ?c }", 2, "a"),
     ("SELECT ?b", "WINDOW :w1 { % :p ?b . ?b :p ?c }", 1, "b"),
     ("SELECT ?a (COUNT(?b) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k % } GROUP BY ?a #", 1, "a"),
+    # Some patterns are without the key: each shard reads all of them.
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b . ?b :p ?d . ?d :p ?c }", 1, "b"),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :v ?v } WINDOW :w2 { ?c :v ?u } FILTER(?v < ?u)", 2, "a"),
+    ("SELECT ?b (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?c :v ?v } } GROUP BY ?b #", 2, "b"),
+    ("SELECT DISTINCT ?b", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?c :v ?v }", 2, "b"),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } FILTER NOT EXISTS { WINDOW :w2 { ?c :p :n1 } }", 2, "a"),
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } OPTIONAL { WINDOW :w2 { ?b :p ?c } }", 2, "b"),
+    ("SELECT ?a ?b ?c", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?b :p+ ?c }", 2, "a"),
+    # Their rows are summed.
+    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } } ORDER BY ?b #", 1, "a"),
+    ("SELECT ?a", "WINDOW :w1 { ?a :p ?b } } ORDER BY DESC(?b) LIMIT 3 OFFSET 1 #", 1, "a"),
+    ("SELECT DISTINCT ?b", "WINDOW :w1 { ?a :p ?b . ?a :p :n2 } } ORDER BY ?a LIMIT 2 #", 1, "a"),
+    ("SELECT ?a (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a ORDER BY DESC(?n) LIMIT 2 #", 1, "a"),
+    ("SELECT ?t ?a", 'WINDOW :w1 { ?a :v ?v BIND(CONCAT("t", STR(?v)) AS ?t) } } ORDER BY ?v LIMIT 3 #', 1, "a"),
+    ("SELECT ?c", "WINDOW :w1 { ?a :p ?b } ?b :k ?c", 1, "a"),
+    ("CONSTRUCT { ?b :of ?a . ?a :is :n1 }", "WINDOW :w1 { ?a :p ?b }", 1, "a"),
+    ("CONSTRUCT { ?a :mean ?m }", "{ SELECT ?a (AVG(?v) AS ?m) { WINDOW :w1 { ?a :v ?v } } GROUP BY ?a }", 1, "a"),
+    ("ASK", "WINDOW :w1 { ?a :p ?b . ?a :p :n3 }", 1, "a"),
+    ("SELECT ?b", "WINDOW :w1 { ?a :p % . ?a :p ?b } } ORDER BY DESC(?b) LIMIT 2 #", 1, "a"),
 ]
 #: And why these are not.
 WHOLE = [
     ("SELECT (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b }", 1, "no variable"),
-    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b . ?b :p ?d . ?d :p ?c }", 1, "no variable"),
-    ("SELECT ?b (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?a :v ?v } } GROUP BY ?b #", 2, "no variable"),
-    ("SELECT DISTINCT ?b", "WINDOW :w1 { ?a :p ?b } WINDOW :w2 { ?a :v ?v }", 2, "no variable"),
-    ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } } ORDER BY ?b #", 1, "ORDER BY"),
     ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } } LIMIT 2 #", 1, "LIMIT"),
-    ("SELECT ?a (SAMPLE(?b) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "no variable"),
-    ("SELECT ?a (GROUP_CONCAT(STR(?b)) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "no variable"),
+    ("SELECT ?a (SAMPLE(?b) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "SAMPLE"),
+    ("SELECT ?a (GROUP_CONCAT(STR(?b)) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "GROUP_CONCAT"),
     ("SELECT ?a (RAND() AS ?r)", "WINDOW :w1 { ?a :p ?b }", 1, "another at each evaluation"),
     ("SELECT ?a (<http://ex/f>(?b) AS ?r)", "WINDOW :w1 { ?a :p ?b }", 1, "of others"),
     ("SELECT (AVG(?v) AS ?m) ?a", "WINDOW :w1 { ?a :v ?v } } GROUP BY ?a #", 1, "?m is computed"),
@@ -74,17 +89,22 @@ WHOLE = [
         "?m is computed in several places",
     ),
     ("SELECT ?b", "?a :k ?b MINUS { WINDOW :w1 { ?a :p ?c } }", 1, "no variable"),
-    ("ASK", "WINDOW :w1 { ?a :p ?b }", 1, "ASK"),
+    ("SELECT ?c (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k ?c } GROUP BY ?c #", 1, "no variable"),
+    ("SELECT ?a ?t", 'WINDOW :w1 { ?a :v ?v BIND(CONCAT("t", STR(?v)) AS ?t) } } ORDER BY ?t #', 1, "?t is computed"),
+    ("CONSTRUCT { ?a :is ?b }", "WINDOW :w1 { ?a :p ?b } } ORDER BY ?b LIMIT 2 #", 1, "LIMIT"),
+    ("CONSTRUCT { _:x :is ?b }", "WINDOW :w1 { ?a :p ?b }", 1, "blank node"),
+    ("CONSTRUCT { ?a :is ?t }", "WINDOW :w1 { ?a :v ?v BIND(?v + 0.5 AS ?t) }", 1, "?t is computed"),
+    ("SELECT ?a ?c", "WINDOW :w1 { ?a :p ?b } { SELECT ?c { WINDOW :w2 { ?c :p ?d } } LIMIT 1 }", 2, "no variable"),
 ]
 
 
 def _division(
     select: str, pattern: str, windows: int, r2s: str = "RSTREAM", report: str = ""
-) -> tuple[str | None, str]:
+) -> tuple[str | None, str, bool]:
     froms = " ".join(f"FROM NAMED WINDOW :w{n} ON :s{n} [RANGE PT3S STEP PT1S{report}]" for n in range(1, windows + 1))
     text = f"PREFIX : <{EX}> REGISTER {r2s} :q AS {select} {froms} WHERE {{ {pattern.replace('%', ':n1')} }}"
     query = query_of(text, BASE)
-    return division_of(query, logic_of(query))
+    return division_of(query, logic_of(query))[:3]
 
 
 @pytest.mark.parametrize(("select", "pattern", "windows", "key"), BY_KEY)
@@ -96,14 +116,14 @@ def test_a_query_is_divided_by_what_is_in_all_of_its_windows(
 
 @pytest.mark.parametrize(("select", "pattern", "windows", "why"), WHOLE)
 def test_what_needs_the_rows_of_other_shards_is_whole(select: str, pattern: str, windows: int, why: str) -> None:
-    variable, found = _division(select, pattern, windows)
+    variable, found, _ = _division(select, pattern, windows)
     assert variable is None and why in found
 
 
-def test_a_row_may_be_new_in_one_shard_only_if_it_has_the_key() -> None:
-    for r2s, key in (("RSTREAM", "a"), ("ISTREAM", "b"), ("DSTREAM", None)):
-        assert _division("SELECT ?b", "WINDOW :w1 { ?a :p ?b }", 1, r2s)[0] == key
-    assert _division("SELECT ?c", "WINDOW :w1 { ?a :p ?b } ?b :k ?c", 1, "ISTREAM")[0] is None
+def test_a_row_may_be_new_in_one_shard_only_if_it_has_the_key_or_is_summed() -> None:
+    for r2s, key in (("RSTREAM", "a"), ("ISTREAM", "b"), ("DSTREAM", "b")):
+        assert _division("SELECT ?b", "WINDOW :w1 { ?a :p ?b }", 1, r2s) == (key, "", False)
+    assert _division("SELECT ?c", "WINDOW :w1 { ?a :p ?b } ?b :k ?c", 1, "ISTREAM") == ("a", "", True)
 
 
 def test_what_a_source_evaluates_is_whole() -> None:

@@ -30,6 +30,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.part_merger import InJson
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions
+from stream_ext.network.range_summation import RangeSummation
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play, filled
 from tests.stream_ext.emissions.test_merge import Died, Log
 from tests.stream_ext.scene import PATTERNS
@@ -90,6 +91,7 @@ class Divided(Play):
         return Merge(
             log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.numbers.__next__, plan=plan,
             on_emissions=lambda rows, in_json: self.in_json.update(in_json),
+            sum_ranges=RangeSummation(self.store.ids, self.store.terms),
         )  # fmt: skip
 
     # ---- what is published: at once for the one shard

@@ -20,7 +20,8 @@ _ONCE: Weights = np.empty(0, np.int64)
 
 
 class Gains:
-    def __init__(self, width: int, r2s: R2S) -> None:
+    def __init__(self, width: int, r2s: R2S | None) -> None:
+        """`r2s` None: all rows that have changed are gained, those that are lost with a negative weight."""
         self._width, self._r2s = width, r2s
         self._wheel = ExpiryWheel(width)
         # With the greatest validity. Made with the first of them: an empty deque takes 760 bytes.
@@ -49,6 +50,8 @@ class Gains:
         self._store(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
         self.moved = len(net) + change.omitted > 0
+        if self._r2s is None:
+            return columns, net
         emitted = net > 0 if self._r2s is R2S.ISTREAM else net < 0
         if emitted.all():
             return columns, np.abs(net)

@@ -1,0 +1,111 @@
+"""Range summation: the rows of all ranges of a divided query become its result.
+
+    ORDER BY DESC(?n) LIMIT 2     range 0: a 9, c 5     range 1: b 7, d 6     result: a 9, b 7
+    ISTREAM                       range 0: +a -b        range 1: +b +c        result: a, c
+
+What follows the sum is the answer of the query itself: the same order, cut and R2S as in a network of one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from hbase_store import Snapshot
+from hbase_store.layout.terms import DATA_MASK
+from stream_ext.language.algebra.algebra import R2S
+from stream_ext.network.operators.answers.cut import Cut
+from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.answers.range_answer import as_counts
+from stream_ext.network.operators.core.moment import Moment
+from stream_ext.rows.zset import Columns, Ids, Weights, ZSet, repeated, sum_equal_rows
+from stream_ext.values.vocabulary import Vocabulary, is_local
+from stream_ext.windows.part import RangeSums
+
+#: The column that says whose row it is, of several queries.
+_WHOSE = ".whose"
+
+
+class Summed(NamedTuple):
+    """The result: `whose` and the `columns` of its rows, in order; terms that are `created`, as in a part; whether a
+    computed term decided the order of rows, which another process may have in another order."""
+
+    whose: Ids
+    columns: list[Ids]
+    created: list[bytes]
+    is_out_of_order: bool
+
+
+class RangeSummation:
+    """`ids` and `texts`: from the texts of terms to the store's ids, and back."""
+
+    def __init__(self, ids: Callable[[Sequence[bytes]], Ids], texts: Callable[[Ids], list[bytes]]) -> None:
+        self._ids, self._texts = ids, texts
+
+    def __call__(self, sums: RangeSums, whose: Ids, columns: Sequence[Ids], created: Sequence[bytes]) -> Summed:
+        """`columns`: the rows of all ranges; `created`: the texts of their local ids."""
+        vocabulary = Vocabulary(self._ids, self._texts)
+        if created and sums.constants:
+            vocabulary.encode(sums.constants)
+        first = vocabulary.created
+        columns = _translated(columns, vocabulary.encode(created)) if created else list(columns)
+        rows = (*([whose] if len(whose) else []), *columns[: sums.ordered])
+        counts = [as_counts(column) for column in columns[sums.ordered :]]
+        count = len(rows[0]) if rows else 0
+        before, now = counts or (np.zeros(count, np.int64), np.ones(count, np.int64))
+        # Nothing of it reads the store.
+        moment = Moment(0, cast(Snapshot, None), None, vocabulary=vocabulary)
+        cut = _cut_of(sums, bool(len(whose)))
+        answer = ResultState(cut, R2S(sums.r2s), returns=True)
+        present = _rows_of(sums, rows, now)
+        answer.compare_with(cut.of(moment, _rows_of(sums, rows, before)))
+        found = repeated(*answer.step(moment, present))
+        if len(whose):
+            order = np.argsort(found[0], kind="stable")
+            whose, found = found[0][order], tuple(column[order] for column in found[1:])
+        shown, texts = vocabulary.portable(list(found))
+        return Summed(whose, shown, texts, not sums.by_text and _computed_decides(present.columns, first))
+
+
+def _translated(columns: Sequence[Ids], ids: Ids) -> list[Ids]:
+    """Local ids are places in `ids`."""
+    found = []
+    for column in columns:
+        if (made := is_local(column)).any():
+            column = column.copy()
+            column[made] = ids[(column[made] & np.uint64(DATA_MASK)).astype(np.int64)]
+        found.append(column)
+    return found
+
+
+def _cut_of(sums: RangeSums, is_shared: bool) -> Cut:
+    names = [str(place) for place in range(sums.ordered)]
+    whose = (_WHOSE,) if is_shared else ()
+    is_cut = bool(sums.offset) or sums.limit is not None
+    order = tuple((str(place), descending) for place, descending in sums.order)
+    return Cut(
+        (*whose, *names), (*whose, *names[: sums.shown]), order, sums.distinct, sums.offset, sums.limit,
+        whose if is_cut else (), sums.by_text,
+    )  # fmt: skip
+
+
+def _rows_of(sums: RangeSums, rows: Columns, counts: Weights) -> ZSet:
+    """Each row once, with its weight."""
+    columns, weights = sum_equal_rows(rows, counts)
+    if sums.is_set:
+        weights = np.minimum(weights, 1)
+    return ZSet(columns, len(weights), weights)
+
+
+def _computed_decides(columns: Columns, first: int) -> bool:
+    """Whether rows, in order, that are the same in the columns before one differ in computed terms of it: those whose
+    local numbers are not before `first`."""
+    same = np.ones(max(0, len(columns[0]) - 1), np.bool_) if columns else np.ones(0, np.bool_)
+    for column in columns:
+        made = is_local(column) & (column & np.uint64(DATA_MASK) >= np.uint64(first))
+        other = column[1:] != column[:-1]
+        if (same & other & made[1:] & made[:-1]).any():
+            return True
+        same &= ~other
+    return False

@@ -112,6 +112,63 @@ def test_what_cannot_be_united_is_whole_at_once_and_for_some_minutes() -> None:
     assert after_epoch(merge, clock, {1: 200_000}).divided == {1}
 
 
+def late(merge: Merge, sn: int) -> None:
+    """One shard does not get through its range of this snapshot."""
+    attempts = [merge.attempt(Runner.SPARK, shard)[0] for shard in range(2)]
+    for shard, attempt in enumerate(attempts):
+        merge.caught_up(Runner.SPARK, attempt, merge.position, {}, shard)
+    behind = part(sn, [5])
+    behind.state = behind.state.behind(sn - 1)
+    merge.take(Runner.SPARK, sn, [behind], 0)
+    merge.take(Runner.SPARK, sn, [part(sn, [6])], 1)
+
+
+def test_what_was_late_once_is_divided_again_after_half_a_minute() -> None:
+    """It is no fault of its ranges: whole it would only be later."""
+    clock = ManualClock()
+    merge = merge_of(clock, lambda query: True)
+    for seconds in (30, 60, 120):
+        merge.follow_plan(ShardPlan(merge.plan.number + 1, (1.0, 1.0), frozenset({1})))
+        late(merge, 1)
+        assert not merge.plan.divided and "fell behind" in merge.why_whole(merge._queries()[1])
+        clock.advance(seconds * 1_000 - 1)
+        assert merge.why_whole(merge._queries()[1])
+        clock.advance(1)
+        assert not merge.why_whole(merge._queries()[1]), seconds
+    assert after_epoch(merge, clock, {1: 200_000}).divided == {1}
+
+
+def test_who_was_late_long_ago_is_not_held_to_it() -> None:
+    clock = ManualClock()
+    merge = merge_of(clock, lambda query: True)
+    for _ in range(2):
+        merge.follow_plan(ShardPlan(merge.plan.number + 1, (1.0, 1.0), frozenset({1})))
+        late(merge, 1)
+        clock.advance(29_999)
+        assert merge.why_whole(merge._queries()[1])
+        clock.advance(1)
+        assert not merge.why_whole(merge._queries()[1])
+        clock.advance(1_000_000)
+
+
+def test_a_range_that_differs_is_no_lateness() -> None:
+    clock = ManualClock()
+    merge = merge_of(clock, lambda query: True)
+    merge.follow_plan(ShardPlan(2, (1.0, 1.0), frozenset({1})))
+    late(merge, 1)
+    clock.advance(30_000)
+    merge.follow_plan(ShardPlan(merge.plan.number + 1, (1.0, 1.0), frozenset({1})))
+    for shard in range(2):
+        attempt = merge.attempt(Runner.SPARK, shard)[0]
+        merge.caught_up(Runner.SPARK, attempt, merge.position, {}, shard)
+    merge.take(Runner.SPARK, 1, [part(1, [5])], 0)
+    merge.take(Runner.SPARK, 1, [part(1, [6], time=11)], 1)
+    clock.advance(299_999)
+    assert merge.why_whole(merge._queries()[1])
+    clock.advance(1)
+    assert not merge.why_whole(merge._queries()[1])
+
+
 def test_a_query_that_is_behind_is_not_divided() -> None:
     merge = merge_of(ManualClock(), lambda query: True)
     merge._progress.by_itself(1, QueryState(1).behind(0), 0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from hbase_store.layout.terms import LOCAL, TAG_SHIFT
-from stream_ext.emissions.uniting import CannotUnite, united
+from stream_ext.emissions.range_rows import CannotUnite
+from stream_ext.emissions.uniting import united
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 

@@ -14,7 +14,7 @@ from stream_ext.continuous.taken_queries import may_divide
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.plans import Plans
-from stream_ext.emissions.uniting import CannotUnite
+from stream_ext.emissions.range_rows import CannotUnite
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.service.engine import Engine
 from stream_ext.service.service import Service

@@ -29,6 +29,9 @@ TEXTS = {
         [RANGE 1h STEP 10m T0 60000 BOUNDS (] LATENESS 5s REPORT NON_EMPTY_CONTENT, WINDOW_CLOSE] { ?s ?p ?o }""",
     "runs": """REGISTER RSTREAM near AS SELECT ?taxi ?city FROM NAMED WINDOW <w> ON STREAM taxis [RANGE 1s STEP 100ms]
         WHERE { WINDOW <w> { ?taxi <in> ?zone } ?zone <partOf> ?city FILTER(?taxi != ?city) }""",
+    "summed": """REGISTER RSTREAM top AS SELECT ?a ?u FROM NAMED WINDOW <w> ON s [RANGE 10s STEP 1s]
+        FROM NAMED WINDOW <x> ON s [RANGE 5s STEP 1s]
+        WHERE { WINDOW <w> { ?a <u> ?u } WINDOW <x> { ?b <v> ?v } FILTER(?u < ?v) } ORDER BY DESC(?u) LIMIT 10""",
     "sparql": """PREFIX : <http://ex/> SELECT DISTINCT ?org (COUNT(DISTINCT ?p) + 1 AS ?n) (SAMPLE(?age) AS ?one) {
         ?org :subOrgOf+/^:part :top . OPTIONAL { ?p :org ?org ; :age ?age FILTER(?age > 55) }
         { { ?p a :Person } UNION { ?p a :Robot } } MINUS { ?p :left ?day } BIND(STR(?p) AS ?name)
@@ -47,6 +50,15 @@ def test_the_plan_is_explained_as_it_is_on_file(name: str) -> None:
     if os.environ.get("RILLET_GOLDEN") == "write":
         path.write_text(found)
     assert found == path.read_text()
+
+
+def test_the_explanation_as_json_says_how_the_query_would_be_divided() -> None:
+    shards = explain(Question.read(TEXTS["summed"], BASE))["policy"]["shards"]
+    assert shards == {"divided_by": "a", "summed": True, "reads_all": True, "why_not": None}
+    at_arrivals = "REGISTER QUERY q AS SELECT * WHERE { STREAM s [RANGE 3s] { ?a <p> ?b } }"
+    assert explain(Question.read(at_arrivals, BASE))["policy"]["shards"]["divided_by"] == "a"
+    sharing = at_arrivals.replace("?b", "<b>")
+    assert "share its network" in explain(Question.read(sharing, BASE))["policy"]["shards"]["why_not"]
 
 
 def test_the_explanation_as_json_names_dialect_policy_and_what_is_refused() -> None:

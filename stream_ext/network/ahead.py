@@ -64,7 +64,7 @@ def _of_node(node: Logic, id_of: Callable[[bytes], int]) -> Iterator[Lookup]:
 
 def _of_stage(stage: Stage, stages: Sequence[Stage]) -> Iterator[Lookup]:
     operator = stage.operator
-    patterns = (operator.pattern,) if isinstance(operator, StoreJoin) else ()
+    patterns: Sequence[IdPattern] = (operator.pattern,) if isinstance(operator, StoreJoin) else ()
     if isinstance(operator, Intersection):
         patterns = operator.patterns
     left = frozenset(name for number in stage.inputs for name in stages[number].operator.variables)

@@ -62,7 +62,7 @@ def summary(figures: Figures) -> str:
 
 
 def _cold_over_lmdb(lmdb: Figures, hbase: Figures, name: str) -> float:
-    return max(hbase[name][query]["cold_ms"] / lmdb[name][query]["cold_ms"] for query in hbase[name])
+    return max(float(hbase[name][query]["cold_ms"] / lmdb[name][query]["cold_ms"]) for query in hbase[name])
 
 
 def _of(backend: str, store: str, folder: Path, lines: Path, quick: bool) -> Figures:

@@ -38,7 +38,7 @@ class SharedStage:
         self.key, self.operator, self.terms = key, operator, terms
         _, self.inputs = key
         self._reads_terms = any(each.creates_terms for each in self.inputs)
-        self.creates_terms = self._reads_terms or operator.creates_terms
+        self.creates_terms: bool = self._reads_terms or operator.creates_terms
         self._rows: SharedRows | None = None  # the whole answer of queries that read nothing else
         self.readers = self.added = 0
         self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places

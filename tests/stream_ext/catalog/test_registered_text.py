@@ -24,10 +24,8 @@ from stream_ext.oneshot.advice import warnings_of
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.refused_syntax.refuse import runnable
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES
-from tests.stream_ext.oneshot.test_differential import made
-from tests.stream_ext.oneshot.test_plan_templates import others
+from tests.stream_ext.exchanged import Wider, texts_of, wide_quads
 from tests.stream_ext.opened import emissions_of, opened, push, registration, triple, values
-from tests.stream_ext.peers import TooMuch
 
 BASE, EX = "http://rillet/", "http://ex/"
 CONSTANTS = (":a", ":b", "<http://ex/c>", '"ab"', '"de"@en', "3", ":p", ":w1", "_:x", "<b>", "un:known")
@@ -78,13 +76,11 @@ def windowed(chance: random.Random, number: int) -> Iterator[str]:
         yield f"PREFIX : <{EX}> REGISTER RSTREAM {name} AS {head} {named} WHERE {{ {filled} }}"
 
 
-def over_the_store(chance: random.Random, seed: int) -> Iterator[str]:
-    try:
-        _, queries = made(seed)
-    except TooMuch:
-        return
-    for asked in queries:
-        for number, text in enumerate(others(chance, str(asked.whole))):
+def over_the_store(chance: random.Random) -> Iterator[str]:
+    data = wide_quads(chance)
+    for _ in range(6):
+        for number, each in enumerate(texts_of(chance, Wider(chance, data).query().whole, 10)):
+            text = each.spelled
             start = re.search(r"\b(SELECT|ASK|CONSTRUCT|DESCRIBE)\b", text)
             if start is not None:
                 yield f"{text[: start.start()]} REGISTER ISTREAM n{number} AS {text[start.start() :]}"
@@ -92,7 +88,7 @@ def over_the_store(chance: random.Random, seed: int) -> Iterator[str]:
 
 def play(seed: int) -> int:
     chance, templates = random.Random(seed), TextTemplates()
-    texts = [*over_the_store(chance, seed), *(text for n in range(20) for text in windowed(chance, n))]
+    texts = [*over_the_store(chance), *(text for n in range(20) for text in windowed(chance, n))]
     return sum(check(templates, text) for text in texts)
 
 

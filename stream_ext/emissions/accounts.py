@@ -24,7 +24,8 @@ class Accounts:
         self._lock = threading.Lock()
         self._each_ms: dict[int, float] = {}  # by placement number: of each query of the template
         self._recent_ms: dict[int, float] = {}  # by placement number: of all queries of the template
-        self._state_bytes: dict[int, int] = {}  # by placement number: of all queries of the template
+        #: By whom it was measured, and by placement number: of all queries of the template.
+        self._state_bytes: dict[int, dict[int, int]] = {}
         self._members = Counter(map(_placement_of, queries().values()))  # how many have each placement number
 
     def changed(self, before: QueryDefinition | None, after: QueryDefinition | None) -> None:
@@ -52,12 +53,18 @@ class Accounts:
                     self._each_ms[placement] = self._each_ms.get(placement, 0.0) + ms / members
                     self._recent_ms[placement] = self._recent_ms.get(placement, 0.0) + ms
 
+    def reported(self, query_ms: Mapping[int, float], state_bytes: Mapping[int, int] | None, shard: int) -> None:
+        """By a shard of Spark."""
+        self.add(query_ms)
+        if state_bytes is not None:
+            self.measured(state_bytes, shard)
+
     def of(self, query: QueryDefinition) -> float:
         """Milliseconds."""
         return self._each_ms.get(_placement_of(query), 0.0)
 
-    def measured(self, state_bytes: Mapping[int, int]) -> None:
-        """The bytes of all networks, by one of their queries."""
+    def measured(self, state_bytes: Mapping[int, int], shard: int = 0) -> None:
+        """The bytes of all networks of a shard, by one of their queries. A query may be divided among shards."""
         found: dict[int, int] = {}
         with self._lock:
             queries = self._queries()
@@ -65,13 +72,14 @@ class Accounts:
                 if (query := queries.get(number)) is not None:
                     placement = _placement_of(query)
                     found[placement] = found.get(placement, 0) + nbytes
-            self._state_bytes = found
+            self._state_bytes = {**self._state_bytes, shard: found}
 
     def state_bytes(self, query: QueryDefinition) -> int | None:
         """Those of its network, divided among its queries; None: they are not measured (yet)."""
         placement = _placement_of(query)
-        nbytes, members = self._state_bytes.get(placement), self._members[placement]
-        return None if nbytes is None or not members else nbytes // members
+        found = [sizes[placement] for sizes in self._state_bytes.values() if placement in sizes]
+        members = self._members[placement]
+        return sum(found) // members if found and members else None
 
     def sharing(self, placement: int) -> int:
         """How many queries have this placement number."""

@@ -6,25 +6,24 @@ there, so it needs no hand-over."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock, MonotonicClock, SystemClock
-from stream_ext.continuous.fair_share import FairShare
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
+from stream_ext.runners.slowing import Slowing
 from stream_ext.runners.state_sizes import StateSizes
 from stream_ext.runners.step_loads import StepLoads
 from stream_ext.windows.part import Part
 
 _PAUSE_S = 0.25
-
-log = logging.getLogger("rillet.queries")
+#: Whose state sizes are measured here.
+_HERE = -1
 
 
 class InlineRunner:
@@ -112,11 +111,12 @@ class InlineRunner:
             self._own_as(role)
         finally:
             self.shard = None
+            self._merge.accounts.measured({}, _HERE)
 
     def _own_as(self, role: Runner) -> None:
         _, position, states = self._merge.attempt(role)
         shard, loads = self._make_shard(role), StepLoads()
-        fair, sizes = FairShare(shard.pace.share), StateSizes()
+        slowing, sizes = Slowing(shard, shard.pace.share), StateSizes()
         shard.suspended, shard.stepping = self._suspended(), loads.steps
         self.faults = {}
         shard.build(states, position)
@@ -127,7 +127,7 @@ class InlineRunner:
                 sn = shard.sn + 1
                 shard.suspended = self._suspended()
                 parts = self._step(shard, sn)
-                self._charge(shard, loads, fair)
+                self._charge(loads, slowing)
                 if self._closed:
                     return
                 faults = self._new_faults(shard)
@@ -135,44 +135,22 @@ class InlineRunner:
                 self._report_faults(faults)
                 if role == Runner.PARTLY_INLINE:
                     self._on_sent()
-                self._slow_what_exceeds(shard, fair)
+                slowing.look(self._lag_ms(), self._clock.now_ms())
                 if (state_bytes := sizes.looked(shard, self._clock.now_ms())) is not None:
-                    self._merge.accounts.measured(state_bytes)
+                    self._merge.accounts.measured(state_bytes, _HERE)
             if self._may_catch_up(shard) and not self._closed:
                 shard.suspended = self._suspended()
                 parts = self._catch_up(shard)
-                self._charge(shard, loads, fair)
+                self._charge(loads, slowing)
                 faults = self._new_faults(shard)
                 self._merge.take_piece(role, parts)
                 self._report_faults(faults)
 
-    def _charge(self, shard: Shard, loads: StepLoads, fair: FairShare) -> None:
+    def _charge(self, loads: StepLoads, slowing: Slowing) -> None:
         loads.rests()
         spent_ms = loads.take().query_ms
         self._merge.accounts.add(spent_ms)
-        fair.spent(shard.runs.own_ms(spent_ms), self._clock.now_ms())
-
-    def _slow_what_exceeds(self, shard: Shard, fair: FairShare) -> None:
-        """What takes too much of the time is stepped beside the others from now on, and later with them again."""
-        lag_ms, now_ms = self._lag_ms(), self._clock.now_ms()
-        for number, numbers in shard.those_behind.slowed.items():
-            if fair.may_return(numbers, lag_ms, now_ms):
-                shard.those_behind.release(number)
-        may = lag_ms > fair.limit.wait_ms
-        # Of a divided query nothing is slowed: it would end the division, and then there is more to do.
-        runs = {n: run for n, run in shard.runs.by_first_query.items() if may and run.plan.keys is None}
-        found = fair.exceeding(lag_ms, {number: len(run.numbers) for number, run in runs.items()}, now_ms)
-        if found is None:
-            return
-        number, part = found
-        fair.forget_all_but(shard.catalog.queries)
-        why = (
-            f"its evaluations took {part:.0%} of the time of all queries while pushes waited for {lag_ms / 1000:g} s "
-            f"(--query-share {fair.limit.share:.0%}); it is evaluated when the others are, and by turns, until pushes "
-            "wait no more; a shorter window, a longer STEP or a more selective pattern makes it cheaper"
-        )
-        log.warning("a query was slowed", extra={"fields": {"queries": runs[number].numbers[:10], "why": why}})
-        shard.those_behind.slow(runs[number], why)
+        slowing.spent(spent_ms, self._clock.now_ms())
 
     def _new_faults(self, shard: Shard) -> dict[int, QueryFault]:
         """The faults that are new since the last call."""

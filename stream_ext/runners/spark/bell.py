@@ -28,6 +28,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Quarantine
+from stream_ext.runners.slowing import NO_WAITING, Waiting
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.deaths import CATCHING_UP
 from stream_ext.runners.spark.door import Door
@@ -67,11 +68,13 @@ class Bell(ShardsOfBell):
         has_room: Callable[[], bool] = lambda: True,
         budget: Budget = USUAL,
         subscribed: Callable[[], Collection[int]] = tuple,
+        waiting: Waiting = NO_WAITING,
     ) -> None:
         """`on_up` is called when Spark has all shards, `on_lost` when it loses one. `on_silence` gets a text that says
         what does not answer, and an empty text when it answers again or has ended; `on_step` gets the duration of each
-        step. `subscribed` queries have a subscriber; `subscription_changed` is called when these are others."""
-        super().__init__(settings, merge, clock, quarantine, on_up, on_lost, on_give_up, kill, has_room)
+        step. `subscribed` queries have a subscriber; `subscription_changed` is called when these are others. What takes
+        too much of the time while pushes are `waiting` is slowed."""
+        super().__init__(settings, merge, clock, quarantine, on_up, on_lost, on_give_up, kill, has_room, waiting)
         self._budget, self._on_fault, self._on_step = budget, on_fault, on_step
         self._subscribed = subscribed
         self._store_url, self._base, self._allowed_urls = store_url, base, allowed_urls
@@ -79,13 +82,9 @@ class Bell(ShardsOfBell):
         self._service = secrets.token_hex(8)
         # An error there comes from the merge or the wire: this Spark cannot continue, and the runner gives it up.
         self._door = Door(
-            clock,
-            self._greet,
-            self._connection_opened,
-            lambda error: on_give_up(f"{type(error).__name__}: {error}"),
-            settings.listens_on,
-            new_identity() if settings.is_reached_from_other_machines else None,
-        )
+            clock, self._greet, self._connection_opened, lambda error: on_give_up(f"{type(error).__name__}: {error}"),
+            settings.listens_on, new_identity() if settings.is_reached_from_other_machines else None,
+        )  # fmt: skip
         self._keeper = Keeper(self, self._door, settings, clock, self._lock, on_silence)
 
     # ---- called by the runner ---------------------------------------------------------------------------------
@@ -303,6 +302,7 @@ class Bell(ShardsOfBell):
             store_place=self._store_place,
             step_limit_s=2 * self._settings.step_timeout_s,
             build_limit_s=self._settings.start_s + self._settings.step_timeout_s,
+            share=self._waiting.share,
         )
 
     def _listen(self, shard: ShardOnSpark, seat: SeatConnection) -> None:
@@ -332,7 +332,7 @@ class Bell(ShardsOfBell):
                     parts = []
                 case wire.Loads() as loads:
                     shard.figures.report(loads, seat.alive_ms)
-                    self._merge.accounts.add(loads.query_ms)
+                    self._merge.accounts.reported(loads.query_ms, loads.state_bytes, shard.number)
                 case wire.Fault(query, why, since) as fault:
                     with self._lock:
                         shard.faults = {**shard.faults, query: QueryFault(why, since)}

@@ -22,8 +22,10 @@ import msgspec
 from hbase_store import place_of_files, this_machine
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import RilletError
+from stream_ext.runners.slowing import Slowing
 from stream_ext.runners.spark import tls, wire
 from stream_ext.runners.spark.remote_steps import RemoteSteps
+from stream_ext.runners.state_sizes import StateSizes
 from stream_ext.runners.step_loads import StepLoads
 from stream_ext.runners.underway import StepNotes, Underway
 
@@ -42,6 +44,8 @@ class CachedShard:
     service: str
     codec: wire.Codec
     shard: Shard
+    slowing: Slowing
+    sizes: StateSizes
     plan: ShardPlan = ShardPlan()  # noqa: RUF009  it never changes
     number: int = 0
     clean: bool = False
@@ -87,6 +91,7 @@ class _SeatWorker:
         self._sent_behind: dict[int, int] = {}
         self._subscribed: set[int] = set()
         self._remote_steps: RemoteSteps | None = None
+        self._lag_ms = 0  # how long pushes had waited, at the last head
         self.sn = 0
         self.steps = 0
         self.shard = 0
@@ -115,8 +120,8 @@ class _SeatWorker:
             # Messages are read before further heads are stepped, so that an end does not wait for many steps.
             if end is None and (self.sn >= head or tls.has_news(self._connection)):
                 match self._receive():
-                    case wire.Head(sn):
-                        head = sn
+                    case wire.Head(sn, lag_ms):
+                        head, self._lag_ms = sn, lag_ms
                     case wire.LeftOut(queries):
                         cached.shard.suspended = frozenset(queries)
                     case wire.Subscribed(come, gone):
@@ -131,7 +136,7 @@ class _SeatWorker:
             else:
                 self._step(cached, head, underway)
         if self.steps:
-            self._send_loads(underway)
+            self._send_loads(cached, underway)
         self._connection.sendall(wire.frame(wire.Bye(self.sn, self.steps)))
 
     def _receive(self) -> wire.FromBell:
@@ -172,12 +177,18 @@ class _SeatWorker:
         underway.steps(sn)  # the worker may also die while it sends
         self._send(cached, parts, wire.Done(sn, took_ms))
         underway.rests()
-        if underway.is_due:
-            self._send_loads(underway)
+        state_bytes = cached.sizes.looked(cached.shard, _now_ms())
+        if underway.is_due or state_bytes is not None:
+            self._send_loads(cached, underway, state_bytes)
+            cached.slowing.look(self._lag_ms, _now_ms())
 
-    def _send_loads(self, underway: StepLoads) -> None:
+    def _send_loads(
+        self, cached: CachedShard, underway: StepLoads, state_bytes: Mapping[int, int] | None = None
+    ) -> None:
         spent = underway.take()
-        self._connection.sendall(wire.frame(wire.Loads(spent.query_ms, spent.busy_s, spent.passed_s)))
+        cached.slowing.spent(spent.query_ms, _now_ms())
+        sizes = None if state_bytes is None else dict(state_bytes)
+        self._connection.sendall(wire.frame(wire.Loads(spent.query_ms, spent.busy_s, spent.passed_s, sizes)))
 
     def _catch_up(self, cached: CachedShard, states: Mapping[int, msgspec.Raw], underway: StepLoads) -> None:
         """Evaluates a piece of what the queries that are behind have missed."""
@@ -219,6 +230,10 @@ class _SeatWorker:
             self._sent_behind = behind
 
 
+def _now_ms() -> int:
+    return int(time.monotonic() * 1000)
+
+
 def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoads) -> CachedShard:
     if welcome.store_place and place_of_files(welcome.store_url) != welcome.store_place:
         raise StoreUnreachable(
@@ -233,9 +248,10 @@ def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoad
     if cached is None:
         codec = wire.Codec(welcome.factory)
         shard = codec.open_shard(welcome.store_url, welcome.base, welcome.allowed_urls, welcome.budget)
-        cached = CachedShard(welcome.service, codec, shard)
+        cached = CachedShard(welcome.service, codec, shard, Slowing(shard, welcome.share), StateSizes())
         _cached_shards[welcome.store_url] = cached
     cached.service, cached.clean = welcome.service, False
+    cached.slowing, cached.sizes = Slowing(cached.shard, welcome.share), StateSizes()
     cached.plan, cached.number = welcome.plan, welcome.shard
     cached.shard.takes = partial(welcome.plan.takes, welcome.shard)
     cached.shard.divided.follow(partial(welcome.plan.ranges_of, frozenset((welcome.shard,))))

@@ -116,7 +116,7 @@ class ShardOnSpark:
 
     # ---- ringing
 
-    def ring(self, head: int, merged: int, now_ms: int, has_room: Callable[[], bool]) -> None:
+    def ring(self, head: int, merged: int, now_ms: int, has_room: Callable[[], bool], lag_ms: int = 0) -> None:
         seat = self.seat
         if seat is None or not seat.ready or seat.ended:
             return
@@ -124,18 +124,19 @@ class ShardOnSpark:
         if seat.limit is not None:
             head = min(head, seat.limit)
         if head > seat.sent_head:
-            self.send_head(seat, head, now_ms)
+            self.send_head(seat, head, now_ms, lag_ms)
         has_time = seat.sent_head <= seat.done or self.share.is_due
         may_go_on = self.on_spark and seat.behind_handed_over and not seat.is_catching_up and has_time
         if may_go_on and seat.behind and seat.more and has_room():
             self.let_catch_up(seat, {}, now_ms)
 
-    def send_head(self, seat: SeatConnection, head: int, now_ms: int) -> None:
+    def send_head(self, seat: SeatConnection, head: int, now_ms: int, lag_ms: int = 0) -> None:
+        """`lag_ms`: how long pushes have waited."""
         if not seat.owes:
             seat.alive_ms = seat.stepping_since_ms = now_ms
         seat.sent_head = head
         seat.rung[head] = time.perf_counter()
-        seat.send(wire.Head(head))
+        seat.send(wire.Head(head, lag_ms))
 
     def let_catch_up(self, seat: SeatConnection, states: Mapping[int, msgspec.Raw], now_ms: int) -> None:
         if not seat.owes:

@@ -18,6 +18,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.runners.quarantine import Quarantine
+from stream_ext.runners.slowing import Waiting
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.deaths import Deaths
 from stream_ext.runners.spark.epochs import Epochs
@@ -45,10 +46,11 @@ class ShardsOfBell:
         on_give_up: Callable[[str], None],
         kill: Callable[[Worker], None],
         has_room: Callable[[], bool],
+        waiting: Waiting,
     ) -> None:
         self._settings, self._merge, self._clock, self._quarantine = settings, merge, clock, quarantine
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
-        self._kill, self._has_room = kill, has_room
+        self._kill, self._has_room, self._waiting = kill, has_room, waiting
         self._codec = wire.Codec(settings.shard_factory)
         self.killed = 0
         self._turn = threading.Lock()
@@ -150,6 +152,8 @@ class ShardsOfBell:
                 shard.vacate(now)
                 if shard.number < len(before):
                     shard.follows(before[shard.number])
+            for gone in before[plan.shards :]:
+                self._merge.accounts.measured({}, gone.number)
 
     def _follow_first_plan(self) -> None:
         """A driver's first epoch begins. If the loads were never measured on Spark, the templates are divided evenly:
@@ -216,9 +220,9 @@ class ShardsOfBell:
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
     def _ring(self) -> None:
-        now = self._clock.now_ms()
+        now, lag_ms = self._clock.now_ms(), self._waiting.lag_ms()
         for shard in self.shards:
-            shard.ring(self._head, self._merged, now, self._has_room)
+            shard.ring(self._head, self._merged, now, self._has_room, lag_ms)
 
     def _send_suspended(self, seat: SeatConnection) -> None:
         if seat.suspended != self._quarantine.suspended:
@@ -287,6 +291,7 @@ class ShardsOfBell:
                 soon_s = _STARTS_WITHIN * self._settings.step_timeout_s
                 self._await_start(soon_s if was_ours else max(soon_s, self._settings.start_s))
         self._deaths.hold_suspects(shard)  # before the server's own process would step them
+        self._merge.accounts.measured({}, shard.number)
         if number or was_ours:
             self._merge.lost(Runner.SPARK, number, shard.number)
         if was_ours:

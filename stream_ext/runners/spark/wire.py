@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 
+from stream_ext.continuous.fair_share import ShareLimit
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive
@@ -107,11 +108,13 @@ class Piece(msgspec.Struct, tag=True, frozen=True):
 
 class Loads(msgspec.Struct, tag=True, frozen=True):
     """What the steps since the last report cost: CPU milliseconds of each query, or of the first of several that share
-    a network; all seconds of CPU; and the seconds that passed."""
+    a network; all seconds of CPU; and the seconds that passed. `state_bytes`: of each network, by its first query;
+    None: they were not all measured again since."""
 
     query_ms: dict[int, float]
     busy_s: float
     passed_s: float
+    state_bytes: dict[int, int] | None = None
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
@@ -156,7 +159,8 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     build there.
     Leave out the `suspended` queries, and write what you step into the file `underway`. If you cannot, because it is on
     another machine, send it, and end yourself if a step or a build takes longer than its limit: nobody else can.
-    `store_place`: where the store must be found (`hbase_store.place_of_files`)."""
+    `store_place`: where the store must be found (`hbase_store.place_of_files`). `share`: what one network may take of
+    the time while pushes wait."""
 
     attempt: int
     service: str
@@ -174,6 +178,7 @@ class Welcome(msgspec.Struct, tag=True, frozen=True):
     store_place: str = ""
     step_limit_s: float = 0.0
     build_limit_s: float = 0.0
+    share: ShareLimit = ShareLimit()
 
 
 class LeftOut(msgspec.Struct, tag=True, frozen=True):
@@ -191,9 +196,10 @@ class Subscribed(msgspec.Struct, tag=True, frozen=True):
 
 
 class Head(msgspec.Struct, tag=True, frozen=True):
-    """Everything up to `sn` is published: step it."""
+    """Everything up to `sn` is published: step it. Pushes have waited for `lag_ms`."""
 
     sn: int
+    lag_ms: int = 0
 
 
 class CatchUp(msgspec.Struct, tag=True, frozen=True):

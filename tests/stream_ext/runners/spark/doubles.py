@@ -73,6 +73,18 @@ class NumberStore:
         return [int(line) for line in self.path.read_text().splitlines()]
 
 
+class NoRuns:
+    """Nothing whose time or memory is looked at."""
+
+    all: tuple[object, ...] = ()
+    runs: tuple[object, ...] = ()
+    by_first_query: Mapping[int, object] = {}
+    slowed: Mapping[int, object] = {}
+
+    def own_ms(self, query_ms: Mapping[int, float]) -> dict[int, float]:
+        return {}
+
+
 class ChainShard:
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -84,6 +96,7 @@ class ChainShard:
         self.behind: dict[int, int] = {}
         self.suspended: Collection[int] = frozenset()
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
+        self.runs = self.those_behind = NoRuns()
 
     has_more = False
 

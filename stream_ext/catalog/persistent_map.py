@@ -50,6 +50,11 @@ class Layered(Mapping[K, V]):
             return value
         return self._base[key]
 
+    def get(self, key: K, default: Default | None = None) -> V | Default | None:  # type: ignore[override]  # one of two
+        """That of Mapping raises for each key that is missing."""
+        value = self._changes[key] if key in self._changes else self._base.get(key)
+        return default if value is None else value
+
     def __contains__(self, key: object) -> bool:
         return self._changes[key] is not None if key in self._changes else key in self._base
 

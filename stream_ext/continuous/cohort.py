@@ -42,7 +42,7 @@ class Member:
     def __init__(self, joining: Joining, row: int) -> None:
         self.number, self.row, self.constants = joining.number, row, joining.constants
         self.registered, self.began = joining.state.registered, joining.state.began
-        self.begins: list[int | None] = []
+        self.begins: Sequence[int | None] = ()
 
 
 class CohortState(NamedTuple):
@@ -52,6 +52,21 @@ class CohortState(NamedTuple):
     members: int
     state: QueryState
     gaps: Set[int]
+
+
+class Newest(NamedTuple):
+    """The query that joined last, at this snapshot: one with the same state would be a cohort with this likeness."""
+
+    state: QueryState
+    sn: int
+    likeness: tuple[object, ...]
+    begins: Sequence[int | None]
+
+    def cohort_for(self, state: QueryState, sn: int, cohorts: Sequence[Cohort]) -> Cohort | None:
+        """The one that this would join."""
+        if state is not self.state or sn != self.sn:
+            return None
+        return next((cohort for cohort in cohorts if cohort.likeness == self.likeness), None)
 
 
 class Cohort:
@@ -83,12 +98,22 @@ class Cohort:
 
     def join_one_of(self, cohorts: list[Cohort]) -> Cohort:
         """Merges with a cohort that is alike, or is added to `cohorts`; returns the cohort that has the queries now."""
-        found = next((other for other in cohorts if other.likeness == self.likeness), None)
+        likeness = self.likeness
+        found = next((other for other in cohorts if other.likeness == likeness), None)
         if found is None:
             cohorts.append(self)
             return self
         found._take_over(self)
         return found
+
+    def join_one_more(self, joining: Joining, row: int, begins: Sequence[int | None]) -> Cohort:
+        """As if a cohort of this query alone had joined it, whose schedule has these `begins`."""
+        self._take_member(Member(joining, row), begins)
+        if joining.state.gap:
+            self._gaps.add(joining.number)
+        self._joined[joining.number] = joining.state
+        self._forget_places()
+        return self
 
     @property
     def likeness(self) -> tuple[object, ...]:
@@ -99,13 +124,17 @@ class Cohort:
         return self.entered, self.evaluated, after, self.schedule.last, begun
 
     def _take_over(self, other: Cohort) -> None:
+        begins = other.schedule.begins
         for member in other.members.values():
-            begins = own_begins(member.begins, other.schedule.begins)
-            member.begins = [] if begins == self.schedule.begins else begins
-            self.members[member.number] = member
+            self._take_member(member, begins)
         self._gaps |= other._gaps
         self._joined |= other._joined
         self._forget_places()
+
+    def _take_member(self, member: Member, begins: Sequence[int | None]) -> None:
+        own = own_begins(member.begins, begins)
+        member.begins = () if own == self.schedule.begins else own
+        self.members[member.number] = member
 
     @computed_once
     def queries(self) -> Ids:

@@ -22,7 +22,7 @@ import msgspec
 
 from hbase_store import Store, StreamPosition
 from stream_ext.continuous.class_membership import ClassMembership
-from stream_ext.continuous.cohort import Cohort, CohortState
+from stream_ext.continuous.cohort import Cohort, CohortState, Newest
 from stream_ext.continuous.course import Bounds
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
@@ -52,6 +52,7 @@ class Run:
         self._row_numbers = count(1)
         self.cohorts: list[Cohort] = []
         self._cohort_of: dict[int, Cohort] = {}
+        self._newest: Newest | None = None
         self._positions: tuple[int, Mapping[int, StreamPosition]] | None = None  # of the streams, at a snapshot
         self.evaluations = Evaluations(self, store, None, None)
         self._sn = 0  # the snapshot that it is stepped in, or was last
@@ -63,9 +64,7 @@ class Run:
         self.in_class = ClassMembership(self)
 
     def _new_evaluator(self) -> Evaluator:
-        return Evaluator(
-            self.plan, self._store, self._backoff, self._control, self._state_bytes, lambda: self._sn
-        )  # fmt: skip
+        return Evaluator(self.plan, self._store, self._backoff, self._control, self._state_bytes, lambda: self._sn)
 
     # -- who is in it --------------------------------------------------------------------------------------------
 
@@ -102,12 +101,16 @@ class Run:
         return self.timing == timing and state.is_unevaluated_at(time)
 
     def join(self, joining: Joining, sn: int) -> None:
-        state = joining.state
+        state, newest = joining.state, self._newest
+        if newest is not None and (found := newest.cohort_for(state, sn, self.cohorts)) is not None:
+            self._cohort_of[joining.number] = found.join_one_more(joining, next(self._row_numbers), newest.begins)
+            return
         last = partial(last_times, self._store, sn)
         schedule = Schedule(self.plan.timing, state, self._positions_at(sn), last)
         cohort = Cohort(self, schedule, joining, next(self._row_numbers))
         if state.within is not None:
             cohort.behind = state.behind(sn - self.plan.is_over_past, state.within)
+        self._newest = Newest(state, sn, cohort.likeness, cohort.schedule.begins) if state.within is None else None
         self._cohort_of[joining.number] = cohort.join_one_of(self.cohorts)
 
     @property
@@ -185,12 +188,8 @@ class Run:
             states = [msgspec.structs.replace(state, last=last) for state in states]
         references = [timing.reference(state) for state in states]
         known = [reference for reference in references if reference is not None]
-        rows = [
-            (member.row, member.constants)
-            for cohort in self.cohorts
-            if cohort.entered and self.plan.is_shared
-            for member in cohort.members.values()
-        ]
+        entered = [cohort for cohort in self.cohorts if cohort.entered and self.plan.is_shared]
+        rows = [(member.row, member.constants) for cohort in entered for member in cohort.members.values()]
         return StartPoint(
             sn, next((state.evaluated for state in states if state.evaluated is not None), None), ranked,
             min(known) if len(known) == len(references) else None, self.within, first, states[0].began, rows,

@@ -33,8 +33,10 @@ class StepLoads:
         self._at_s, self._since_s = time.thread_time(), time.monotonic()
 
     def steps(self, sn: int, numbers: Sequence[int] = ()) -> None:
-        self._charge()
-        self._query = numbers[0] if numbers else 0
+        query = numbers[0] if numbers else 0
+        if query != self._query:  # to look at the time of a thread is a call of the system
+            self._charge()
+            self._query = query
         if self._underway is not None:
             self._underway.steps(sn, numbers)
 

@@ -107,6 +107,14 @@ def places_of(positions: Mapping[int, StreamPosition]) -> dict[int, _Place]:
     }  # fmt: skip
 
 
+class _LastNew(NamedTuple):
+    """The query that was followed last, at its registration: another one that begins where it did has its schedule."""
+
+    timing: Timing
+    state: QueryState
+    followed: _Followed
+
+
 class Awaited(NamedTuple):
     """The next close or period of a query (None: not known yet, or it is evaluated at arrivals only), and the streams
     that have not reached it."""
@@ -129,6 +137,7 @@ class Lateness:
         self._readers: dict[int, dict[_Followed, None]] = {}  # of each stream
         self._closely: dict[int, dict[_Followed, None]] = {}  # of each stream, the readers that follow every push
         self._latest: dict[Timing, _Followed] = {}  # the next query mostly has the state of the last one
+        self._last_new: _LastNew | None = None  # as long as nothing has changed since
         self._grids: dict[int, set[_Grid]] = {}  # of each stream's readers
         self._lateness_ms_min: dict[int, int] = {}  # of each stream's readers
         self.counted: Counter[tuple[int, int]] = Counter()  # by stream and query
@@ -145,6 +154,12 @@ class Lateness:
         since: SinceState | None = None,
     ) -> None:
         """Follows a query from the present positions of its streams; what was due before counts as evaluated."""
+        last = self._last_new
+        if since is None and last is not None and last.timing is registered.timing and last.state is state:
+            last.followed.queries[query] = None
+            self._queries[query] = last.followed
+            return
+        self._last_new = None
         timing = registered.timing_from(state.t0)
         if timing.ends_at is not None:
             return  # the query has ended with its registration: no element is late for it
@@ -163,11 +178,13 @@ class Lateness:
             self._queries[query] = latest
             if since is not None:
                 since.known[_all_that_counts(registered.timing_from(state.t0), state)] = latest
+            self._last_new = _LastNew(registered.timing, state, latest)
             return
         if followed.keeps(schedule):
             followed.schedule = schedule
         followed.queries[query] = None
         self._queries[query] = self._latest[timing] = followed
+        self._last_new = _LastNew(registered.timing, state, followed)
         for stream in {window.stream for window in timing.windows}:
             self._readers.setdefault(stream, {})[followed] = None
             if followed.schedule is not None:
@@ -180,6 +197,7 @@ class Lateness:
 
     def stream_changed(self, stream: int, catalog: Catalog) -> None:
         """It may have another option `idle`: the queries that read a stream that may be idle follow every push."""
+        self._last_new = None
         if not self._may_be_idle(stream, catalog):
             return
         for followed in [each for each in self._readers.get(stream, ()) if not each.idles]:
@@ -210,7 +228,7 @@ class Lateness:
         self.follow(query, registered, state, catalog)
 
     def forget(self, query: int) -> None:
-        followed = self._queries.pop(query, None)
+        followed, self._last_new = self._queries.pop(query, None), None
         if followed is None:
             return
         del followed.queries[query]
@@ -237,6 +255,7 @@ class Lateness:
 
     def take(self, accepted: Accepted, sn: int) -> int:
         """How many of these elements, which are in snapshot `sn`, are late for at least one query."""
+        self._last_new = None
         missed = []
         closely = list(self._closely.get(accepted.stream, ()))
         for followed in closely if self._is_in_time(accepted) else self._readers.get(accepted.stream, ()):
@@ -257,6 +276,7 @@ class Lateness:
 
     def forget_stream(self, stream: int) -> None:
         """The stream was dropped."""
+        self._last_new = None
         self._places.pop(stream, None)
         for readers in (self._readers, self._closely):
             if not readers.get(stream):

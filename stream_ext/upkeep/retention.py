@@ -11,10 +11,9 @@ registration does not depend on the runner that builds it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hbase_store import Store
@@ -48,13 +47,14 @@ class Retain:
     timing_bytes: int = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class _Needs:
-    """What a registered query reads: windows at its evaluation times, and perhaps the store."""
+    """What registered queries read: windows at their evaluation times, and perhaps the store."""
 
     timing: Timing
     reads_store: bool
     pace_ms: int  # between two evaluations, at most
+    queries: int = field(default=0, compare=False)  # so many
 
     @property
     def streams(self) -> frozenset[int]:
@@ -86,8 +86,8 @@ class Retention:
         self._queries: dict[int, _Needs] = {}
         #: Streams of queries that have ended, and the snapshot from which on they do not read them.
         self._left: list[tuple[int, frozenset[int]]] = []
-        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one,
-        self._shared_by: Counter[_Needs] = Counter()  # which so many queries have
+        self._needs: dict[_Needs, _Needs] = {}  # those that are equal are one
+        self._last: tuple[Registered, _Needs] | None = None  # of the query that was followed last
         self._collected_batches = self._collected_bytes = 0
         self._floor_holder: str | None = None
         self._holders: dict[int, str] = {}  # of streams of which queries need more than the stream's own retention
@@ -108,11 +108,19 @@ class Retention:
         timing = registered.timing
         if not timing.windows:
             return  # it is built at the position of all queries, and needs nothing older
+        self._release(query)
+        self._queries[query] = needs = self._needs_of(registered)
+        needs.queries += 1
+
+    def _needs_of(self, registered: Registered) -> _Needs:
+        timing, last = registered.timing, self._last
+        if last is not None and last[0].timing is timing and last[0].like is registered.like and last[1].queries:
+            return last[1]
         pace_ms = max([*(window.step_ms for window in timing.windows), *timing.every_ms])
         needs = _Needs(timing, reads_store(registered.like), pace_ms)
-        self._release(query)
-        self._queries[query] = self._needs.setdefault(needs, needs)
-        self._shared_by[needs] += 1
+        needs = self._needs.setdefault(needs, needs)
+        self._last = registered, needs
+        return needs
 
     def timing_of(self, query: int) -> Timing | None:
         """Any thread may call. None: it has no windows, or is not evaluated."""
@@ -127,9 +135,9 @@ class Retention:
     def _release(self, query: int) -> _Needs | None:
         needs = self._queries.pop(query, None)
         if needs is not None:
-            self._shared_by[needs] -= 1
-            if not self._shared_by[needs]:
-                del self._shared_by[needs], self._needs[needs]
+            needs.queries -= 1
+            if not needs.queries:
+                del self._needs[needs]
         return needs
 
     def published(self, sn: int, view: HeadView) -> None:

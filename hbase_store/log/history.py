@@ -34,7 +34,7 @@ class Whole(msgspec.Struct, array_like=True):
 class _Sums:
     def __init__(self, whole: Whole) -> None:
         self.vector: Vector = {position.stream: position for position in whole.vector}
-        self.catalog: dict[CatalogKey, bytes] = {}
+        self._catalog: dict[str, dict[int, bytes]] = {}  # by kind: a key of two is an object of its own
         self._change_catalog(whole.catalog)
 
     def add(self, row: SnRow) -> None:
@@ -43,13 +43,21 @@ class _Sums:
 
     def _change_catalog(self, changes: Sequence[CatalogChange]) -> None:
         for change in changes:
+            bodies = self._catalog.setdefault(change.kind, {})
             if change.body is None:
-                self.catalog.pop((change.kind, change.number), None)
+                bodies.pop(change.number, None)
             else:
-                self.catalog[change.kind, change.number] = change.body
+                bodies[change.number] = change.body
+
+    def catalog(self) -> dict[CatalogKey, bytes]:
+        return {(kind, number): body for kind, bodies in self._catalog.items() for number, body in bodies.items()}
 
     def whole(self) -> Whole:
-        catalog = [CatalogChange(kind, number, body) for (kind, number), body in self.catalog.items()]
+        catalog = [
+            CatalogChange(kind, number, body)
+            for kind, bodies in self._catalog.items()
+            for number, body in bodies.items()
+        ]
         return Whole(list(self.vector.values()), catalog)
 
 
@@ -125,8 +133,8 @@ class History:
     def catalog(self, sn: int) -> dict[CatalogKey, bytes]:
         with self._lock:
             if sn == self.sn:
-                return dict(self._sums.catalog)
-        return self._summed(sn).catalog
+                return self._sums.catalog()
+        return self._summed(sn).catalog()
 
     def brought(self, position: StreamPosition | None, horizon: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
         """The snapshots up to a position that brought elements of its stream, newest first: the row, its number, and

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.emissions.groups import EmissionGroup, GroupMembership, Stored, with_records
@@ -63,6 +64,7 @@ class Progress:
         self._stored_states: dict[int, QueryState] = {}  # of queries in no group, as stored
         self._numbers: dict[int, int] = {}  # the last emission; not of queries in a group that reports
         self._members: dict[int, GroupMembership] = {}
+        self._newest: GroupMembership | None = None  # that of the query that entered last
         self._past: dict[int, list[GroupMembership]] = {}
         self._groups: dict[int, EmissionGroup] = {}
         self._evaluations: Counter[int] = Counter()
@@ -161,7 +163,7 @@ class Progress:
         found = [each for each in self._past.get(query, ()) if each.group in self._groups]
         member = self._members.get(query)
         if member is not None and (group := self._groups[member.group]).reports and group.records >= member.first:
-            found.append(msgspec.structs.replace(member, until=group.records))
+            found.append(replace(member, until=group.records))
         return found
 
     def evaluations(self, query: int) -> int:
@@ -201,7 +203,7 @@ class Progress:
         pause."""
         state = self._states[query]
         if state.gap:
-            self._states[query] = msgspec.structs.replace(state, gap=False)
+            self._states[query] = replace(state, gap=False)
             self._dirty.add(query)
         return self.count_emission(query, 0), state.gap
 
@@ -258,18 +260,19 @@ class Progress:
         return group if group.members else None
 
     def _keep_begins(self, group: EmissionGroup, begins: list[int | None]) -> None:
-        """Where the first closes of a part differ from those of the group, each query that had those of the group
-        stores them for itself: queries of several networks may come to one, and another runner may group them
-        otherwise."""
+        """Where the first closes of a part differ from those of the group, each query that had those stores them for
+        itself: queries of several networks may come to one, and another runner may group them otherwise."""
         if own_begins(group.state.begins, begins) == begins:
             return
+        kept: dict[int, QueryState] = {}  # by the identity of the state before: thousands have one
         for query in group.queries.tolist():
             if not self.is_in(query, group):
                 continue
             state = self._states[query]
             if not state.begins or None in state.begins:
-                mine = own_begins(state.begins, group.state.begins)
-                self._states[query] = msgspec.structs.replace(state, begins=mine)
+                if id(state) not in kept:
+                    kept[id(state)] = replace(state, begins=own_begins(state.begins, group.state.begins))
+                self._states[query] = kept[id(state)]
                 self._dirty.add(query)
 
     def _that_of_most(self, part: Part) -> EmissionGroup | None:
@@ -304,7 +307,9 @@ class Progress:
         last = self._numbers.get(query, 0)
         self._states[query] = state
         self._catching_up.discard(query)
-        self._members[query] = GroupMembership(group.number, group.records + 1, last, state.gap)
+        membership = GroupMembership(group.number, group.records + 1, last, state.gap)
+        newest = self._newest  # one object for thousands that enter together
+        self._members[query] = self._newest = newest if newest is not None and newest == membership else membership
         self._evaluations[query] -= group.evaluations
         group.members += 1
         self._dirty.add(query)
@@ -353,8 +358,10 @@ class Progress:
     def unstored(self) -> dict[int, bytes | None]:
         """The records that differ from the stored ones, encoded; None: to be deleted."""
         groups = ((number, self._groups[number]) for number in self._dirty_groups)
+        bodies: dict[bytes, bytes] = {}  # each once: they are held in memory
+        own = ((query, self._body(query)) for query in self._dirty if query in self._states)
         return {
-            **{query: self._body(query) for query in self._dirty if query in self._states},
+            **{query: bodies.setdefault(body, body) for query, body in own},
             **{number: _GROUP + _encode(_GroupProgress(group.state, group.reports)) for number, group in groups},
             **self.saves.unstored(),
             **dict.fromkeys(self._gone),

@@ -17,15 +17,15 @@ log = logging.getLogger("rillet.queries")
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PushLag:
     """For how long pushes wait now, and what one network may take of the time meanwhile."""
 
     lag_ms: Callable[[], int] = lambda: 0
     share: ShareLimit = ShareLimit()  # noqa: RUF009  it never changes
 
 
-#: Nothing waits, so nothing is slowed.
-NO_WAITING = Waiting()
+#: No push waits, so nothing is slowed.
+NO_LAG = PushLag()
 
 
 class Slowing:

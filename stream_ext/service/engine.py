@@ -29,7 +29,7 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
-from stream_ext.runners.slowing import Waiting
+from stream_ext.runners.slowing import PushLag
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
@@ -157,7 +157,7 @@ class Engine:
             settings, self.merge, self._store.url, self._base, self.clock, quarantine=self.quarantine,
             allowed_urls=self._allowed_urls, budget=self._budget, on_silence=self._spark_is_silent,
             on_step=self._lag.stepped, on_fault=self._look_at_fault, has_room=lambda: self.derived.has_room,
-            subscribed=self.subscriptions.subscribed, waiting=Waiting(self.lag_ms, self._pace.share),
+            subscribed=self.subscriptions.subscribed, push_lag=PushLag(self.lag_ms, self._pace.share),
         )  # fmt: skip
 
     def start(self) -> None:

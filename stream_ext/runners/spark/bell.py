@@ -28,7 +28,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.quarantine import Quarantine
-from stream_ext.runners.slowing import NO_WAITING, Waiting
+from stream_ext.runners.slowing import NO_LAG, PushLag
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.deaths import CATCHING_UP
 from stream_ext.runners.spark.door import Door
@@ -68,13 +68,13 @@ class Bell(ShardsOfBell):
         has_room: Callable[[], bool] = lambda: True,
         budget: Budget = USUAL,
         subscribed: Callable[[], Collection[int]] = tuple,
-        waiting: Waiting = NO_WAITING,
+        push_lag: PushLag = NO_LAG,
     ) -> None:
         """`on_up` is called when Spark has all shards, `on_lost` when it loses one. `on_silence` gets a text that says
         what does not answer, and an empty text when it answers again or has ended; `on_step` gets the duration of each
         step. `subscribed` queries have a subscriber; `subscription_changed` is called when these are others. What takes
-        too much of the time while pushes are `waiting` is slowed."""
-        super().__init__(settings, merge, clock, quarantine, on_up, on_lost, on_give_up, kill, has_room, waiting)
+        too much of the time while pushes wait (`push_lag`) is slowed."""
+        super().__init__(settings, merge, clock, quarantine, on_up, on_lost, on_give_up, kill, has_room, push_lag)
         self._budget, self._on_fault, self._on_step = budget, on_fault, on_step
         self._subscribed = subscribed
         self._store_url, self._base, self._allowed_urls = store_url, base, allowed_urls
@@ -302,7 +302,7 @@ class Bell(ShardsOfBell):
             store_place=self._store_place,
             step_limit_s=2 * self._settings.step_timeout_s,
             build_limit_s=self._settings.start_s + self._settings.step_timeout_s,
-            share=self._waiting.share,
+            share=self._push_lag.share,
         )
 
     def _listen(self, shard: ShardOnSpark, seat: SeatConnection) -> None:

@@ -19,7 +19,7 @@ from stream_ext.emissions.merge import Merge
 from stream_ext.errors import RilletError
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
 from stream_ext.runners.quarantine import Quarantine
-from stream_ext.runners.slowing import NO_WAITING, Waiting
+from stream_ext.runners.slowing import NO_LAG, PushLag
 from stream_ext.runners.spark.bell import Bell
 from stream_ext.runners.spark.child import DriverProcess
 from stream_ext.runners.spark.java import Java, find_java
@@ -57,10 +57,10 @@ class SparkRunner:
         on_step: Callable[[float], None] = lambda took_ms: None,
         has_room: Callable[[], bool] = lambda: True,
         subscribed: Callable[[], Collection[int]] = tuple,
-        waiting: Waiting = NO_WAITING,
+        push_lag: PushLag = NO_LAG,
     ) -> None:
         """`on_silence` is told what of Spark does not answer though something waits for it; empty: nothing.
-        `subscribed`: the queries that have a subscriber; `waiting`: pushes, for queries."""
+        `subscribed`: the queries that have a subscriber; `push_lag`: how long pushes wait."""
         clock = MonotonicClock(clock)
         self._settings, self._clock, self._environ = settings, clock, dict(environ)
         self._on_state, self._on_silence, self._quarantine = on_state, on_silence, quarantine
@@ -93,7 +93,7 @@ class SparkRunner:
             on_step=on_step,
             has_room=has_room,
             subscribed=subscribed,
-            waiting=waiting,
+            push_lag=push_lag,
         )
         self.tasks = SparkTasks(settings.lanes(), lambda: self.why if self._state == "down" else "")
         self._supervisor = threading.Thread(target=self._supervise, name="rillet-spark", daemon=True)

@@ -18,7 +18,7 @@ from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded
 from stream_ext.runners.quarantine import Quarantine
-from stream_ext.runners.slowing import Waiting
+from stream_ext.runners.slowing import PushLag
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.deaths import Deaths
 from stream_ext.runners.spark.epochs import Epochs
@@ -46,11 +46,11 @@ class ShardsOfBell:
         on_give_up: Callable[[str], None],
         kill: Callable[[Worker], None],
         has_room: Callable[[], bool],
-        waiting: Waiting,
+        push_lag: PushLag,
     ) -> None:
         self._settings, self._merge, self._clock, self._quarantine = settings, merge, clock, quarantine
         self._on_up, self._on_lost, self._on_give_up = on_up, on_lost, on_give_up
-        self._kill, self._has_room, self._waiting = kill, has_room, waiting
+        self._kill, self._has_room, self._push_lag = kill, has_room, push_lag
         self._codec = wire.Codec(settings.shard_factory)
         self.killed = 0
         self._turn = threading.Lock()
@@ -220,7 +220,7 @@ class ShardsOfBell:
     # ---- ringing: under `_lock` -------------------------------------------------------------------------------
 
     def _ring(self) -> None:
-        now, lag_ms = self._clock.now_ms(), self._waiting.lag_ms()
+        now, lag_ms = self._clock.now_ms(), self._push_lag.lag_ms()
         for shard in self.shards:
             shard.ring(self._head, self._merged, now, self._has_room, lag_ms)
 

@@ -58,16 +58,17 @@ def course_of(
         for each in occupancy:
             if each.window.stream == arrival.stream:
                 each.arrive(arrival.element_times)
-        closes = list[Close]()
-        for due in schedule.due(arrival):
+        closes, time = list[Close](), schedule.next_time()
+        while time is not None:
             count += 1
             if count > _CLOSES_MAX:
                 return None
             for each in occupancy:
-                each.move_to(due.time)
-            schedule.done(due.time)
-            is_occupied = any(each.is_occupied(due.time) for each in occupancy)
-            is_last = arrival is arrivals[-1] and schedule.next_time() is None  # then it does not change any more
+                each.move_to(time)
+            schedule.done(time)
+            is_occupied = any(each.is_occupied(time) for each in occupancy)
+            due, time = Due(time, None), schedule.next_time()
+            is_last = time is None and arrival is arrivals[-1]  # then it does not change any more
             evaluated = LastEvaluation(sn, arrival.push, count - 1, due.time)
             closes.append(Close(due, schedule if is_last else schedule.copy(), not is_occupied, evaluated))
         steps.append((arrival, closes))

@@ -9,9 +9,9 @@ another one at its present position."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from hbase_store import Store
 from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
@@ -336,10 +336,11 @@ class Evaluator:
             self._orders.return_to(orders)
 
     def _result_of(self, emitted: tuple[Columns, Weights]) -> Result:
-        if self._plan.is_shared:
+        plan = self._plan
+        if plan.is_shared:
             self.last_result = list(repeated_within(*emitted, self._control)), None, True
         else:
-            self.last_result = result_of(self._plan.query, emitted, self._control)
+            self.last_result = result_of(plan.query, emitted, self._control) if len(emitted[1]) else plan.empty_result
         return self.last_result
 
     def evaluate_changes(self, sn: int, time: int) -> Result | None:
@@ -378,7 +379,7 @@ class Evaluator:
     def moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        retained_bytes = sum(each.network.retained_bytes(self._state_bytes) for each in self.networks)
+        retained_bytes = sum([each.network.retained_bytes(self._state_bytes) for each in self.networks])
         self._control.begin(retained_bytes + self.vocabulary.created_bytes)
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
@@ -387,8 +388,7 @@ class Evaluator:
         )  # fmt: skip
 
     @property
-    def created(self) -> int:
-        """The number of terms that it has created."""
+    def created(self) -> int:  # so many terms
         return self.vocabulary.created
 
     def ranked(self) -> bytes | None:

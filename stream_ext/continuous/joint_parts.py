@@ -135,7 +135,9 @@ def fits(result: Result) -> bool:
 
 def _rows_of(run: Run, result: Result) -> _Rows | None:
     columns, *_ = result
-    return run.portable(columns) if len(columns[0]) else None
+    if not len(columns[0]):
+        return None
+    return run.portable(columns) if run.evaluator.created else (columns, [])
 
 
 def _together(queries: Ids, rows: Mapping[int, _Rows], width: int) -> tuple[Ids, list[Ids], list[bytes]]:

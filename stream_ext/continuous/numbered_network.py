@@ -10,9 +10,9 @@ The rows of a step have hidden columns with the numbers of the evaluations that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from stream_ext.network.numbered_rows import NumberedRowsNetwork
@@ -145,7 +145,7 @@ class NumberedNetwork:
         self._number += len(times)
         self.store_sn = int(moment.snapshot.sn)
         evaluations = NumberedEvaluations(first, times)
-        change = self.network.changed(replace(moment, time=int(times[0]), evaluations=evaluations))
+        change = self.network.changed(msgspec.structs.replace(moment, time=int(times[0]), evaluations=evaluations))
         self._note_pairs(times)
         if self._whole is None:
             columns, weights = self._new_ones(change, evaluations)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.windows import Dialect
-from stream_ext.rows.zset import Columns, Weights, repeated
+from stream_ext.rows.zset import Columns, Weights, are_once, repeated
 from stream_ext.windows.part import Ids
 from stream_ext.windows.scheduled_window import Times
 
@@ -33,7 +33,7 @@ _COPIES = 3
 def repeated_within(columns: Columns, weights: Weights, control: Control) -> Columns:
     """The rows of a bag, each as often as its weight says, within the budget. An emission contains each value several
     times: as an id, for other processes, and as a place in the list of its terms."""
-    rows = int(weights.sum()) if len(weights) else 0
+    rows = len(weights) if are_once(weights) else int(weights.sum())
     if rows > _MANY_ROWS:
         control.room(rows, _COPIES * len(columns))
     return repeated(columns, weights)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hbase_store import Store
 from stream_ext.continuous.run import Run
-from stream_ext.continuous.timing_class import TimingClass, place_of, timing_without_names, wakers_of
+from stream_ext.continuous.timing_class import TimingClass, Wakers, place_of, timing_without_names
 from stream_ext.windows.part import Part
 from stream_ext.windows.pushes import PushesOfSnapshot
 from stream_ext.windows.timing import Timing
@@ -34,10 +34,10 @@ class RunsByTiming:
         self._join([run for run in awake if run not in self._of and may_join(run)])
         for _, each in self._classes:
             each.shared.gather()
-        found = []
+        found, upcoming = [], {timing_class: timing_class.upcoming() for _, timing_class in self._classes}
         for run in awake:
             timing_class = self._of.get(run)
-            wakes_at = None if timing_class is None else sleeps_until(run, sn)
+            wakes_at = None if timing_class is None else sleeps_until(run, sn, upcoming[timing_class])
             if timing_class is not None and wakes_at is not None:
                 timing_class.sleep(run, wakes_at)
                 found.append(run)
@@ -61,7 +61,7 @@ class RunsByTiming:
         if not self._classes:
             return woken, parts
         arrivals = list(pushes)
-        wakers = {waker for arrival in arrivals for waker in wakers_of(arrival)}
+        wakers = Wakers(arrivals)
         reads = any(each.reads_store for _, each in self._classes)
         changed = reads and len(self._store.net_changes(sn, held=True)) > 0
         for _, each in self._classes:
@@ -94,15 +94,16 @@ def may_join(run: Run) -> bool:
     return not triggered.is_lost and triggered.next_change(cohort.evaluated.time) is not None
 
 
-def sleeps_until(run: Run, sn: int) -> int | None:
+def sleeps_until(run: Run, sn: int, upcoming: int | None) -> int | None:
     """The time before which nothing may change its result, after this snapshot; None: the next close may. The run is in
-    a class."""
-    cohort, (columns, *_) = run.cohorts[0], run.evaluator.unchanged_result
-    if run.is_underway or sum(map(len, columns)) > _CELLS_MAX:
-        return None  # emitting it takes the time, and may take more than a turn
-    evaluated, upcoming = cohort.evaluated, cohort.schedule.upcoming()
+    a class, whose next close is `upcoming`."""
+    evaluated = run.cohorts[0].evaluated
     assert evaluated is not None and upcoming is not None, "it has been evaluated, and its class goes on"
-    if run.plan.reads_store and evaluated.sn != sn:
+    if run.is_underway or (run.plan.reads_store and evaluated.sn != sn):
         return None  # the store may have changed since
     change = run.evaluator.triggered(False).next_change(evaluated.time)
-    return change if change is not None and change > upcoming else None
+    if change is None or change <= upcoming:
+        return None
+    columns, *_ = run.evaluator.unchanged_result
+    # Emitting many rows takes the time, and may take more than a turn.
+    return None if len(columns) and len(columns[0]) * len(columns) > _CELLS_MAX else change

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from hbase_store import Snapshot, Store
 from stream_ext.network.operators.core.moment import QuadChange
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.query_state import LastEvaluation, Within
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesBetween:
+class ChangesBetween(msgspec.Struct, frozen=True, eq=False):
     """How the store changed after `low`, up to and with `high`."""
 
     store: Store

@@ -16,7 +16,7 @@ Before anything else is done with a run, it leaves the class: from then on it ha
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import count
 
@@ -41,6 +41,10 @@ _TRIPLES_MAX = 256
 Waker = tuple[int, ...]
 #: In the place of a predicate: a push of so many triples; any predicate.
 _MANY, _ANY = 0, -1
+#: The length of a waker with a predicate alone.
+_WITH_PREDICATE = 2
+#: So few wakers are looked for one by one.
+_FEW = 8
 
 
 def timing_without_names(timing: Timing) -> Timing:
@@ -138,13 +142,17 @@ class TimingClass:
         own = [arrival for arrival in arrivals if arrival.stream in self._streams]
         return course_of(sn, own, self._schedule, self._occupancy)
 
+    def upcoming(self) -> int | None:
+        """The next close."""
+        return self._schedule.upcoming()
+
     def members(self) -> list[Run]:
         return [*self._awake, *self._asleep]
 
-    def wake(self, course: Course, wakers: Set[Waker], store_changed: bool) -> list[Run]:
+    def wake(self, course: Course, wakers: Wakers, store_changed: bool) -> list[Run]:
         """Wakes the runs that this snapshot may concern; returns them. `wakers`: those of its pushes."""
         woken = dict(self._read_store) if store_changed else {}
-        for key in self._woken_by.keys() & wakers if self._asleep else ():
+        for key in wakers.among(self._woken_by) if self._asleep else ():
             woken |= self._woken_by[key]
         closes = course.closes
         while closes and self._times and self._times[0][0] <= closes[-1][1].due.time:
@@ -193,16 +201,45 @@ def place_of(cohort: Cohort) -> tuple[object, ...]:
     return cohort.evaluated, cohort.schedule.after, cohort.schedule.last
 
 
-def wakers_of(arrival: Arrival) -> Iterator[Waker]:
-    stream = arrival.stream
-    if not len(arrival.p):
-        return
-    yield (stream,)
-    if len(arrival.p) > _TRIPLES_MAX:
-        yield (stream, _MANY)
-        return
-    for s, p, o in zip(arrival.s.tolist(), arrival.p.tolist(), arrival.o.tolist(), strict=True):
-        yield from ((stream, p), (stream, p, S, s), (stream, p, O, o), (stream, _ANY, S, s), (stream, _ANY, O, o))
+class Wakers:
+    """Those of the pushes of a snapshot."""
+
+    def __init__(self, arrivals: Iterable[Arrival]) -> None:
+        self._triples: dict[int, list[tuple[int, int, int]]] = {}  # by stream; of a long push none
+        self._found: set[Waker] = set()
+        self._is_complete = False  # `_found`: of all triples
+        for arrival in arrivals:
+            if len(arrival.p) > _TRIPLES_MAX:
+                self._found |= {(arrival.stream,), (arrival.stream, _MANY)}
+            elif len(arrival.p):
+                self._found.add((arrival.stream,))
+                triples = zip(arrival.s.tolist(), arrival.p.tolist(), arrival.o.tolist(), strict=True)
+                self._triples.setdefault(arrival.stream, []).extend(triples)
+
+    def among(self, keys: Mapping[Waker, object]) -> Iterable[Waker]:
+        """Which of these. Few are looked for one by one."""
+        if self._is_complete or len(keys) > _FEW:
+            return keys.keys() & self._all()
+        return [key for key in keys if key in self._found or self._is_in_triples(key)]
+
+    def _is_in_triples(self, key: Waker) -> bool:
+        triples = self._triples.get(key[0], ())
+        if len(key) == 1 or key[1] == _MANY:
+            return False
+        if len(key) == _WITH_PREDICATE:
+            return any(p == key[1] for _, p, _ in triples)
+        _, predicate, position, value = key
+        return any(each[position] == value and predicate in (_ANY, each[P]) for each in triples)
+
+    def _all(self) -> Set[Waker]:
+        if not self._is_complete:
+            self._is_complete = True
+            for stream, triples in self._triples.items():
+                for s, p, o in triples:
+                    self._found |= {
+                        (stream, p), (stream, p, S, s), (stream, p, O, o), (stream, _ANY, S, s), (stream, _ANY, O, o)
+                    }  # fmt: skip
+        return self._found
 
 
 def _wakers_of_run(run: Run) -> set[Waker]:

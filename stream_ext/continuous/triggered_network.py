@@ -94,7 +94,7 @@ class TriggeredNetwork:
 
     def has_content(self, time: int) -> bool:
         """Call it when moved to `time`, or when nothing can have come in since."""
-        return any(presence.is_occupied(time) for presence in self._occupancies)
+        return bool(self._occupancies) and any(presence.is_occupied(time) for presence in self._occupancies)
 
     def next_entry(self) -> int:
         return next_entry(self._occupancies)

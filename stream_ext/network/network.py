@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from hbase_store import Snapshot
@@ -160,7 +161,7 @@ class Network:
         for number, pattern in patterns:
             stage = stages[number]
             assert isinstance(stage.operator, StoreJoin), "a constant is in a pattern of the store"
-            stages[number] = replace(stage, operator=stage.operator.with_pattern(pattern))
+            stages[number] = msgspec.structs.replace(stage, operator=stage.operator.with_pattern(pattern))
         other.stages, other.unknown = stages, unknown
         other._steps = [(at, stages[at], done) for at, _, done in self._steps]
         return other
@@ -292,7 +293,6 @@ class Network:
                 self._meter = None
         control, is_registered = moment.control, not moment.last
         changes: list[Any] = [None] * len(self.stages)
-        alive: dict[int, ZSet] = {}
         many = False  # whether any change has many rows
         for at, stage, done in steps:
             control.check()
@@ -300,16 +300,14 @@ class Network:
             if many:
                 for each in inputs:
                     with_room(control, each)
-            change = stage.operator.step(moment, *inputs)
-            alive[at] = changes[at] = change
+            change = changes[at] = stage.operator.step(moment, *inputs)
             for i in done:
                 changes[i] = None
-                del alive[i]
-            if is_registered:
-                self._added += change.count * (change.width * COLUMN_BYTES + ROW_BYTES)
-            if change.count > MANY:
+            if (count := change.count) and is_registered:
+                self._added += count * (change.width * COLUMN_BYTES + ROW_BYTES)
+            if count > MANY:
                 many = True
-                count_alive(control, list(alive.values()))
+                count_alive(control, [each for each in changes if each is not None])
         found: ZSet = changes[self.last_stage]
         return found
 

@@ -13,9 +13,9 @@ not stepped by the network itself."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
@@ -136,8 +136,10 @@ class NetworkSharing:
             self._scans[place] = stage
             self._replaced.add(id(own.operator))
         self._names[place] = own.operator.names
-        self._stages[place] = replace(own, operator=SharedReader(stage, own.operator.variables, own.inputs))
-        self._network.stages[place] = replace(self._stages[place], inputs=())
+        self._stages[place] = msgspec.structs.replace(
+            own, operator=SharedReader(stage, own.operator.variables, own.inputs)
+        )
+        self._network.stages[place] = msgspec.structs.replace(self._stages[place], inputs=())
 
     def connect(self) -> None:
         """From now on the network reads what it shares."""
@@ -163,7 +165,7 @@ class NetworkSharing:
     def arrive(self, arrival: Arrival) -> None:
         place = arrival.sn, arrival.push
         for stage in self._scans.values():
-            if not stage.is_new(place):
+            if place <= stage.arrived or not stage.is_new(place):
                 continue
             scan = stage.operator
             assert isinstance(scan, WindowScan), "elements arrive at scans"
@@ -209,7 +211,9 @@ class NetworkSharing:
         self._take_own()
         for place, changes in found.items():
             stage = self._network.stages[place]
-            self._network.stages[place] = replace(stage, operator=ReadAhead(stage.operator.variables, changes))
+            self._network.stages[place] = msgspec.structs.replace(
+                stage, operator=ReadAhead(stage.operator.variables, changes)
+            )
         self._network.reconnect(self._network.scans)
 
     def end_reading_ahead(self) -> None:
@@ -232,7 +236,7 @@ class NetworkSharing:
             operator.rename(self._names[place])
             if isinstance(operator, WindowScan):
                 self._own_scans.append(operator)
-            self._stages[place] = replace(self._stages[place], operator=operator)
+            self._stages[place] = msgspec.structs.replace(self._stages[place], operator=operator)
         self._shared, self._scans = {}, {}
 
 

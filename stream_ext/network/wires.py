@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.operators.core.operator import Operator
 from stream_ext.network.operators.joins.intersection import Intersection
@@ -36,8 +38,7 @@ class Wire:
         return frozenset(self.variables) - self.certain
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True, eq=False):
     operator: Operator
     inputs: tuple[int, ...]
     estimate: float  # of its rows; for EXPLAIN

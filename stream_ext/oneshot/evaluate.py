@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from hbase_store import Snapshot, Store
@@ -133,7 +134,7 @@ def evaluate(
         _arrive(graphs, graph_windows, network, moment)
     if at is not None:
         fill(network, store, sn, windows, at)
-        moment = replace(moment, without_new=at.new_after is not None)
+        moment = msgspec.structs.replace(moment, without_new=at.new_after is not None)
     rows = network.once(moment, 1 if query.form is Form.ASK else None)
     answer = answer_of_rows(query, rows, moment, asking.salt, graphs)
     store.fetch_terms([*answer.columns, *(answer.graph or ())])

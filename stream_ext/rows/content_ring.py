@@ -13,11 +13,11 @@ from hbase_store.arrays import Ids, frozen
 from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import content as kernels
 from stream_ext.rows.row_index import buckets, room_for
-from stream_ext.rows.zset import Untils, Weights, ZSet, spread
+from stream_ext.rows.zset import Untils, Weights, ZSet
 
 Numbers = npt.NDArray[np.int64]
-#: Rows that are shown: places among those that came, and until when; and whether some were shown just before.
-Shown = tuple[Numbers, Untils, bool]
+#: Rows that are shown, a line for each column behind that of their validities; and whether some were shown just before.
+Shown = tuple[Numbers, bool]
 
 _ONCE: Weights = np.empty(0, np.int64)
 _LEAST_CAPACITY = 16
@@ -43,17 +43,23 @@ class ContentRing:
         """The number of rows in the ring; some may have expired."""
         return self._number - self._tail
 
-    def add(self, matrix: Ids, untils: Untils, before: int, time: int) -> Shown:
-        """Adds rows at `time`, after `back(time)`; `before` was the time of the step before."""
-        count = len(untils)
-        self._make_room(count, before, time)
-        places, ends, again, again_at = (np.empty(count, np.int64) for _ in range(4))
-        self._number, shown, returned, later = kernels.content_add(
-            frozen(matrix.view(np.int64)), frozen(spread(untils)), before, time, self._cells, self._heads,
-            self._tail, self._number, places, ends, again, again_at,
-        )  # fmt: skip
-        self._wait(again[:later], again_at[:later], time)
-        return places[:shown], ends[:shown], returned > 0
+    def add(self, rows: Numbers, highest: Ids, before: int, time: int) -> Shown:
+        """Adds rows at `time`, after `back(time)`; `before` was the time of the step before. The first line of the
+        `rows` is that of their validities. `highest`: the greatest value of each column, which is moved on."""
+        lines, count = rows.shape
+        out, again = np.empty(lines * count, np.int64), np.empty((2, count), np.int64)
+        if self._is_sparse(count):
+            self._make_room(count, before, time)
+        while True:
+            self._tail, self._number, shown, returned, later = kernels.content_add(
+                rows, before, time, self._cells, self._heads, self._tail, self._number, highest, out, again
+            )
+            if shown >= 0:
+                break
+            self._make_room(count, before, time)
+        if later:
+            self._wait(again[0, :later], again[1, :later], time)
+        return out[: lines * shown].reshape(lines, shown), returned > 0
 
     def back(self, time: int) -> ZSet | None:
         """The rows whose shown copy has expired, and which have a later one: they are shown anew."""
@@ -80,13 +86,16 @@ class ContentRing:
     # ---- room ---------------------------------------------------------------------------------------------------
 
     def _make_room(self, coming: int, before: int, time: int) -> None:
-        self._tail = kernels.content_tail(before, self._cells, self._tail, self._number)
-        capacity = len(self._cells)
-        if len(self) + coming > capacity:
+        if len(self) + coming > len(self._cells):
             self._sweep(min(len(self), _SWEPT * coming), before, time)
-        sparse = capacity > _LEAST_CAPACITY and (len(self) + coming) * _SPARSE < capacity
-        if sparse or len(self) + coming > capacity or self._number + 2 * capacity >= _NUMBERS_MAX:
+        if self._is_sparse(coming) or len(self) + coming > len(self._cells):
             self._lay_out(coming, before, time)
+
+    def _is_sparse(self, coming: int) -> bool:
+        """Whether there is far too much room, or numbers are about to run out."""
+        capacity = len(self._cells)
+        is_large = capacity > _LEAST_CAPACITY and (self._number - self._tail + coming) * _SPARSE < capacity
+        return is_large or self._number + 2 * capacity >= _NUMBERS_MAX
 
     def _sweep(self, count: int, before: int, time: int) -> None:
         again, again_at = np.empty(count, np.int64), np.empty(count, np.int64)

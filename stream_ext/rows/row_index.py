@@ -17,7 +17,21 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.rows.kernels import distinct as kernels
 from stream_ext.rows.kernels import ring
 from stream_ext.rows.key_table import line_up
-from stream_ext.rows.zset import Columns, Deferred, Ids, Untils, Weights, ZSet, are_shared, consolidate, latest, spread
+from stream_ext.rows.zset import (
+    FOREVER,
+    Columns,
+    Deferred,
+    Ids,
+    Untils,
+    Weights,
+    ZSet,
+    are_shared,
+    consolidate,
+    empty,
+    latest,
+    packed,
+    spread,
+)
 
 Slots = npt.NDArray[np.int64]
 
@@ -32,9 +46,12 @@ _RETRACTED_LEAST = 16
 _PAIR = 2
 #: Room is made for what was found before; what does not fit is looked up once more.
 _FAN_LEAST = 0.0
+_PAIRS_LEAST = 64
 #: For so many rows at most: a few that found much say little of many.
 _THOUGHT = 1 << 15
-_ONCE: Weights = frozen(np.empty(0, np.int64))  # to kernels: every row counts once
+#: To kernels: every row counts once. They are compiled for arrays that they may not change, or for others.
+_ONCE: Weights = frozen(np.empty(0, np.int64))
+_UNWEIGHTED: Weights = np.empty(0, np.int64)
 
 
 def buckets(capacity: int) -> int:
@@ -83,13 +100,10 @@ class KeyedRows:
             self.key = frozen(self.matrix[list(key)])
             self.keys = frozen(key_of(self.key, self.matrix.shape[1]))
 
+    @property
     def ends(self) -> list[tuple[int, int]]:
         """(number of rows, their last validity), chunk by chunk."""
-        if len(self) <= _CHUNK or are_shared(self._given):
-            return [(len(self), latest(self._given))]
-        starts = np.arange(0, len(self), _CHUNK)
-        counts = np.minimum(len(self) - starts, _CHUNK)
-        return list(zip(counts.tolist(), np.maximum.reduceat(self.untils, starts).tolist(), strict=True))
+        return _ends_of(self._given)
 
     def keyed(self, key: Sequence[int]) -> KeyedRows:
         """The same rows for another index."""
@@ -110,12 +124,22 @@ class KeyedRows:
         return len(self.untils)
 
 
+def _ends_of(untils: Untils) -> list[tuple[int, int]]:
+    """(number of rows, their last validity), chunk by chunk."""
+    if len(untils) <= _CHUNK or are_shared(untils):
+        return [(len(untils), latest(untils))]
+    starts = np.arange(0, len(untils), _CHUNK)
+    counts = np.minimum(len(untils) - starts, _CHUNK)
+    return list(zip(counts.tolist(), np.maximum.reduceat(untils, starts).tolist(), strict=True))
+
+
 class RowIndex:
     def __init__(self, width: int, key: Sequence[int], capacity: int = _LEAST_CAPACITY) -> None:
         self.key = tuple(key)
-        self._own = frozen(np.array(self.key, np.int64))
-        self._width = width
-        self._every = frozen(np.arange(width))
+        # Not read-only, as its copies are not: kernels are compiled for one of both.
+        self._own: Slots = np.array(self.key, np.int64)
+        self.width = self._width = width
+        self._every: Slots = np.arange(width)
         self._weights = np.empty(0, np.int64)  # of each cell, once a row counts more or less than once
         self._fan = _FAN_LEAST  # so many rows for each that is looked up are thought to be found
         self._allocate(max(capacity, _LEAST_CAPACITY))
@@ -160,29 +184,50 @@ class RowIndex:
             self.insert_rows(KeyedRows.of(change, self.key), time)
 
     def insert_rows(self, rows: KeyedRows, time: int) -> None:
-        if not len(rows):
-            return
+        if len(rows):
+            self.make_room(len(rows), rows.weights, time)
+            self._append(rows)
+
+    def make_room(self, count: int, weights: Weights, time: int) -> None:
+        """For so many rows with these weights, which come at this time."""
         while self._ends and self._ends[0][1] < time:
             self._tail = self._ends.popleft()[0]
-        is_full = len(self) + len(rows) > len(self._cells) or self._number + len(rows) >= _NUMBERS_MAX
+        is_full = len(self) + count > len(self._cells) or self._number + count >= _NUMBERS_MAX
         # Until they cancel out, a retraction and its row are found, and joined, both of them.
         if is_full or self._retracted > max(_RETRACTED_LEAST, len(self) // 4):
-            self._lay_out(time, len(rows))
-        self._append(rows)
+            self._lay_out(time, count)
+        self._count(weights)
+
+    def _count(self, weights: Weights) -> None:
+        """Rows with these weights are about to come."""
+        if len(weights) and not self.weighted:
+            self._weights = np.ones(len(self._cells), np.int64)
+        if len(weights):
+            self._retracted += int(np.count_nonzero(weights < 0))
 
     def _append(self, rows: KeyedRows) -> None:
-        if len(rows.weights) and not self.weighted:
-            self._weights = np.ones(len(self._cells), np.int64)
-        if self.weighted:
-            self._retracted += int(np.count_nonzero(rows.weights < 0))
-            places = np.arange(self._number, self._number + len(rows)) & (len(self._cells) - 1)
-            self._weights[places] = rows.weights if len(rows.weights) else 1
-        ring.ring_insert(rows.keys, rows.matrix, rows.untils, self._cells, self._heads, self._shift, self._number)
-        for count, last in rows.ends():
+        ring.ring_insert(
+            rows.keys, rows.matrix, rows.untils, rows.weights, self._cells, self._weights, self._heads, self._shift,
+            self._number,
+        )  # fmt: skip
+        self._came(rows.ends)
+
+    def _came(self, ends: Sequence[tuple[int, int]]) -> None:
+        """So many rows were written into the ring, which end at these times at the latest."""
+        for count, last in ends:
             self._number += count
             # What is given up with what stands before it need not be told apart.
             before = self._ends.pop()[1] if self._ends and self._ends[-1][1] >= last else last
             self._ends.append((self._number, before))
+
+    def side(self, rows: npt.NDArray[np.int64], weights: Weights) -> tuple[object, ...]:
+        """Of `ring_join`: rows that come, and this ring."""
+        shift = int(self._shift)
+        return rows, weights, self._own, self._cells, self._weights, self._heads, shift, self._tail, self._number
+
+    def came(self, untils: Untils | None, count: int) -> None:
+        """`ring_join` has written so many rows into the ring."""
+        self._came([(count, FOREVER)] if untils is None else _ends_of(untils))
 
     def _lay_out(self, time: int, coming: int) -> None:
         """Rebuilds the ring from the rows valid at `time`; retractions and the rows they retract cancel out."""
@@ -191,7 +236,9 @@ class RowIndex:
             valid = consolidate(valid)
         self._allocate(max(_LEAST_CAPACITY, room_for(len(valid) + coming)))
         if valid.count:
-            self._append(KeyedRows.of(valid, self.key))
+            rows = KeyedRows.of(valid, self.key)
+            self._count(rows.weights)
+            self._append(rows)
 
     def valid_rows(self, time: int, start: int = 0, stop: int = _NUMBERS_MAX) -> ZSet:
         """The valid rows with numbers from `start` on and below `stop`."""
@@ -276,12 +323,55 @@ class RowIndex:
         left, right = found
         if not len(left):
             return
-        places = self._every if own is None else frozen(np.array(own, np.int64))
+        places = self._every if own is None else np.array(own, np.int64)
         ring.ring_pair(
-            frozen(left), frozen(right), rows.matrix, rows.untils, rows.weights, self._cells, self._weights,
-            out.weights is not None, places, *lines, start, out.matrix, out.untils,
+            frozen(left), frozen(right), rows.matrix, np.arange(len(rows.matrix)), rows.untils, rows.weights,
+            self._cells, self._weights, out.weights is not None, places, *lines, start, out.matrix, out.untils,
             out.untils if out.weights is None else out.weights,
         )  # fmt: skip
+
+
+class JoinedRings:
+    """Both sides of a join: with each step rows come to either, and the pairs that are new are returned."""
+
+    def __init__(self, left: RowIndex, right: RowIndex, rest: Sequence[int]) -> None:
+        """`rest`: the columns of the right that a pair has, behind those of the left."""
+        self._left, self._right = left, right
+        self._rest: Slots = np.array(rest, np.int64)
+        self._width = left.width + len(rest)
+        self._room = _PAIRS_LEAST  # so many pairs are thought to be found at most
+
+    def step(self, left: ZSet, right: ZSet, time: int, control: Control, cells: int) -> ZSet:
+        """The rows that come are not empty on both sides. `cells`: so many are needed for each pair."""
+        mine, theirs = packed(left.columns, left.untils, left.count), packed(right.columns, right.untils, right.count)
+        my_weights, their_weights = _weights_of(left), _weights_of(right)
+        self._left.make_room(left.count, my_weights, time)
+        self._right.make_room(right.count, their_weights, time)
+        sides = *self._left.side(mine, my_weights), *self._right.side(theirs, their_weights)
+        is_weighted, is_in = self._left.weighted or self._right.weighted, False
+        lines, most = 1 + self._width + is_weighted, control.most(cells)
+        room = min(self._room, max(_PAIRS_LEAST, most))
+        while True:
+            pairs, out = np.empty((_PAIR, room), np.int64), np.empty(lines * room, np.uint64)
+            found, is_in = ring.ring_join(*sides, self._rest, time, most, is_in, pairs, out)
+            control.room(found, cells)
+            if found <= min(most, room):
+                break
+            room, most = found, max(most, found)
+        self._room = max(_PAIRS_LEAST, found + found // 4, self._room - self._room // 4)
+        for side, rows in ((self._left, left), (self._right, right)):
+            if rows.count:
+                side.came(rows.untils, rows.count)
+        if not found:
+            return empty(self._width)
+        rows = out[: lines * found] if 2 * found > room or room <= _CHUNK else out[: lines * found].copy()
+        ends, *columns = rows.reshape(lines, found)
+        weights = columns.pop().view(np.int64) if is_weighted else None
+        return ZSet(tuple(columns), found, weights, ends.view(np.int64))
+
+
+def _weights_of(rows: ZSet) -> Weights:
+    return _UNWEIGHTED if rows.weights is None else np.array(rows.weights)
 
 
 class SideBySideRows:

@@ -12,13 +12,15 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+import numpy.typing as npt
 
-from hbase_store.arrays import Ids, frozen
+from hbase_store.arrays import frozen
 from stream_ext.rows.content_ring import ContentRing
 from stream_ext.rows.kernels import expiry as kernels
-from stream_ext.rows.zset import FOREVER, Columns, Untils, ZSet, concat, empty, latest
+from stream_ext.rows.zset import FOREVER, Columns, Untils, ZSet, concat, empty, latest, packed
 
-_NO_VALUE = np.uint64(0)  # below every bound one
+#: After so many steps in which no column ascended, it is looked at only once in so many.
+_PATIENCE, _SELDOM = 8, 64
 
 
 class WindowContent:
@@ -28,8 +30,9 @@ class WindowContent:
         self._ring = ContentRing(max(1, width))
         # With the greatest validity. Made with the first of them: an empty deque takes 760 bytes.
         self._aside: deque[tuple[Columns, Untils, int]] | None = None
-        self._highest = [_NO_VALUE] * width  # of each column, of all rows that came
+        self._highest = np.zeros(width, np.uint64)  # of each column, of all rows that came: no bound value is 0
         self._likely = 0  # the column that ascended lately
+        self._failed = 0  # so many steps ago
         self._before = -(1 << 63)  # the time of the last step
 
     def __len__(self) -> int:
@@ -60,16 +63,17 @@ class WindowContent:
                 self._aside = deque()
             self._aside.append((columns, untils, last))
             return ZSet(columns, len(untils), None, untils, frozenset((self._likely,)))
-        for place, column in enumerate(columns):
-            self._highest[place] = max(self._highest[place], column.max())
         self._take_in_what_is_aside(time)
         return self._looked_up(columns, untils, time)
 
     def _are_new(self, columns: Columns) -> bool:
         """Whether an ascending column proves that no two rows are equal, of these and all that came before."""
+        self._failed += 1
+        if self._failed > _PATIENCE and self._failed % _SELDOM:
+            return False
         for place in (self._likely, *range(len(columns))):
             if place < len(columns) and kernels.ascends(frozen(columns[place]), self._highest[place]):
-                self._likely = place
+                self._likely, self._failed = place, 0
                 for other, column in enumerate(columns):
                     self._highest[other] = column[-1] if other == place else max(self._highest[other], column.max())
                 return True
@@ -82,17 +86,21 @@ class WindowContent:
         aside, self._aside = self._aside, None
         for columns, untils, last in aside or ():
             if last >= self._before:
-                self._ring.add(self._matrix(columns, len(untils)), untils, self._before, time)
+                self._ring.add(self._packed(columns, untils), self._highest, self._before, time)
 
     def _looked_up(self, columns: Columns, untils: Untils, time: int) -> ZSet:
-        places, ends, returned = self._ring.add(self._matrix(columns, len(untils)), untils, self._before, time)
-        if len(places) < len(untils):
-            columns = tuple(column[places] for column in columns)
-        return ZSet(columns, len(places), None, ends, None if returned else self._all)
+        shown, returned = self._ring.add(self._packed(columns, untils), self._highest, self._before, time)
+        ends, *lines = shown
+        shown_columns = tuple([line.view(np.uint64) for line in lines[: self._width]])
+        return ZSet(shown_columns, len(ends), None, ends, None if returned else self._all)
 
-    def _matrix(self, columns: Columns, count: int) -> Ids:
+    def _packed(self, columns: Columns, untils: Untils) -> npt.NDArray[np.int64]:
         """The rows as a matrix; a row without columns has one value, too."""
-        return np.stack(columns) if columns else np.zeros((1, count), np.uint64)
+        if self._width:
+            return packed(columns, untils, len(untils))
+        rows = np.zeros((2, len(untils)), np.int64)
+        rows[0] = untils
+        return rows
 
     def _columns_of(self, rows: ZSet) -> ZSet:
         return rows if self._width else rows.with_columns(())

@@ -11,14 +11,14 @@ needs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from hbase_store.arrays import lexicographic
+from hbase_store.arrays import frozen, lexicographic
 
 Ids = npt.NDArray[np.uint64]
 Columns = tuple[Ids, ...]
@@ -52,8 +52,7 @@ class Deferred:
         return (self.base, self.pick) if self._values is None else (self.base, self.pick, self._values)
 
 
-@dataclass(frozen=True, slots=True)
-class ZSet:
+class ZSet(msgspec.Struct, frozen=True, eq=False):
     """`count` rows, a column for each variable (0: unbound). Rows may repeat; `consolidate` sums them.
 
     `stored` are the columns as they are stored; `columns` are their values."""
@@ -217,7 +216,16 @@ def in_order(columns: Columns, weights: Weights) -> tuple[Columns, Weights]:
     if len(weights) < 2 or not columns:
         return columns, weights
     order = lexicographic(columns)
-    return tuple(column[order] for column in columns), weights[order]
+    return tuple([column[order] for column in columns]), weights if are_once(weights) else weights[order]
+
+
+def packed(columns: Columns, untils: Untils | None, count: int) -> npt.NDArray[np.int64]:
+    """The rows as kernels take them: a matrix with a line of validities, and one for each column."""
+    matrix = np.empty((1 + len(columns), count), np.int64)
+    matrix[0] = FOREVER if untils is None else untils
+    for place, column in enumerate(columns, 1):
+        matrix[place] = column
+    return matrix
 
 
 def consolidate(change: ZSet) -> ZSet:
@@ -229,8 +237,34 @@ def consolidate(change: ZSet) -> ZSet:
     return ZSet(columns[1:], len(weights), weights, columns[0].view(np.int64))
 
 
+class _Ones:
+    """The weights of rows that are there once: the front of an array that grows."""
+
+    def __init__(self) -> None:
+        self.all: Weights = np.ones(1 << 12, np.int64)
+
+    def front(self, count: int) -> Weights:
+        ones = self.all
+        if len(ones) < count:
+            self.all = ones = np.ones(max(count, 2 * len(ones)), np.int64)
+        return frozen(ones[:count])
+
+
+_ONES = _Ones()
+
+
+def once(count: int) -> Weights:
+    """The weights of so many rows that are there once."""
+    return _ONES.front(count)
+
+
+def are_once(weights: Weights) -> bool:
+    """Whether these are weights that `once` has returned; a few others may be 1, too."""
+    return weights.base is _ONES.all
+
+
 def repeated(columns: Columns, weights: Weights) -> Columns:
     """The rows of a bag, each as often as its weight says."""
-    if not len(weights) or (int(weights.max()) == 1 == int(weights.min())):
+    if not len(weights) or are_once(weights) or (int(weights.max()) == 1 == int(weights.min())):
         return columns
     return tuple(np.repeat(column, weights) for column in columns)

@@ -206,6 +206,8 @@ class Vocabulary:
 
     def renew(self) -> None:
         """Looks up local terms in the store again: to be called when the store has grown."""
+        if not self._ids:
+            return
         seen = (self._version() if self._version is not None else object(), self.created)
         if seen == self._seen:
             return

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -112,7 +113,7 @@ def words() -> Vocabulary:
 
 
 def of(evaluations: NumberedEvaluations, vocabulary: Vocabulary) -> Moment:
-    return replace(moment(int(evaluations.times[0])), evaluations=evaluations, vocabulary=vocabulary)
+    return msgspec.structs.replace(moment(int(evaluations.times[0])), evaluations=evaluations, vocabulary=vocabulary)
 
 
 def instants_of(evaluations: NumberedEvaluations) -> Iterator[tuple[int, int]]:

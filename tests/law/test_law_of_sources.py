@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -195,7 +195,7 @@ def test_a_filter_of_changes_is_the_change_of_the_filter(seed: int) -> None:
     words = Vocabulary(lambda texts: np.zeros(len(texts), np.uint64), lambda ids: [b"<%d>" % id for id in ids.tolist()])
     out: list[Entry] = []
     for time in range(20):
-        now = replace(moment(time), vocabulary=words)
+        now = msgspec.structs.replace(moment(time), vocabulary=words)
         out += entries_of(operator.step(now, zset(source.change(time, 8), 2)))
         retained = {row: n for row, n in model.alive(source.all, time).items() if row[0] != row[1]}
         assert model.alive(out, time) == Counter(retained)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -36,7 +36,9 @@ def words() -> Vocabulary:
 
 def at(time: int, vocabulary: Vocabulary, last: bool = False) -> Moment:
     """One second a tick."""
-    return replace(moment(time), now_ms=time * 1000, seed=b"%d" % time, vocabulary=vocabulary, last=last)
+    return msgspec.structs.replace(
+        moment(time), now_ms=time * 1000, seed=b"%d" % time, vocabulary=vocabulary, last=last
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -30,23 +30,38 @@ def _put(rows, i, bucket, shown, latest, cells, heads, number):
     heads[bucket] = number
 
 
-@njit(cache=True, nogil=True)
-def content_add(rows, untils, before, time, cells, heads, tail, number, places, ends, again, again_at):
-    """Rows come in; there is room for all of them.
+@njit(cache=True, nogil=True, inline="always")
+def _tail_of(before, cells, tail, number):
+    """The first number at or after `tail` whose row still counted at `before`."""
+    mask = len(cells) - 1
+    while tail < number and cells[tail & mask, LATEST] < before:
+        tail += 1
+    return tail
 
-    Writes which are shown, and until when; and the numbers of those that have a later copy than the one that is shown,
-    and when that runs out. Returns (the next number, rows shown, those of them that were there at `before`, rows to
-    be looked at again)."""
+
+@njit(cache=True, nogil=True)
+def content_add(rows, before, time, cells, heads, tail, number, highest, out, again):
+    """Rows come in, as a matrix with a line for each column, behind one of their validities. Those that did not count
+    at `before` any more are given up at the end of the ring.
+
+    Writes into `out`, line behind line, the rows that are shown, likewise; and into `again` the numbers of those that
+    have a later copy than the one that is shown, and when that runs out. `highest` has the greatest value of each
+    column that ever came. Returns (the first number, the next one, rows shown, those of them that were there at
+    `before`, rows to be looked at again); -1 rows are shown if there is no room for all, then nothing has come in."""
     mask, chains = len(cells) - 1, np.uint64(len(heads) - 1)
+    untils, values = rows[0], rows[1:]
+    tail = _tail_of(before, cells, tail, number)
+    if number - tail + len(untils) > len(cells):
+        return tail, number, -1, 0, 0
     shown = returned = later = 0
     for i in range(len(untils)):
-        bucket = bucket_of(rows, i, chains)
+        bucket = bucket_of(values, i, chains)
         at = np.int64(heads[bucket])
         while at >= tail:
             cell = cells[at & mask]
             same = True
-            for c in range(rows.shape[0]):
-                same &= cell[VALUES + c] == rows[c, i]
+            for c in range(values.shape[0]):
+                same &= cell[VALUES + c] == values[c, i]
             if same:
                 break
             at = cell[NEXT]
@@ -54,27 +69,25 @@ def content_add(rows, untils, before, time, cells, heads, tail, number, places, 
             cell = cells[at & mask]
             if untils[i] > cell[LATEST]:
                 if cell[LATEST] <= cell[SHOWN]:
-                    again[later] = at
-                    again_at[later] = cell[SHOWN]
+                    again[0, later] = at
+                    again[1, later] = cell[SHOWN]
                     later += 1
                 cell[LATEST] = untils[i]
             continue
         returned += at >= tail and cells[at & mask, LATEST] >= before
-        _put(rows, i, bucket, untils[i], untils[i], cells, heads, number)
+        _put(values, i, bucket, untils[i], untils[i], cells, heads, number)
         number += 1
-        places[shown] = i
-        ends[shown] = untils[i]
+        again[1, len(untils) - 1 - shown] = i  # from the other end: each row is either shown or not
         shown += 1
-    return number, shown, returned, later
-
-
-@njit(cache=True, nogil=True)
-def content_tail(before, cells, tail, number):
-    """The first number at or after `tail` whose row still counted at `before`."""
-    mask = len(cells) - 1
-    while tail < number and cells[tail & mask, LATEST] < before:
-        tail += 1
-    return tail
+    shown_rows = out[: rows.shape[0] * shown].reshape((rows.shape[0], shown))
+    for n in range(shown):
+        i = again[1, len(untils) - 1 - n]
+        for c in range(rows.shape[0]):
+            shown_rows[c, n] = rows[c, i]
+    for c in range(len(highest)):
+        for i in range(len(untils)):
+            highest[c] = max(highest[c], np.uint64(values[c, i]))
+    return tail, number, shown, returned, later
 
 
 @njit(cache=True, nogil=True)
@@ -131,10 +144,10 @@ def content_take(numbers, cells, out, ends):
 
 def warm() -> None:
     """Compiles every kernel (or loads it from the cache), for the types that are in use."""
-    rows, longs, out = frozen(np.ones((1, 1), np.int64)), frozen(np.zeros(1, np.int64)), np.zeros(1, np.int64)
+    longs, out = frozen(np.zeros(1, np.int64)), np.zeros(1, np.int64)
     cells, heads = np.zeros((2, VALUES + 1), np.int64), np.full(4, END, np.int32)
-    content_add(rows, longs, 0, 0, cells, heads, 0, 0, out, out.copy(), out.copy(), out.copy())
-    content_tail(0, cells, 0, 1)
+    pairs, highest = np.zeros((2, 1), np.int64), np.zeros(1, np.uint64)
+    content_add(np.zeros((2, 1), np.int64), 0, 0, cells, heads, 0, 0, highest, np.zeros(2, np.int64), pairs)
     content_sweep(1, 0, 0, cells, heads, 0, 1, np.zeros((1, 1), np.int64), out, out.copy())
     content_again(longs, 0, cells, 0, out)
     content_take(longs, cells, np.zeros((1, 1), np.int64), out)

@@ -22,10 +22,24 @@ def _is_before(rows, i, others, j):
 
 
 @njit(cache=True, nogil=True)
-def find_places(rows, count, others, order, places):
+def _in_order(rows):
+    """The places of few rows in order."""
+    order = np.arange(rows.shape[1])
+    for n in range(1, len(order)):
+        place, at = order[n], n
+        while at > 0 and _is_before(rows, place, rows, order[at - 1]):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = place
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _places_of(rows, count, others, order):
     """Of each of the others, in their `order`: how many of the first `count` rows stand before it.
 
     Each search begins where the last one ended, and doubles its stride: what lies together is found nearby."""
+    places = np.empty(len(order), np.int64)
     low = 0
     for n in range(len(order)):
         stride, high = 1, low
@@ -41,10 +55,11 @@ def find_places(rows, count, others, order, places):
             else:
                 high = middle
         places[n] = low
+    return places
 
 
 @njit(cache=True, nogil=True)
-def count_alive(untils, time):
+def _count_alive(untils, time):
     """How many are valid at `time`, and the first end among them."""
     count, first = 0, np.iinfo(np.int64).max
     for i in range(len(untils)):
@@ -55,10 +70,8 @@ def count_alive(untils, time):
 
 
 @njit(cache=True, nogil=True)
-def merge_rows(rows, untils, weights, time, others, ends, counts, order, places, out, out_untils, out_weights):
-    """Those of the rows that are valid at `time`, and the others at their places among them.
-
-    Empty weights mean 1 each, where `out_weights` is not empty."""
+def _merge(rows, untils, weights, time, others, counts, order, places, out, out_weights):
+    """Those of the rows that are valid at `time`, and the others at their places among them."""
     start = at = 0
     for n in range(len(order) + 1):
         stop = places[n] if n < len(order) else len(untils)
@@ -70,8 +83,6 @@ def merge_rows(rows, untils, weights, time, others, ends, counts, order, places,
             for c in range(rows.shape[0]):
                 for i in range(length):
                     out[c, at + i] = rows[c, low + i]
-            for i in range(length):
-                out_untils[at + i] = untils[low + i]
             if len(out_weights):
                 for i in range(length):
                     out_weights[at + i] = weights[low + i] if len(weights) else 1
@@ -82,10 +93,30 @@ def merge_rows(rows, untils, weights, time, others, ends, counts, order, places,
             j = order[n]
             for c in range(rows.shape[0]):
                 out[c, at] = others[c, j]
-            out_untils[at] = ends[j]
             if len(out_weights):
                 out_weights[at] = counts[j] if len(counts) else 1
             at += 1
+
+
+@njit(cache=True, nogil=True)
+def merge_rows(rows, weights, time, others, counts, order, out, out_weights):
+    """Those of the rows that are valid at `time`, with the others at their places among them, are written into `out`,
+    line behind line; there is room for all. Returns how many there are, the first end and the least of the counts.
+
+    The first line of rows is that of their validities. `order`: that of the others; of few it may be empty. Empty
+    weights mean 1 each, where `out_weights` is not empty."""
+    untils, ends, other_values = rows[0], others[0], others[1:].view(np.uint64)
+    alive, first = _count_alive(untils, time)
+    total = alive + len(ends)
+    lines = out[: rows.shape[0] * total].reshape((rows.shape[0], total))
+    places_in_order = order if len(order) == len(ends) else _in_order(other_values)
+    places = _places_of(rows[1:].view(np.uint64), len(untils), other_values, places_in_order)
+    _merge(rows, untils, weights, time, others, counts, places_in_order, places, lines, out_weights)
+    least = np.int64(1)
+    for j in range(len(ends)):
+        first = min(first, ends[j])
+        least = min(least, counts[j]) if len(counts) else least
+    return total, first, least
 
 
 @njit(cache=True, nogil=True)
@@ -114,10 +145,9 @@ def sum_neighbours(rows, weights, out, sums):
 
 def warm() -> None:
     """Compiles every kernel (or loads it from the cache), for the types that are in use."""
-    rows, longs, out = frozen(np.ones((1, 1), np.uint64)), frozen(np.zeros(1, np.int64)), np.zeros((1, 2), np.uint64)
-    find_places(rows, 1, rows, longs, np.zeros(1, np.int64))
-    count_alive(longs, 0)
+    lines, counts = np.ones((2, 1), np.int64), np.ones(1, np.int64)
     merge_rows(
-        rows, longs, longs, 0, rows, longs, longs, longs, longs, out, np.zeros(2, np.int64), np.zeros(2, np.int64)
+        frozen(lines), frozen(counts), 0, lines, counts, counts[:0], np.empty(4, np.int64), np.empty(2, np.int64)
     )
+    rows, longs, out = frozen(np.ones((1, 1), np.uint64)), frozen(np.zeros(1, np.int64)), np.zeros((1, 2), np.uint64)
     sum_neighbours(rows, longs, out, np.zeros(1, np.int64))

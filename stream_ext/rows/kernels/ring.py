@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from hbase_store.arrays import frozen
+from stream_ext.rows.kernels.distinct import mix
 
 END = -1  # of a chain
 UNTIL, NEXT, VALUES = range(3)  # places in a cell
@@ -25,9 +26,9 @@ _CACHED = 1 << 15
 
 
 @njit(cache=True, nogil=True)
-def ring_insert(keys, columns, untils, cells, heads, shift, number):
+def ring_insert(keys, columns, untils, weights, cells, counted, heads, shift, number):
     """Rows get the numbers from `number` on. The heads of a block of chains are fetched together, before they are
-    replaced."""
+    replaced. `counted`: how much the row of each cell counts, if some count more or less than once."""
     mask = np.uint64(len(cells) - 1)
     fetched = np.empty(_BLOCK, np.int32)
     for low in range(0, len(keys), _BLOCK):
@@ -42,6 +43,8 @@ def ring_insert(keys, columns, untils, cells, heads, shift, number):
             for c in range(columns.shape[0]):
                 cell[VALUES + c] = columns[c, low + i]
             heads[bucket] = number
+            if len(counted):
+                counted[np.uint64(number) & mask] = weights[low + i] if len(weights) else 1
             number += 1
 
 
@@ -133,10 +136,11 @@ def ring_coexisting(left, right, columns, untils, came, cells, places, first, ti
 
 @njit(cache=True, nogil=True)
 def ring_pair(
-    left, right, columns, untils, weights, cells, counted, weighted, places, first, other, start, out, ends, counts,
+    left, right, columns, own, untils, weights, cells, counted, weighted, places, first, other, start, out, ends,
+    counts,
 ):  # fmt: skip
-    """Writes the pairs side by side into `out` from `start` on: the probe's values from line `first` on, those at
-    `places` in the cell from line `other` on; and until when both are valid, and the product of their weights (those
+    """Writes the pairs side by side into `out` from `start` on: the probe's values at `own` from line `first` on, those
+    at `places` in the cell from line `other` on; and until when both are valid, and the product of their weights (those
     of the cells are `counted`) if there are any."""
     for n in range(len(left)):
         ends[start + n] = min(cells[np.uint64(right[n]), UNTIL], untils[np.uint64(left[n])])
@@ -145,14 +149,102 @@ def ring_pair(
             counts[start + n] = weights[left[n]] if len(weights) else 1
             if len(counted):
                 counts[start + n] *= counted[right[n]]
-    for c in range(columns.shape[0]):
-        line, column = out[first + c, start : start + len(left)], columns[c]
+    for c in range(len(own)):
+        line, column = out[first + c, start : start + len(left)], columns[own[c]]
         for n in range(len(left)):
             line[n] = column[np.uint64(left[n])]
     for c in range(len(places)):
         line, values = out[other + c, start : start + len(left)], cells[:, VALUES + places[c]]
         for n in range(len(left)):
             line[n] = values[np.uint64(right[n])]
+
+
+@njit(cache=True, nogil=True)
+def _keys_of(columns, key):
+    """One number for each row, and the columns of its key."""
+    lines = np.empty((len(key), columns.shape[1]), np.uint64)
+    for c in range(len(key)):
+        lines[c] = columns[key[c]]
+    if len(key) == 1:
+        return lines[0], lines
+    keys = np.zeros(columns.shape[1], np.uint64)
+    for c in range(len(key)):
+        mix(keys, lines[c])
+    return keys, lines
+
+
+@njit(cache=True, nogil=True)
+def _all_pairs(count, cells, tail, number, time, most, left, right):
+    """As `ring_probe`, of rows without a key: each has all that are valid."""
+    mask, found = len(cells) - 1, 0
+    for i in range(count):
+        for other in range(tail, number):
+            if cells[other & mask, UNTIL] >= time:
+                if found < len(left):
+                    left[found], right[found] = i, other & mask
+                found += 1
+        if found > most:
+            break
+    return found
+
+
+@njit(cache=True, nogil=True)
+def ring_join(
+    mine, my_weights, my_key, my_cells, my_counted, my_heads, my_shift, my_tail, my_number,
+    theirs, their_weights, their_key, their_cells, their_counted, their_heads, their_shift, their_tail, their_number,
+    rest, time, most, is_in, pairs, out,
+):  # fmt: skip
+    """A step of a join: rows of the left are paired with those in the right ring, and come into the left one; rows of
+    the right are paired with those that are in the left ring now, and come into the right one. Both rings have room.
+
+    Rows are matrices of numbers, the line of their validities first. Writes the pairs into `out`, line behind line:
+    until when each is valid, the columns of the left, those of the right at the places `rest`, and the weight of each,
+    if any row counts more or less than once.
+
+    Returns how many pairs there are, and whether the rows of the left are in their ring. If there is not room for all
+    pairs, it is to be called again with more; if there are more than `most`, it gave up."""
+    columns, others = mine[1:].view(np.uint64), theirs[1:].view(np.uint64)
+    keys, lines = _keys_of(columns, my_key)
+    other_keys, other_lines = _keys_of(others, their_key)
+    left_shift, right_shift, room = np.uint64(my_shift), np.uint64(their_shift), pairs.shape[1]
+    if not len(my_key):
+        old = _all_pairs(mine.shape[1], their_cells, their_tail, their_number, time, most, pairs[0], pairs[1])
+    else:
+        old = ring_probe(
+            keys, lines, their_key, their_cells, their_heads, right_shift, their_tail, their_number, time, most,
+            pairs[0], pairs[1],
+        )  # fmt: skip
+    if old > most:
+        return old, is_in
+    if not is_in:
+        ring_insert(keys, columns, mine[0], my_weights, my_cells, my_counted, my_heads, left_shift, my_number)
+    number, written = my_number + mine.shape[1], min(old, room)
+    if not len(my_key):
+        new = _all_pairs(theirs.shape[1], my_cells, my_tail, number, time, most, pairs[0, written:], pairs[1, written:])
+    else:
+        new = ring_probe(
+            other_keys, other_lines, my_key, my_cells, my_heads, left_shift, my_tail, number, time, most,
+            pairs[0, written:], pairs[1, written:],
+        )  # fmt: skip
+    found = old + new
+    if found > min(most, room):
+        return found, True
+    width, is_weighted = len(columns) + len(rest), len(my_counted) + len(their_counted) > 0
+    rows = out[: (1 + width + is_weighted) * found].reshape((1 + width + is_weighted, found))
+    ends, values, counts = rows[0].view(np.int64), rows[1 : 1 + width], rows[width + is_weighted].view(np.int64)
+    every = np.arange(len(columns))
+    ring_pair(
+        pairs[0, :old], pairs[1, :old], columns, every, mine[0], my_weights, their_cells, their_counted, is_weighted,
+        rest, 0, len(columns), 0, values, ends, counts,
+    )  # fmt: skip
+    ring_pair(
+        pairs[0, old:found], pairs[1, old:found], others, rest, theirs[0], their_weights, my_cells, my_counted,
+        is_weighted, every, len(columns), 0, old, values, ends, counts,
+    )  # fmt: skip
+    ring_insert(
+        other_keys, others, theirs[0], their_weights, their_cells, their_counted, their_heads, right_shift, their_number
+    )
+    return found, True
 
 
 @njit(cache=True, nogil=True)
@@ -168,9 +260,11 @@ def warm() -> None:
     keys, longs, out = frozen(np.ones(1, np.uint64)), frozen(np.ones(1, np.int64)), np.zeros(1, np.int64)
     cells, heads, shift = np.zeros((2, VALUES + 1), np.int64), np.full(2, END, np.int32), np.uint64(63)
     rows, values = keys.reshape(1, 1), np.zeros((2, 1), np.uint64)
-    ring_insert(keys, rows, longs, cells, heads, shift, 0)
-    ring_probe(keys, rows, frozen(longs[:1] - 1), cells, heads, shift, 0, 1, 0, 1, out, out.copy())
+    ring_insert(keys, rows, longs, longs[:0], cells, out[:0], heads, shift, 0)
+    ring_probe(keys, rows, out, cells, heads, shift, 0, 1, 0, 1, out.copy(), out.copy())
     ring_coexisting(out[:0], out[:0], rows, longs, longs[:0], cells, longs[:0], 0, longs)
-    pairs = longs[:0], longs[:0], rows, longs, longs
-    ring_pair(*pairs, cells, out, False, longs[:0], 0, 1, 0, values, out.copy(), out.copy())
+    pairs = longs[:0], longs[:0], rows, out[:0], longs, longs
+    ring_pair(*pairs, cells, out, False, out[:0], 0, 1, 0, values, out.copy(), out.copy())
+    side = np.zeros((2, 0), np.int64), out[:0], out, cells, out[:0], heads, 63, 0, 0
+    ring_join(*side, *side, out[:0], 0, 0, False, np.empty((2, 1), np.int64), np.empty(3, np.uint64))
     ring_take(cells, longs[:0], VALUES, values.view(np.int64)[:, :0])

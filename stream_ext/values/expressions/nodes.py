@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stream_ext.language.algebra.formulas import ArithmeticOp, CompareOp
 from stream_ext.values.expressions.arrays import calculate_arrays, compare_arrays, negate_array
-from stream_ext.values.expressions.rows import Part, Rows, applied, signs
+from stream_ext.values.expressions.rows import Part, Rows, applied, signs, truths_of
 from stream_ext.values.expressions.vectors import (
     FEW,
     NUMERIC,
@@ -144,6 +144,8 @@ class Comparison:
 
     def evaluate(self, rows: Rows) -> Vector:
         left, right = self.left.evaluate(rows), self.right.evaluate(rows)
+        if (few := rows.values_of_few(left, right)) is not None:
+            return Truths(truths_of(list(map(partial(compare, self.op), *few))))
         a = rows.numbers_of(left) if rows.count > FEW else None
         b = rows.numbers_of(right) if a is not None else None
         results = compare_arrays(self.op, a, b) if a is not None and b is not None else None

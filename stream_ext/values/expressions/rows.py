@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import repeat
 from sys import getsizeof
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -40,15 +40,14 @@ _AT_ONCE_LEAST = 64
 Part = tuple[npt.NDArray[np.intp], Vector]
 
 
-@dataclass(frozen=True, slots=True)
-class ExpressionContext:
+class ExpressionContext(msgspec.Struct, frozen=True, eq=False):
     """All that expressions depend on except their rows."""
 
     vocabulary: Vocabulary
     now_ms: int = 0
     seed: bytes = b""  # chance is a function of it: another one for each step
     base: str = ""
-    functions: Mapping[str, CustomFunction] = field(default_factory=dict)
+    functions: Mapping[str, CustomFunction] = msgspec.field(default_factory=dict)
     control: Control = Control.FREE
 
 
@@ -95,7 +94,7 @@ class Rows:
         if isinstance(vector, NumericVector):
             booleans = (vector.of_rows != 0) & (vector.of_rows == vector.of_rows)  # NaN is false
             return signs(np.asarray(booleans), self.count)
-        found = _truths_of(vector.pool.values)
+        found = truths_of(vector.pool.values)
         return np.repeat(found, self.count) if vector.codes is None else found[vector.codes]
 
     def factored(self, vector: Vector) -> Factored:
@@ -134,6 +133,20 @@ class Rows:
             return vector.numbers or constant_numbers(vector.pool.values[0])
         of_pool = numbers_of_values(vector.pool.values)
         return None if of_pool is None else NumericVector(of_pool.kind, of_pool.of_rows[vector.codes])
+
+    def values_of_few(self, *vectors: Vector) -> list[list[Value | None]] | None:
+        """Row by row, if the rows are few, and each vector is of terms or of one constant."""
+        if self.count > FEW:
+            return None
+        found: list[list[Value | None]] = []
+        for vector in vectors:
+            if isinstance(vector, Terms):
+                found.append(self.scope.vocabulary.values(vector.of_rows.tolist()))
+            elif isinstance(vector, Factored) and vector.codes is None:
+                found.append(vector.pool.values * self.count)
+            else:
+                return None
+        return found
 
     def present(self, vector: Vector) -> Mask:
         """The rows in which it is no error."""
@@ -303,7 +316,8 @@ def signs(booleans: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.int8]:
     return truths
 
 
-def _truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:
+def truths_of(values: list[Value | None]) -> npt.NDArray[np.int8]:
+    """-1 for false, 0 for an error, 1 for true."""
     if len(values) <= FEW:
         return np.array([(booleans is True) - (booleans is False) for booleans in map(truth, values)], np.int8)
     if not set(map(type, values)) <= {bool, type(None)}:

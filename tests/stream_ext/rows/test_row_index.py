@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
 
+from stream_ext.evaluation_budget import Control
+from stream_ext.rows import row_index
 from stream_ext.rows.kernels import ring as ring_kernels
-from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows
+from stream_ext.rows.row_index import JoinedRings, KeyedRows, RowIndex, SideBySideRows
 from stream_ext.rows.zset import ZSet
 
 _WIDTH = 3
@@ -50,6 +52,53 @@ def test_rows_find_those_that_agree_with_them(key: Sequence[int], capacity: int,
         held += zip(listed(came), came.until_array().tolist(), came.weight_array().tolist(), strict=True)
         assert sorted(listed(index.valid_rows(time))) == sorted(row for row, until, _ in held if until >= time)
     assert len(index) <= index.capacity
+
+
+@pytest.mark.parametrize("key", [(0,), (2,), (0, 2), (2, 1, 0), ()])
+@pytest.mark.parametrize("capacity", [1, ring_kernels._CACHED + 1])
+@pytest.mark.parametrize("pairs_least", [1, 64])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_step_of_a_join_finds_each_pair_once(
+    key: Sequence[int], capacity: int, pairs_least: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing, one row, a few, and as many as come to a block or more of them; some rows count several times."""
+    monkeypatch.setattr(row_index, "_PAIRS_LEAST", pairs_least)
+    chance, rest = np.random.default_rng(seed), [place for place in range(_WIDTH) if place not in key]
+    left, right = RowIndex(_WIDTH, key, capacity), RowIndex(_WIDTH, key, capacity)
+    rings = JoinedRings(left, right, rest)
+    held: tuple[list[tuple[Row, int, int]], list[tuple[Row, int, int]]] = [], []
+    for time in range(6):
+        sizes = [int(chance.choice([0, 1, 3, 10, 63, 64, 65, *([256, 257] if len(key) > 1 else [])])) for _ in held]
+        came = [rows_of(chance, size, time, bool(seed) and time > 2 * seed) for size in sizes]
+        if not any(sizes):
+            continue
+        found = rings.step(came[0], came[1], time, Control.FREE, 1)
+        expected = Counter(joined(entries(came[0]), held[1], key, rest, time))
+        for own, rows in zip(held, came, strict=True):
+            own += entries(rows)
+        expected += Counter(joined(held[0], entries(came[1]), key, rest, time))
+        lines = zip(*(line.tolist() for line in found.columns), found.until_array().tolist(), strict=True)
+        observed = Counter((*line, weight) for line, weight in zip(lines, found.weight_array().tolist(), strict=True))
+        assert observed == expected
+        assert sum(observed.values()) == found.count
+
+
+def entries(rows: ZSet) -> list[tuple[Row, int, int]]:
+    return list(zip(listed(rows), rows.until_array().tolist(), rows.weight_array().tolist(), strict=True))
+
+
+def joined(
+    left: Sequence[tuple[Row, int, int]], right: Sequence[tuple[Row, int, int]], key: Sequence[int],
+    rest: Sequence[int], time: int,
+) -> Iterator[Row]:  # fmt: skip
+    by_key: dict[Row, list[tuple[Row, int, int]]] = {}
+    for each in right:
+        if each[1] >= time:
+            by_key.setdefault(tuple(each[0][place] for place in key), []).append(each)
+    for mine, until, weight in left:
+        for theirs, their_until, their_weight in by_key.get(tuple(mine[place] for place in key), ()):
+            if until >= time:
+                yield (*mine, *(theirs[place] for place in rest), min(until, their_until), weight * their_weight)
 
 
 def listed(rows: ZSet) -> list[Row]:

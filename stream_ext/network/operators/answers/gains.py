@@ -14,7 +14,7 @@ from stream_ext.language.algebra.algebra import R2S
 from stream_ext.rows.expiry_wheel import Expired, ExpiryWheel
 from stream_ext.rows.kernels import expiry as kernels
 from stream_ext.rows.row_index import buckets
-from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, latest
+from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, are_once, latest, once
 
 _ONCE: Weights = np.empty(0, np.int64)
 
@@ -39,7 +39,8 @@ class Gains:
         self._lapses = self._lapses or (change.weights is not None and change.untils is not None)
         self._total -= change.omitted
         # A retraction of limited validity lapses: its row returns then, so expired rows have to be compared.
-        if self._r2s is R2S.ISTREAM and change.fresh is not None and not self._lapses:
+        is_fresh = change.fresh is not None or not change.count
+        if self._r2s is R2S.ISTREAM and is_fresh and not self._lapses:
             return self._new(time, change)
         self._move_aside_to_wheel()
         expired = self._due(time)
@@ -50,7 +51,7 @@ class Gains:
         self._store(matrix, weights, change, time)
         columns, net = self._net((matrix, weights), expired)
         self.moved = len(net) + change.omitted > 0
-        if self._r2s is None:
+        if self._r2s is None or (self._r2s is R2S.ISTREAM and are_once(net)):
             return columns, net
         emitted = net > 0 if self._r2s is R2S.ISTREAM else net < 0
         if emitted.all():
@@ -58,18 +59,21 @@ class Gains:
         return tuple(column[emitted] for column in columns), np.abs(net[emitted])
 
     def _new(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
-        self._due(time)
+        if len(self._wheel):
+            self._due(time)
         while self._aside and self._aside[0][1] < time:
             self._aside.popleft()
         self._time, self.moved = time, change.count + change.omitted > 0
+        if not change.count:
+            return change.columns, _ONCE
         if change.untils is not None and change.count:
             if self._aside is None:
                 self._aside = deque()
             self._aside.append((change, latest(change.untils)))
-            return change.columns, np.ones(change.count, np.int64)
+            return change.columns, once(change.count)
         if change.weights is None:
             self._total += change.count
-            return change.columns, np.ones(change.count, np.int64)
+            return change.columns, once(change.count)
         self._total += int(change.weights.sum())
         added = np.flatnonzero(change.weights > 0)
         return tuple(column[added] for column in change.columns), change.weights[added]
@@ -103,7 +107,7 @@ class Gains:
         """The sums of equal rows that are not zero."""
         (matrix, weights), (gone, lost) = added, expired
         if not len(lost) and not len(weights):
-            return tuple(matrix), np.ones(matrix.shape[1], np.int64)
+            return tuple(matrix), once(matrix.shape[1])
         weights = weights if len(weights) else np.ones(matrix.shape[1], np.int64)
         columns, net = summed(np.concatenate([matrix, gone], axis=1), np.concatenate([weights, -lost]))
         return columns, net

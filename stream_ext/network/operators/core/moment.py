@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -45,8 +45,7 @@ class StoreChanges(Protocol):
         """The store as it was at the last step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True, eq=False):
     """One evaluation: its time, the store as it is then, and how that differs from the step before.
 
     `changes` is None at a network's first step: then the whole store is the change. `now_ms` is the value of NOW();
@@ -60,7 +59,7 @@ class Moment:
     now_ms: int = 0
     seed: bytes = b""
     control: Control = Control.FREE
-    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+    vocabulary: Vocabulary = msgspec.field(default_factory=Vocabulary.of_its_own)
     base: str = ""
     allowed_urls: AllowedUrls = NOTHING  # which endpoints SERVICE may query
     backoff: Backoff | None = None  # of a registered query: which of these endpoints failed lately

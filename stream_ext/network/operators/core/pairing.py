@@ -6,7 +6,7 @@ one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,16 @@ class Pairing:
     def is_strict(self) -> bool:
         """Whether the variables that both sides share are bound on both."""
         return not self._loose
+
+    @property
+    def rest(self) -> Sequence[int]:
+        """The places of the columns that only the right side has."""
+        return self._rest
+
+    @property
+    def always_meets(self) -> bool:
+        """Whether rows that agree in the key bind a variable both."""
+        return not self._loose and len(self._shared) > 0
 
     @property
     def likeness(self) -> tuple[object, ...]:

@@ -12,8 +12,9 @@ Terms that shared stages create have the ids of a vocabulary of their own. Each 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import replace
 from time import thread_time
+
+from msgspec.structs import replace
 
 from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.core.moment import Moment
@@ -46,7 +47,7 @@ class SharedStage:
         self._sn = -1  # the snapshot of `_changes`
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
         self._is_halfway = False
-        self._arrived = -1, -1
+        self.arrived = -1, -1  # the last arrival (snapshot, push)
         self.next_change: tuple[int, int] | None = None  # of a scan, as of a time; None: something has come since
 
     @property
@@ -67,9 +68,9 @@ class SharedStage:
 
     def is_new(self, arrival: tuple[int, int]) -> bool:
         """Whether an arrival (snapshot, push) has not come to its operator yet; from now on it has."""
-        if arrival <= self._arrived:
+        if arrival <= self.arrived:
             return False
-        self._arrived, self.next_change = arrival, None
+        self.arrived, self.next_change = arrival, None
         return True
 
     def found(self, moment: Moment) -> ZSet | None:

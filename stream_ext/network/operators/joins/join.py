@@ -4,16 +4,15 @@ Bilinear: (L + l)(R + r) - LR = l R + (L + l) r. So l is joined with what R was,
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pairing import Pairing, places
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.joins.coexisting import CoexistingPairs
 from stream_ext.plan.logic import NO_NAMES, Names
-from stream_ext.rows.row_index import KeyedRows, RowIndex, SideBySideRows, Slots
+from stream_ext.rows.row_index import JoinedRings, KeyedRows, RowIndex, SideBySideRows, Slots
 from stream_ext.rows.zset import Columns, ZSet, empty
 
 #: Pairs of rows that are compared one with another.
@@ -36,6 +35,12 @@ class Pairs:
         self.coexisting = CoexistingPairs()
         self._left = RowIndex(len(left), self.pairing.left_key)
         self._right = RowIndex(len(right), self.pairing.right_key)
+        self._cells = len(left) + len(right) + _CELLS_WITH_PAIR  # that a pair needs
+        # Of a pair, what the right has in common with the left is read there, if both sides bind it.
+        is_strict = self.pairing.is_strict
+        self._rings = JoinedRings(self._left, self._right, self.pairing.rest if is_strict else range(len(right)))
+        found = places(self.pairing.variables, frozenset(right)) if is_strict else {}
+        self._columns = [found[v] if is_strict else len(left) + n for n, v in enumerate(right)]  # of the right
 
     @property
     def likeness(self) -> Likeness:
@@ -48,16 +53,33 @@ class Pairs:
             return empty(left.width), empty(right.width)
         if self._stays:
             return self._joined_with_stored(moment, left, right)
+        if moment.evaluations is None:
+            pairs = self._rings.step(left, right, moment.time, moment.control, self._cells)
+            partners = tuple([pairs.stored[place] for place in self._columns])
+            mine = ZSet(pairs.stored[: left.width], pairs.count, pairs.weights, pairs.untils)
+            return mine, ZSet(partners, pairs.count)
+        return self._coexisting_pairs(moment, left, right)
+
+    def joined(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
+        """The joined rows of compatible pairs."""
+        if not self.pairing.is_strict or self._stays or moment.evaluations is not None:
+            return self.pairing.joined(*self.step(moment, left, right))
+        if not left.count and not right.count:
+            return empty(len(self.pairing.variables))
+        return self._rings.step(left, right, moment.time, moment.control, self._cells)
+
+    def _coexisting_pairs(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
+        """As `step`, of many evaluations in one."""
         time, rows, others = moment.time, KeyedRows.of(left, self._left.key), KeyedRows.of(right, self._right.key)
-        width, (names, other_names) = left.width + right.width + _CELLS_WITH_PAIR, self._names
+        names, other_names = self._names
         old = self._right.partners(rows, time, control=moment.control)
         old = self.coexisting.of(old, rows, names, self._right, other_names, moment.evaluations)
-        moment.control.room(len(old[0]), width)
+        moment.control.room(len(old[0]), self._cells)
         self._left.insert_rows(rows, time)
         new = self._left.partners(others, time, control=moment.control)
         new = self.coexisting.of(new, others, other_names, self._left, names, moment.evaluations)
         count = len(old[0]) + len(new[0])
-        moment.control.room(count, width)
+        moment.control.room(count, self._cells)
         weighted = self._left.weighted or self._right.weighted or right.weights is not None
         out = SideBySideRows(left.width + right.width, count, weighted)
         self._right.pair(rows, old, (0, left.width), 0, out)
@@ -125,7 +147,7 @@ class JoinOperator(Shareable):
         if moment.last:
             i, j = self._pairs.once(moment, left, right)
             return pairing.joined(left.take(i), right.take(j))
-        pairs = pairing.joined(*self._pairs.step(moment, left, right))
+        pairs = self._pairs.joined(moment, left, right)
         return replace(pairs, fresh=self._fresh_columns(left, right) if pairs.weights is None else None)
 
     def _fresh_columns(self, left: ZSet, right: ZSet) -> frozenset[int] | None:

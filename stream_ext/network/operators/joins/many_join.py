@@ -8,7 +8,8 @@ rows for each row so far. These numbers are counted at each look-up, and tried a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable

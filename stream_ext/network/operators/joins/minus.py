@@ -39,7 +39,9 @@ class MinusOperator(Shareable):
             uncovered[i[self._meeting(left.take(i), right.take(j))]] = False
             return left.take(uncovered)
         row, partner = self._pairs.step(moment, left, right)
-        return self._uncovered.step(moment, left, row.take(self._meeting(row, partner)))
+        if not self._pairs.pairing.always_meets:
+            row = row.take(self._meeting(row, partner))
+        return self._uncovered.step(moment, left, row)
 
     def _meeting(self, left: ZSet, right: ZSet) -> np.typing.NDArray[np.bool_]:
         mask = self._pairs.pairing.meets(left, right)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable

@@ -34,10 +34,10 @@ class RunsByTiming:
         self._join([run for run in awake if run not in self._of and may_join(run)])
         for _, each in self._classes:
             each.shared.gather()
-        found, upcoming = [], {timing_class: timing_class.upcoming() for _, timing_class in self._classes}
+        found = []
         for run in awake:
             timing_class = self._of.get(run)
-            wakes_at = None if timing_class is None else sleeps_until(run, sn, upcoming[timing_class])
+            wakes_at = None if timing_class is None else sleeps_until(run, sn)
             if timing_class is not None and wakes_at is not None:
                 timing_class.sleep(run, wakes_at)
                 found.append(run)
@@ -94,10 +94,10 @@ def may_join(run: Run) -> bool:
     return not triggered.is_lost and triggered.next_change(cohort.evaluated.time) is not None
 
 
-def sleeps_until(run: Run, sn: int, upcoming: int | None) -> int | None:
+def sleeps_until(run: Run, sn: int) -> int | None:
     """The time before which nothing may change its result, after this snapshot; None: the next close may. The run is in
-    a class, whose next close is `upcoming`."""
-    evaluated = run.cohorts[0].evaluated
+    a class."""
+    evaluated, upcoming = run.cohorts[0].evaluated, run.cohorts[0].schedule.upcoming()
     assert evaluated is not None and upcoming is not None, "it has been evaluated, and its class goes on"
     if run.is_underway or (run.plan.reads_store and evaluated.sn != sn):
         return None  # the store may have changed since

@@ -142,10 +142,6 @@ class TimingClass:
         own = [arrival for arrival in arrivals if arrival.stream in self._streams]
         return course_of(sn, own, self._schedule, self._occupancy)
 
-    def upcoming(self) -> int | None:
-        """The next close."""
-        return self._schedule.upcoming()
-
     def members(self) -> list[Run]:
         return [*self._awake, *self._asleep]
 

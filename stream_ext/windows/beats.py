@@ -73,7 +73,8 @@ class Beats:
 
     def upcoming(self) -> int | None:
         """The next close or period, due or not; None while no window has seen an element."""
-        return min((t for beat in self._known() if (t := beat.after(self.after)) is not None), default=None)
+        times = [beat.after(self.after) for beat in self._beats if beat is not None]
+        return times[0] if len(times) == 1 else min([time for time in times if time is not None], default=None)
 
     def done(self, time: int) -> None:
         """All that was due up to `time` is done: evaluated or skipped."""

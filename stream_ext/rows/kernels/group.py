@@ -372,7 +372,7 @@ def warm() -> None:
     add_counts(read, one, 1, longs)
     take_cells(read, cells, 1, longs)
     count_ids(read, longs, np.zeros(1, np.uint64))
-    show_groups(read, cells, 1, False, frozen(longs[:1]), rows, True, np.zeros((2, 2), np.int64), longs.copy())
+    show_groups(read, cells, 1, False, longs[:1].copy(), rows, True, np.zeros((2, 2), np.int64), longs.copy())
     count_members(read, one, 1, cells, 1)
     changed_members(read, cells, 1, 2, slots.copy(), slots.copy())
     link_members(cells, 0, 0, heads, nexts)

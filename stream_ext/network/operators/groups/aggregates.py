@@ -92,7 +92,7 @@ class Tallies:
         self._rows = rows
         self._others = [result for result in self._results if result is not _count_rows]
         lines = [self._others.index(result) if result in self._others else kernels.END for result in self._results]
-        self._lines = frozen(np.array(lines, np.int64))
+        self._lines: npt.NDArray[np.int64] = np.array(lines, np.int64)
 
     # ---- what the aggregates need
 

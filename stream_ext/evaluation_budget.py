@@ -71,6 +71,10 @@ class Control:
     def cancel(self) -> None:
         self._cancelled = True
 
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled
+
     def check(self) -> None:
         """Raises QueryCancelled or DeadlineExceeded if the evaluation is to end."""
         if self._cancelled:

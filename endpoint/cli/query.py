@@ -187,6 +187,8 @@ def _print_explanation(arguments: argparse.Namespace, text: str, explained: Mapp
         print("\n".join(["", *terminal.table(["operator", "estimated"], rows)]))
     if divided := explained.get("divided"):
         print(f"\n--engine spark: {_division(divided)}")
+    if replay := explained.get("replay"):
+        print(f"\nreplay of the past: {_replay(replay)}")
     for source in explained.get("sources", ()):
         facts = ", ".join(f"{name} {value}" for name, value in source.items() if name != "source")
         print(f"\nsource {source['source']}: {facts}")
@@ -196,6 +198,12 @@ def _division(divided: Mapping[str, Any]) -> str:
     if why_not := divided.get("why_not"):
         return f"not divided: {why_not}"
     return f"divides {divided['divided']}; merges at {divided['merged']}"
+
+
+def _replay(replay: Mapping[str, Any]) -> str:
+    if why_not := replay.get("why_not"):
+        return f"by one process: {why_not}"
+    return f"{replay['tasks']} tasks at a time ({replay['by']})"
 
 
 def _estimate(operator: Mapping[str, Any]) -> str:

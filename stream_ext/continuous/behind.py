@@ -3,6 +3,7 @@
     a remote endpoint did not answer          the query waits until there may be an answer
     the query is in quarantine                it waits until the quarantine ends
     too many evaluations fell due             it is evaluated by turns, a piece at a time
+    it replays a long past                    other processes evaluate it, and what they find is handed on by turns
     the query came from another runner        it continues from the state that this runner left
     the query takes too much of the time      it is evaluated by turns, and stays here until it is released
 
@@ -12,7 +13,6 @@ there; when that shard has reached the snapshot of the others, its runs become r
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,10 @@ import msgspec
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
+from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
+from stream_ext.continuous.unit_behind import Replay, UnitBehind
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 
@@ -33,28 +35,6 @@ if TYPE_CHECKING:
 #: Of the units that are behind, at most so many have their windows in memory.
 _CATCHING_UP_MAX = 64
 _IN_QUARANTINE = "Quarantine: its step may have killed a worker; it is tried in a process of its own"
-
-
-@dataclass(slots=True, eq=False)
-class UnitBehind:
-    """Queries that were stepped up to snapshot `sn`, and through the next one as far as their `states` say (None: they
-    begin in it). `own_shard`: a shard of these queries, once they are stepped again.
-
-    `unanswered`: they wait until the endpoints of `later` may be requested again, and until they are not suspended;
-    else they continue by turns. `slowed`: why they stay behind even if they have reached the others."""
-
-    numbers: set[int]
-    sn: int
-    states: dict[int, QueryState | None]
-    unanswered: bool = False
-    later: tuple[Hashable, ...] = ()
-    own_shard: Shard | None = None
-    slowed: str = ""
-
-    @property
-    def is_there(self) -> bool:
-        """Whether it has nothing to do before the next snapshot."""
-        return bool(self.slowed) and self.own_shard is not None and not self.own_shard.runs.underway
 
 
 class QueriesBehind:
@@ -83,6 +63,7 @@ class QueriesBehind:
         unit = self._units.pop(number, None)
         if unit is not None:
             unit.numbers.discard(number)
+            unit.end_replay()  # it has no other query
             if unit.own_shard is not None:
                 unit.own_shard.runs.end(number)
         return unit
@@ -116,6 +97,8 @@ class QueriesBehind:
                 shard.faults[number] = f"{why}; {CAUGHT_UP_LATER}"
         unit = UnitBehind(set(states), state.behind_at, own, state.unanswered or is_suspended)
         self._units |= dict.fromkeys(states, unit)
+        if not unit.unanswered and len(states) == 1:
+            self._begin_replay(unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
         """Separates the runs that did not get through a snapshot: the next one (`in_step`), else the one they began
@@ -155,6 +138,44 @@ class QueriesBehind:
         shard.faults |= dict.fromkeys(numbers, unit.slowed)
         shard.send_later(*run.silent_parts(shard.sn, shard.sn))
 
+    # ---- queries that others replay
+
+    def replays(self, planned: PlannedQuery, sn: int) -> bool:
+        """Whether other processes replay the past of a query that begins in snapshot `sn`."""
+        if (replay := self._shard.replays.begin(planned, sn)) is None:
+            return False
+        number = planned.number
+        self._units[number] = UnitBehind({number}, sn - 1, {number: None}, replay=replay)
+        state = self._shard.since_it_runs(number, planned.state.behind(sn - 1))
+        self._shard.send_later(Part.silent(number, sn, 0, state))
+        return True
+
+    def _begin_replay(self, unit: UnitBehind) -> None:
+        """Of a query that stays where it was, perhaps in the middle of its past."""
+        shard, ((number, state),) = self._shard, unit.states.items()
+        known = None if state is None else msgspec.structs.replace(state, behind_at=None, unanswered=False)
+        definition = shard.catalog.queries[number]
+        if unit.sn < definition.since and (planned := shard.read(definition, known, shard.catalog)) is not None:
+            unit.replay = shard.replays.begin(planned, unit.sn + 1)
+
+    def _take_replayed(self, unit: UnitBehind, replay: Replay) -> Sequence[Part]:
+        shard, (number,) = self._shard, unit.numbers
+        if (piece := replay.take()) is None:
+            unit.end_replay()
+            return []
+        unit.states[number] = piece.state
+        parts = [*piece.parts, Part.silent(number, unit.sn + 1, _k_after(piece.state), piece.state)]
+        if piece.state.behind_at is None:
+            unit.end_replay()
+            del self._units[number]
+            shard.go_on_with(shard.catalog.queries[number], piece.state)
+        return parts
+
+    def end_replays(self) -> None:
+        """Nobody steps these queries any more."""
+        for unit in self.units:
+            unit.end_replay()
+
     @property
     def runs(self) -> list[Run]:
         """Those that have their windows in memory."""
@@ -176,6 +197,8 @@ class QueriesBehind:
         return bool(self._units) and any(map(self._is_ready, self.units))
 
     def _is_ready(self, unit: UnitBehind) -> bool:
+        if unit.replay is not None:
+            return unit.replay.has_more
         return not (unit.unanswered or self._is_suspended(unit)) and (
             unit.sn < self._shard.sn or (unit.own_shard is not None and not unit.is_there)
         )
@@ -213,6 +236,8 @@ class QueriesBehind:
         shard, own_shard, parts = self._shard, unit.own_shard, list[Part]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
+        if unit.replay is not None:
+            return self._take_replayed(unit, unit.replay)
         try:
             if own_shard is None:
                 own_shard = self._own_shard_again(unit)
@@ -330,6 +355,11 @@ class QueriesBehind:
         shard = self._shard
         current = shard.since_it_runs(number, state)
         return msgspec.structs.replace(Part.silent(number, shard.sn, AFTER_ALL, current), after_move=True)
+
+
+def _k_after(state: QueryState) -> int:
+    """The number in the snapshot that comes after the evaluations which the state has."""
+    return AFTER_ALL if state.within is None else state.within.k
 
 
 def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[Part]:

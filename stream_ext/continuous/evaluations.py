@@ -43,9 +43,10 @@ class Evaluations:
         self.most = 1  # so many evaluations are made before the next pause
 
     def past(self, sn: int) -> Iterator[int]:
-        self.at, cohorts = self._run.within or _NOTHING, self._run.cohorts
-        while (time := cohorts[0].schedule.next_time()) is not None:
-            self._close(sn, 0, Due(time, None), cohorts)
+        """Up to the last close that is evaluated here."""
+        self.at, cohorts, until = self._run.within or _NOTHING, self._run.cohorts, self._plan.until
+        while (time := cohorts[0].schedule.next_time()) is not None and (until is None or time <= until):
+            self._close(sn, 0, Due(time, None, until), cohorts)
             yield 1
 
     def of_store(self, sn: int, is_first: bool) -> Iterator[int]:

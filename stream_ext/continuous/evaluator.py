@@ -246,9 +246,9 @@ class Evaluator:
     ) -> list[Arrival]:
         """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
         acknowledgement. `before`: the push before which the windows are needed first."""
-        found, size = list[Arrival](), 0
+        found, size, until = list[Arrival](), 0, self._plan.until
         self._control.begin(0)
-        for arrival in retained_arrivals(self._store, windows, reference, sn, before, saved):
+        for arrival in retained_arrivals(self._store, windows, reference, sn, before, saved, until=until):
             found.append(arrival)
             size += arrival.nbytes
             self._control.alive(size)

@@ -44,13 +44,14 @@ class Joining:
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
     """A query of the catalog that is to run. `timing`: with T0, if it is known. `keys`: of a divided query, the part
-    that is evaluated here."""
+    that is evaluated here. `until`: of windows of the past, the last close that is evaluated here; None: each is."""
 
     number: int
     registered: Registered
     timing: Timing
     state: QueryState
     keys: KeyRange | None = None
+    until: int | None = None
 
     @property
     def key(self) -> Key | None:
@@ -84,7 +85,8 @@ class RunPlan:
         self.query = query
         self.first, self.is_shared, self.key = first, is_shared, first.key
         self.number = first.number  # of a query alone: its chance and its blank nodes are its own
-        self.timing, self.labels, self.keys = first.timing, registered.labels, first.keys
+        self.timing, self.labels = first.timing, registered.labels
+        self.keys, self.until = first.keys, first.until
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
         self.asked, self.is_whole = registered.asked, bool(registered.functions)

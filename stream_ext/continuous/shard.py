@@ -17,7 +17,7 @@ from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Handed
-from stream_ext.continuous.behind import QueriesBehind, UnitBehind
+from stream_ext.continuous.behind import QueriesBehind
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -27,6 +27,7 @@ from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.taken_queries import DividedQueries, RangesOf, Takes, divides_none, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
+from stream_ext.continuous.unit_behind import NoReplays, Replays, UnitBehind
 from stream_ext.emissions.finishing import finish
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls
@@ -80,6 +81,7 @@ class Shard:
         self.faults: dict[int, str] = {}
         #: Queries in quarantine: from the next step on they are not stepped.
         self.suspended: Collection[int] = frozenset()
+        self.replays: Replays = NoReplays()  # by other processes
         #: Called before these queries are stepped in a snapshot, or brought to it.
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
         self._forget_all()
@@ -237,7 +239,7 @@ class Shard:
             self.those_behind.set_aside(definition.number, sn - 1, None)
             return []
         planned = self.read(definition, self.resumes.pop(definition.number, None), catalog)
-        if planned is None:
+        if planned is None or self.those_behind.replays(planned, sn):
             return []
         self._start([planned])
         return self._started(planned.number, sn - 1)
@@ -323,8 +325,7 @@ class Shard:
 
     def advance(self, turn: Turn) -> list[Part]:
         """Continues the snapshot that the queries are underway in, else steps the next one, as far as the turn goes."""
-        self._turn = turn
-        parts: list[Part] = []
+        self._turn, parts = turn, list[Part]()
         underway, in_step = self.runs.underway, self.in_step
         if underway:
             for run in underway:
@@ -348,9 +349,8 @@ class Shard:
         def takes(query: QueryDefinition) -> bool:
             return query.number in numbers and query.since > begins_after
 
-        shard = Shard(
-            self.store, takes, backoff=self.backoff, budget=self._budget, pace=self.pace, interrupted=self.interrupted
-        )
+        pace, interrupted = self.pace, self.interrupted
+        shard = Shard(self.store, takes, backoff=self.backoff, budget=self._budget, pace=pace, interrupted=interrupted)
         shard.stepping, shard.divided = self.stepping, self.divided
         return shard
 

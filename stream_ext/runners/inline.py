@@ -14,6 +14,7 @@ from stream_ext.clock import Clock, MonotonicClock, SystemClock
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import Share
+from stream_ext.continuous.unit_behind import NoReplays, Replays
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.runners.slowing import Slowing
@@ -54,6 +55,7 @@ class InlineRunner:
         self._fault: BaseException | None = None
         self.faults: dict[int, QueryFault] = {}
         self.shard: Shard | None = None  # None: it has no queries now
+        self.replays: Replays = NoReplays()  # of a long past, by other processes
         self._thread = threading.Thread(target=self._run, name="rillet-inline", daemon=True)
 
     def start(self) -> None:
@@ -114,9 +116,16 @@ class InlineRunner:
             self._merge.accounts.measured({}, _HERE)
 
     def _own_as(self, role: Runner) -> None:
+        shard = self._make_shard(role)
+        shard.replays = self.replays
+        try:
+            self._own_with(shard, role)
+        finally:
+            shard.those_behind.end_replays()
+
+    def _own_with(self, shard: Shard, role: Runner) -> None:
         _, position, states = self._merge.attempt(role)
-        shard, loads = self._make_shard(role), StepLoads()
-        slowing, sizes = Slowing(shard, shard.pace.share), StateSizes()
+        slowing, sizes, loads = Slowing(shard, shard.pace.share), StateSizes(), StepLoads()
         shard.suspended, shard.stepping = self._suspended(), loads.steps
         self.faults = {}
         shard.build(states, position)

@@ -29,6 +29,9 @@ from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.remote.sources import NO_SOURCES, Sources
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
+from stream_ext.runners.replays.by_processes import ReplayProcesses
+from stream_ext.runners.replays.replays import QueryReplays
+from stream_ext.runners.spark.replays_on_spark import ReplaysOnSpark
 from stream_ext.runners.slowing import PushLag
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
@@ -78,8 +81,10 @@ class Engine:
         on_fault: Callable[[BaseException], None] = lambda _: None,
         pace: TurnLimits = TurnLimits(),  # noqa: B008  it never changes
         sources: Sources = NO_SOURCES,
+        replay_processes: int = 0,
     ) -> None:
-        """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more."""
+        """`subscriptions`: those of the engine before. `on_fault` is called when nothing is evaluated any more.
+        `replay_processes`: without Spark so many replay a long past."""
         self._store, self.clock, self._injector, self.waits = store, clock, injector, waits
         self._base, self._pace, self._budget, self._sources = base, pace, budget, sources
         self._allowed_urls, self._spark, self._on_fault = allowed_urls, spark, on_fault
@@ -91,23 +96,28 @@ class Engine:
         self.elements = ArrivedElements(store, clock)
         self._handed, self.past_faults = Handed(), PastFaults()
         self._source_times = SourceTimes(store)
-        self.merge = self._new_merge()
+        merge = self.merge = self._new_merge()
         self._inline_queries = InlineQueries(store, self.merge, self._source_times)
         self.derived = Derived(injector, self.merge.last, self.merge.silence, self._room_again)
         self.emissions = Emissions(
-            store.emissions, self.merge.last, self.merge.memberships, lambda query: self._queries.get(query)
+            store.emissions, merge.last, merge.memberships, lambda query: self._queries.get(query)
         )
         self.retention = Retention(
             store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions,
             self.merge.saved,
         )  # fmt: skip
         self.saving = Saving(
-            store, clock, self.alarms, self.merge, injector.own_change, lambda: injector.numbers.new("query")
+            store, clock, self.alarms, merge, injector.own_change, lambda: injector.numbers.new("query")
         )
         self.subscriptions = subscriptions or Subscriptions(self.emissions, self.merge.last, self.merge.memberships)
         self.quarantine = self._new_quarantine(spark or SparkSettings())
         self.inline = self._new_inline()
         self.spark = None if spark is None else self._new_spark(spark)
+        jobs = ReplayProcesses(replay_processes) if self.spark is None else ReplaysOnSpark(self.spark.tasks)
+        self.replays = self.inline.replays = QueryReplays(
+            store, jobs, budget, self.inline.owner_changed, self.merge.accounts.add,
+            lambda query, why: self._park(query, why, injector.head),
+        )  # fmt: skip
         self._catch_up = CatchUpLimit(
             clock, self.alarms, self.merge.catching_up, lambda: self._queries,
             lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms, lambda: injector.head,
@@ -138,13 +148,9 @@ class Engine:
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:
         return Quarantine(
-            self.merge,
-            Process(self._store.url, self._base, self._allowed_urls, self._budget, spark),
-            all_queries=self._on_spark,
-            park=self._park,
-            publish=self._publish_nothing,
-            on_change=self._suspended_changed,
-        )
+            self.merge, Process(self._store.url, self._base, self._allowed_urls, self._budget, spark), park=self._park,
+            all_queries=self._on_spark, publish=self._publish_nothing, on_change=self._suspended_changed,
+        )  # fmt: skip
 
     def _new_inline(self) -> InlineRunner:
         return InlineRunner(
@@ -390,6 +396,7 @@ class Engine:
         self.quarantine.close()
         # The inline runner first: when Spark is closed, it would begin to build.
         self.inline.close()
+        self.replays.close()
         if self.spark is not None:
             self.spark.close()
         self.merge.flush()

@@ -11,11 +11,13 @@ from typing import Any, Literal
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
+from stream_ext.catalog.registered import Registered
+from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.clock import Clock, SteadyClock
 from stream_ext.continuous.fair_share import ShareLimit
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.turns import TurnLimits
-from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, TooLarge
+from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.rdf.reading import ReadingBudget, deadline
 from stream_ext.remote.allowed_urls import AllowedUrls
@@ -47,7 +49,7 @@ class Limits:
     catch_up_ms: int = 600_000  # queries that stay behind the others for longer are parked
     lag_ms: int = 10_000  # while queries are further behind, pushes to their streams are rejected
     query_share: float = 0.25  # of the evaluation time, of queries that share a network, while pushes wait; 1: any
-    push_readers: int = 0  # processes that read long pushes; and so many that read and sort loads
+    push_readers: int = 0  # processes that read long pushes; so many that read and sort loads, or replay a long past
 
     @property
     def pace(self) -> TurnLimits:
@@ -114,6 +116,15 @@ class OpenedStore:
     def has_spark(self) -> bool:
         """Whether the service was started with the Spark engine."""
         return self.engine.spark is not None
+
+    def explained_replay(self, text: RegisteredText) -> dict[str, Any] | None:
+        """Who would replay the past of a query that is registered now; None: a stream of it is not there yet."""
+        catalog = self.catalog
+        try:
+            registered = Registered.over(text, catalog, sorted(catalog.streams))
+        except NotFound:
+            return None
+        return self.engine.replays.explained(registered, self.injector.head)
 
     def is_evaluated_in_time(self, sn: int) -> bool:
         """Waits until all queries are evaluated up to this snapshot, also those that are behind; False: it took too

@@ -15,6 +15,7 @@ from stream_ext.continuous.metering import metered
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.walk import query_parts
+from stream_ext.language.algebra.windows import Extent
 from stream_ext.network.operators.remote.service import asks_source, check_services
 from stream_ext.oneshot.question import Question
 from stream_ext.service.engine import Engine
@@ -74,15 +75,21 @@ class Registrations:
         text, base = (asked.text, asked.base) if isinstance(asked, Question) else (asked, self._opened.base)
         self._opened.check_text(text)
         if (known := known_registration(text, base, name, queries_max)) is not None:
-            return known
+            return self._at_home(known)
         if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
             asked = Question.read(asked, base, check)
         registration = read_registration(asked, name, queries_max, check, self._sources.functions_of)
         check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
         asks = registration.functions or asks_source(query_parts(registration.query), self._opened.sources)
         if self._opened.has_spark and asks:
-            registration = replace(registration, home="inline")  # nobody else has the sources, and their secrets
-        return registration
+            return replace(registration, home="inline")  # nobody else has the sources, and their secrets
+        return self._at_home(registration)
+
+    def _at_home(self, registration: Registration) -> Registration:
+        """A query over a long past stays in this process, which has tasks of Spark replay it."""
+        past = any(window.extent is Extent.HISTORY for window in registration.like.windows)
+        explained = self._opened.explained_replay(registration.read) if past and self._opened.has_spark else None
+        return registration if explained is None or "why_not" in explained else replace(registration, home="inline")
 
     def queries(self) -> list[QueryDefinition]:
         return list(self._opened.catalog.queries.values())

@@ -192,7 +192,7 @@ class Role:
         return Engine(
             opened.store, opened.base, opened.clock, injector, spark, self._settings.retain, opened.allowed_urls,
             opened.waits, opened.budget, opened.limits.catch_up_ms, self._subscriptions, on_fault,
-            sources=opened.sources, pace=opened.limits.pace,
+            sources=opened.sources, pace=opened.limits.pace, replay_processes=opened.limits.push_readers,
         )  # fmt: skip
 
     def _failed(self, error: BaseException) -> None:

@@ -12,9 +12,10 @@ from hbase_store import purpose
 from stream_ext.catalog.registered import Registered
 from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.errors import BadArgument, NotFound, Overload, QueryTooLarge, SourceFailed
-from stream_ext.evaluation_budget import Check, Control
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Admin, Explain, Update
+from stream_ext.language.algebra.windows import Extent
 from stream_ext.network.division import NotDivided
 from stream_ext.oneshot.answers import Decoded, answer_once, decoded, rows_expected, rows_of
 from stream_ext.oneshot.dataset import DatasetOverride
@@ -232,7 +233,10 @@ class Statements:
         if "operators" in found:
             found["divided"] = self._explained_division(question)
         if query is not None and query.windows and "refused" not in found:
-            found |= self._cost_of(query, check)
+            text = RegisteredText.of(query, check)
+            found |= self._cost_of(text)
+            if any(window.extent is Extent.HISTORY for window in query.windows):
+                found["replay"] = self._opened.explained_replay(text) or {"why_not": "a stream of it is not there yet"}
             if missing := list(missing_streams(query, self._opened.catalog, self._opened.base)):
                 found["missing_streams"] = missing
         if self._sources.is_holding and query is not None and "refused" not in found:
@@ -250,11 +254,11 @@ class Statements:
             return {"why_not": str(error)}
         return {"divided": plan.divided, "merged": plan.merged}
 
-    def _cost_of(self, query: Query, check: Check) -> dict[str, Any]:
+    def _cost_of(self, text: RegisteredText) -> dict[str, Any]:
         """Nothing if a stream is not there yet."""
         catalog = self._opened.catalog
         try:
-            registered = Registered.over(RegisteredText.of(query, check), catalog, sorted(catalog.streams))
+            registered = Registered.over(text, catalog, sorted(catalog.streams))
         except NotFound:
             return {}
         sharing = self._opened.engine.merge.accounts.sharing(registered.placement)

@@ -37,6 +37,7 @@ def query_status(query: QueryDefinition, injector: Injector, engine: Engine, old
         "why": _why_of(query, engine, catalog),
         "shard": _shard_of(query, engine),
         "divided": merge.plan.divides(query),
+        "replay": engine.replays.status(query.number),
         "worker": _worker_of(query, engine),
         "stream": None if output is None else output.name,
         "streams": list(dict.fromkeys(streams[number].name for number in catalog.streams_of(query))),
@@ -232,6 +233,10 @@ def _why_of(query: QueryDefinition, engine: Engine, catalog: Catalog) -> str:
     """Why this query runs inline or on Spark."""
     if query.asks_source and engine.spark is not None:
         return "an attached store takes part in its evaluations, and only this process has it"
+    if (replay := engine.replays.status(query.number)) is not None:
+        return f"its past is replayed by {replay['tasks']} tasks ({replay['by']}), and emitted by this process"
+    if query.home is not None and query.left is None and engine.spark is not None:
+        return "its past was long when it was registered: tasks of Spark replay it, and this process emits it"
     if query.home is not None:
         return "the query was moved there"
     merge = engine.merge

@@ -24,10 +24,11 @@ def retained_arrivals(
     before: tuple[int, int] | None,
     saved: Sequence[Arrival] = (),
     whole: bool = False,
+    until: int | None = None,
 ) -> Iterator[Arrival]:
     """The arrivals up to snapshot `sn` that the windows at this time, or later, can contain (None: at any time).
     `before`: the push before which the windows are needed first. `saved`: the saved content of windows that hold all.
-    `whole`: SnapshotGone if some are not retained."""
+    `whole`: SnapshotGone if some are not retained. `until`: without elements of later times."""
     up_to = {arrival.stream: arrival.sn for arrival in saved}
 
     def of_stream(stream: int, needed: Reach) -> Iterator[Arrival]:
@@ -35,7 +36,8 @@ def retained_arrivals(
             yield replace(arrival, was_saved=True) if arrival.sn <= up_to.get(stream, -1) else arrival
 
     streams = (of_stream(*each) for each in reach(windows, time, before, up_to).items())
-    return heapq.merge(sorted(saved, key=_place), *streams, key=_place)
+    found = heapq.merge(sorted(saved, key=_place), *streams, key=_place)
+    return found if until is None else (each.of_elements(each.element_times <= until) for each in found)
 
 
 def _place(arrival: Arrival) -> tuple[int, int]:

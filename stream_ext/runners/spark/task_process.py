@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from stream_ext.runners.spark.tasks import PROCESS_DIED
+
 #: In the environment of the processes that evaluate tasks: how far they give way to others (0 to 19).
 TASKS_ENVIRON = "RILLET_TASKS"
 #: A task whose process has died so often is not tried again.
@@ -41,7 +43,7 @@ def in_spark(task: bytes, results: str | None, batches: Iterable[pa.RecordBatch]
     context = TaskContext.get()
     assert context is not None, "this is called by a task of Spark"
     if context.attemptNumber() >= TRIES_MAX:
-        yield _row(failed=f"its process died {TRIES_MAX} times; it may need more memory than there is")
+        yield _row(failed=f"{PROCESS_DIED} {TRIES_MAX} times; it may need more memory than there is")
         return
     try:
         # It comes from our own driver, as all code of Spark's tasks does.

@@ -13,10 +13,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from stream_ext.errors import JobFailed, Overload
+from stream_ext.errors import JobFailed, Overload, TaskDied
 from stream_ext.evaluation_budget import Control
 from stream_ext.runners.spark.driver_tasks import TaskOrder, TaskReport
 
+#: Of a task that is not tried again.
+PROCESS_DIED = "its process died"
 #: How often a query that waits looks whether it is to end.
 _LOOK_S = 0.1
 #: Divided queries at a time.
@@ -146,7 +148,7 @@ class SparkTasks:
                 control.check()
                 why = job.failed or (self._driver is None and (self._ended or self._why_down()))
                 if why:
-                    raise JobFailed(f"Spark has not done it: {why}")
+                    raise (TaskDied if PROCESS_DIED in why else JobFailed)(f"Spark has not done it: {why}")
                 control.alive(job.waiting_bytes)
                 self._changed.wait(_LOOK_S)
             result = job.results.pop(place)

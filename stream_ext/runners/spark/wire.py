@@ -337,6 +337,9 @@ class Codec:
     def parts(self, body: msgspec.Raw) -> list[Any]:
         return self._parts.decode(body)
 
+    def encode_parts(self, parts: Sequence[Any]) -> msgspec.Raw:
+        return msgspec.Raw(self._encoder.encode(parts))
+
     def parts_frames(self, sn: int, parts: Sequence[Any], end: Done | Piece | None = None) -> list[bytes]:
         """The frames that carry all parts of an SN, its Done (or another `end`) with the last of them."""
         frames: list[bytes] = []

@@ -391,7 +391,8 @@ def test_a_load_on_what_is_closed_says_that_it_was_ended() -> None:
 def test_tasks_that_wait_when_all_is_closed_say_that_the_load_was_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """One is where it takes a process, another behind it."""
     tasks, taking, closed = LoadProcesses(1), threading.Event(), threading.Event()
-    take, check = tasks._take, tasks._threads.shutdown
+    processes = tasks._processes
+    take, check = processes._take, processes._threads.shutdown
 
     def taken(is_new: bool) -> Any:
         taking.set()
@@ -402,8 +403,8 @@ def test_tasks_that_wait_when_all_is_closed_say_that_the_load_was_ended(monkeypa
         closed.set()
         check(**options)
 
-    monkeypatch.setattr(tasks, "_take", taken)
-    monkeypatch.setattr(tasks._threads, "shutdown", shutdown)
+    monkeypatch.setattr(processes, "_take", taken)
+    monkeypatch.setattr(processes._threads, "shutdown", shutdown)
     futures = [tasks.submit(ReadPart("", 0, "", 0, 0, False, False)) for _ in range(3)]
     taking.wait()
     tasks.close()

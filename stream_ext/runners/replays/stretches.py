@@ -1,0 +1,179 @@
+"""Stretches: where the past of a query is cut, so that each stretch of it can be evaluated by itself.
+
+    [START 0 END 24h STEP 1m], two stretches     =>    closes up to 13:20, and those after it
+
+A stretch begins after a close at which a window holds something. At such a close an evaluation is made and ends
+whatever was to be emitted together, so the emissions do not depend on the cut. What an ISTREAM or DSTREAM compares with
+is the answer at that close, which is evaluated again."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from hbase_store import Store, StreamPosition
+from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.run_plan import PlannedQuery
+from stream_ext.language.algebra.algebra import Form, Query
+from stream_ext.language.algebra.terms import BlankLabel
+from stream_ext.language.algebra.volatile import is_volatile
+from stream_ext.language.algebra.walk import has_services
+from stream_ext.plan.logic import Assign, Select, nodes_of
+from stream_ext.windows.arrivals import history
+from stream_ext.windows.grids import RepeatedTimes
+from stream_ext.windows.occupancy import reach
+from stream_ext.windows.query_state import LastEvaluation, QueryState, Within
+from stream_ext.windows.schedule import Schedule
+from stream_ext.windows.scheduled_window import Times
+
+#: CPU seconds of a close, and of an element that comes into the windows: of a query that does little.
+_CLOSE_S, _ELEMENT_S = 0.0005, 0.000_005
+#: So many elements are looked at for a close at which a window holds something.
+_LOOKED_AT = 64
+
+
+def why_not_divided(registered: Registered, state: QueryState) -> str:
+    """Why the past of a query is replayed by one process; empty: it can be divided."""
+    query, select = registered.query, registered.select
+    if registered.timing.ends_at is None:
+        return "it has no window of the past (START ... END)"
+    if registered.asked or registered.functions or has_services(query) or is_volatile(query):
+        return "it has a function or a SERVICE whose value may differ from process to process (NOW, RAND, UUID, ...)"
+    if any(window.by_variable for window in registered.timing.windows):
+        return "a window is on each stream"
+    if any(isinstance(node, Select) and node.is_cut and not node.order for node in nodes_of(select)):
+        return "LIMIT or OFFSET without ORDER BY cuts the order in which rows came first, at whatever close that was"
+    if (why := _why_other_order(query, select)) is not None:
+        return why
+    if state.gap:
+        return "it was resumed, and its next emission says so, whichever stretch that is in"
+    return ""
+
+
+def _why_other_order(query: Query, select: Select) -> str | None:
+    """Terms that a query computes have other ids in another process, and the rows of an emission may be in the order of
+    their ids. Not so if rows differ in the columns before."""
+    computed = _computed(select)
+    if query.form is Form.ASK:
+        return None
+    if query.form is Form.CONSTRUCT:
+        template = query.shape.template or ()
+        if any(isinstance(term, BlankLabel) for each in template for term in (each.subject, each.object)):
+            return "CONSTRUCT makes blank nodes, which decide the order of the triples"
+        return "the order of the triples may depend on what is computed" if computed else None
+    place = next((place for place, name in enumerate(select.names) if name in computed), None)
+    if place is None or (select.grouping is not None and {*select.grouping.keys} <= {*select.names[:place]}):
+        return None
+    return f"the order of its rows may depend on ?{select.names[place]}, which is computed"
+
+
+def _computed(select: Select) -> set[str]:
+    """The variables whose values the query makes."""
+    found = set[str]()
+    for node in nodes_of(select):
+        if isinstance(node, Assign):
+            found.add(node.variable)
+        elif isinstance(node, Select):
+            found |= {name for name, _ in (*node.before, *node.after)}
+            found |= set() if node.grouping is None else {each.variable for each in node.grouping.aggregates}
+    return found
+
+
+# ---- how long it takes
+
+
+def schedule_of(planned: PlannedQuery, store: Store, sn: int) -> Schedule:
+    """What of the past is due from the state of a query on."""
+    return Schedule(planned.timing, planned.state, store.vts(sn))
+
+
+def expected_s(schedule: Schedule, positions: Mapping[int, StreamPosition]) -> float:
+    """How long one process is expected to need for all closes that are due, if the query does little."""
+    if (due := _all_due(schedule)) is None:
+        return 0.0
+    elements = 0.0
+    for stream in schedule.streams():
+        at = positions.get(stream)
+        if at is not None and at.first is not None and at.latest is not None:
+            length = max(1, at.latest - at.first)
+            within = min(at.latest, due.last) - max(at.first, _start_of(schedule, stream))
+            elements += at.elements_total * min(1.0, max(0, within) / length)
+    return due.count() * _CLOSE_S + elements * _ELEMENT_S
+
+
+def _all_due(schedule: Schedule) -> RepeatedTimes | None:
+    bound = schedule.bound()
+    return None if bound is None else schedule.run_until(bound)
+
+
+def _start_of(schedule: Schedule, stream: int) -> int:
+    """The least time of an element of the stream in a window."""
+    windows = (window for window in schedule.windows if window.stream == stream)
+    return min(window.start_ms for window in windows if window.start_ms is not None)
+
+
+# ---- where the past is cut
+
+
+def cuts(planned: PlannedQuery, store: Store, sn: int, stretches: int) -> list[int]:
+    """The closes after which the past is cut, for so many stretches of about the same work, or fewer."""
+    schedule = schedule_of(planned, store, sn)
+    due = _all_due(schedule)
+    if stretches < 2 or due is None:
+        return []
+    times = _times(store, sn, schedule)
+
+    def work_s(place: int) -> float:
+        """That of the closes up to an element."""
+        run = schedule.run_until(int(times[place]))
+        return place * _ELEMENT_S + (0 if run is None else run.count()) * _CLOSE_S
+
+    whole_s, found = len(times) * _ELEMENT_S + due.count() * _CLOSE_S, list[int]()
+    for number in range(1, stretches):
+        first = bisect_left(range(len(times)), whole_s * number / stretches, key=work_s)
+        cut = _first_close(schedule, times[first : first + _LOOKED_AT].tolist())
+        if cut is not None and cut < due.last and (not found or cut > found[-1]):
+            found.append(cut)
+    return found
+
+
+def _times(store: Store, sn: int, schedule: Schedule) -> Times:
+    """Those of all elements that may be in a window, in order."""
+    found = [
+        arrival.element_times
+        for stream, needed in reach(schedule.windows, None).items()
+        for arrival in history(store, stream, sn, needed)
+    ]
+    times: Times = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+    low = min(_start_of(schedule, stream) for stream in schedule.streams())
+    return times[np.searchsorted(times, low) :]
+
+
+def _first_close(schedule: Schedule, times: list[int]) -> int | None:
+    """The close at which an element of one of these times comes into a window, and is in it."""
+    for time in times:
+        for window in schedule.windows:
+            if window.start_ms is not None and time < window.start_ms:
+                continue
+            later, before = schedule.copy(), time + window.lead_ms - 1
+            later.done(before if later.after is None else max(before, later.after))
+            close = later.upcoming()
+            if close is not None and close <= window.last_of(time):
+                return close
+    return None
+
+
+def state_after(planned: PlannedQuery, store: Store, sn: int, close: int) -> QueryState:
+    """The state of the query after this close, without the number that the evaluation has."""
+    schedule = schedule_of(planned, store, sn)
+    schedule.done(close)
+    evaluated = LastEvaluation(sn, 0, -1, close)
+    return within_past(schedule.state(evaluated, None, sn), sn, 0)
+
+
+def within_past(state: QueryState, sn: int, evaluations: int) -> QueryState:
+    """The state in the middle of a past that is replayed in snapshot `sn`, after so many evaluations."""
+    return msgspec.structs.replace(state, ended=False).behind(sn - 1, Within(0, evaluations))

@@ -1,0 +1,28 @@
+"""The tasks of replays, run by Spark beside the registered queries."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+
+from stream_ext.evaluation_budget import Control
+from stream_ext.runners.replays.task import EncodedTask, RunTasks
+from stream_ext.runners.spark.tasks import SparkTasks
+
+
+class ReplaysOnSpark:
+    name, limited_by = "Spark", "--spark-master"
+
+    def __init__(self, tasks: SparkTasks) -> None:
+        self._tasks = tasks
+
+    @property
+    def lanes(self) -> int:
+        return self._tasks.lanes
+
+    @contextmanager
+    def opened(self) -> Iterator[RunTasks]:
+        yield self._run
+
+    def _run(self, tasks: Sequence[EncodedTask], control: Control) -> Generator[bytes, None, None]:
+        return self._tasks.run(tasks, control, is_query=False)

@@ -2,7 +2,10 @@
 
 And a registered query on the same Spark while two of them are evaluated: from each push until it is evaluated.
 
-    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--in-turn] [--json FILE]
+    python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--in-turn] [--folder F]
+        [--json FILE]
+
+With `--folder` the store is made there, unless it is there already: making one takes longer than all else.
 
 By the clock, after one run that is not counted (each process of Spark starts, and reads the store for the first time),
 in turns, the median of the runs. The CPU of Spark is that of all of its processes. Starting Spark is not counted.
@@ -61,9 +64,9 @@ QUERIES = {
 }
 
 
-def run(lines: int, rounds: int, beside_s: float) -> Figures:
+def run(lines: int, rounds: int, beside_s: float, folder: Path | None) -> Figures:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name, ExitStack() as stack:
-        url = _loaded(Path(name), lines)
+        url = _loaded(folder or Path(name), lines)
         figures: Figures = {"lines": lines, "load": os.getloadavg()[0], "beside": beside(url, beside_s)}
         print(json.dumps(figures["beside"]), file=sys.stderr)
         store = stack.enter_context(closing(hbase_store.open(url, read_only=True)))
@@ -152,6 +155,8 @@ def beside(url: str, seconds: float) -> Figures:
         stop.set()
         for thread in threads:
             thread.join()
+        service.drop_query("near")
+        service.drop_stream("s")
     return {"alone_ms": alone, "with_two_queries_ms": with_queries, "queries": len(done)}
 
 
@@ -169,6 +174,8 @@ def _pushed(service: Service, seconds: float) -> Figures:
 
 def _loaded(folder: Path, lines: int) -> str:
     file, url = folder / "social.nt", f"lmdb:{folder / 'store'}"
+    if (folder / "store").exists():
+        return url
     social.write(file, lines)
     subprocess.run([sys.executable, "-m", "endpoint", "load", str(file), "--store", url], check=True, stdout=2)
     file.unlink()
@@ -229,12 +236,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-turn", action="store_true", help="without Spark: CPU of tasks, one after the other")
     parser.add_argument("--beside", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--folder", type=Path, help="of the store, which stays there")
+    parser.add_argument("--only-make", action="store_true", help="make the store in this folder, and end")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    if arguments.only_make:
+        _loaded(arguments.folder, arguments.lines)
+        return
     figures = (
         in_turn(arguments.lines, arguments.rounds)
         if arguments.in_turn
-        else run(arguments.lines, arguments.rounds, arguments.beside)
+        else run(arguments.lines, arguments.rounds, arguments.beside, arguments.folder)
     )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")

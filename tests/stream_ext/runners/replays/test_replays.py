@@ -51,8 +51,8 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
     jobs = JobsHere(chance, chance.choice([0.0, 0.0, 0.05, 0.3]))
     monkeypatch.setattr(replays, "LEAST_S", 0.0)
     monkeypatch.setattr(engine, "ReplayProcesses", lambda lanes: jobs)
-    monkeypatch.setattr(task, "_PIECE_EVALUATIONS", chance.choice([1, 3, 20, 256]))
-    monkeypatch.setattr(replay, "RESULT_BYTES", chance.choice([1, 2000, 1 << 20]))
+    monkeypatch.setattr(task, "_PIECE_EVALUATIONS", chance.choice([5, 20, 256]))
+    monkeypatch.setattr(replay, "RESULT_BYTES", chance.choice([2000, 20_000, 1 << 20]))
     service = open_service(folder / "several")
     jobs.store = service._opened.store
     try:
@@ -88,7 +88,7 @@ def test_what_several_tasks_replay_is_what_one_process_replays(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did = Counter[str]()
-    for seed in range(block * 5, block * 5 + 5):
+    for seed in range(block * 4, block * 4 + 4):
         with monkeypatch.context() as patched:
             did += play(seed, tmp_path / str(seed), patched)
     assert did["stretches"] > did["queries"] and did["emissions"] > 100, did

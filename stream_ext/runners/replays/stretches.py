@@ -27,11 +27,11 @@ from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.query_state import LastEvaluation, QueryState, Within
 from stream_ext.windows.schedule import Schedule
-from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 
 #: CPU seconds of a close, and of an element that comes into the windows: of a query that does little.
 _CLOSE_S, _ELEMENT_S = 0.0005, 0.000_005
-#: So many elements are looked at for a close at which a window holds something.
+#: So many closes are looked at for one at which a window holds something.
 _LOOKED_AT = 64
 
 
@@ -126,44 +126,62 @@ def cuts(planned: PlannedQuery, store: Store, sn: int, stretches: int) -> list[i
         return []
     times = _times(store, sn, schedule)
 
-    def work_s(place: int) -> float:
-        """That of the closes up to an element."""
-        run = schedule.run_until(int(times[place]))
-        return place * _ELEMENT_S + (0 if run is None else run.count()) * _CLOSE_S
+    def work_s(time: int) -> float:
+        """That of the closes up to this time."""
+        run = schedule.run_until(time)
+        elements = sum(int(np.searchsorted(each, time)) for each in times.values())
+        return elements * _ELEMENT_S + (0 if run is None else run.count()) * _CLOSE_S
 
-    whole_s, found = len(times) * _ELEMENT_S + due.count() * _CLOSE_S, list[int]()
+    span, whole_s, found = range(due.first, due.last), work_s(due.last), list[int]()
     for number in range(1, stretches):
-        first = bisect_left(range(len(times)), whole_s * number / stretches, key=work_s)
-        cut = _first_close(schedule, times[first : first + _LOOKED_AT].tolist())
+        place = bisect_left(span, whole_s * number / stretches, key=work_s)
+        cut = _close_with_content(schedule, times, due.first + place)
         if cut is not None and cut < due.last and (not found or cut > found[-1]):
             found.append(cut)
     return found
 
 
-def _times(store: Store, sn: int, schedule: Schedule) -> Times:
-    """Those of all elements that may be in a window, in order."""
-    found = [
-        arrival.element_times
-        for stream, needed in reach(schedule.windows, None).items()
-        for arrival in history(store, stream, sn, needed)
-    ]
-    times: Times = np.sort(np.concatenate([np.empty(0, np.int64), *found]))
-    low = min(_start_of(schedule, stream) for stream in schedule.streams())
-    return times[np.searchsorted(times, low) :]
+def _times(store: Store, sn: int, schedule: Schedule) -> dict[int, Times]:
+    """Of each stream those of all elements that may be in a window, in order."""
+    found: dict[int, Times] = {}
+    for stream, needed in reach(schedule.windows, None).items():
+        some = [arrival.element_times for arrival in history(store, stream, sn, needed)]
+        times = np.sort(np.concatenate([np.empty(0, np.int64), *some]))
+        found[stream] = times[np.searchsorted(times, _start_of(schedule, stream)) :]
+    return found
 
 
-def _first_close(schedule: Schedule, times: list[int]) -> int | None:
-    """The close at which an element of one of these times comes into a window, and is in it."""
-    for time in times:
-        for window in schedule.windows:
-            if window.start_ms is not None and time < window.start_ms:
-                continue
-            later, before = schedule.copy(), time + window.lead_ms - 1
-            later.done(before if later.after is None else max(before, later.after))
-            close = later.upcoming()
-            if close is not None and close <= window.last_of(time):
-                return close
+def _close_with_content(schedule: Schedule, times: Mapping[int, Times], time: int) -> int | None:
+    """The first close from `time` on at which a window holds something; of those at which an element has come into it
+    since the close before, if none is in it at first."""
+    close = _close_from(schedule, time)
+    for _ in range(_LOOKED_AT):
+        if close is None or any(_holds(window, times[window.stream], close) for window in schedule.windows):
+            return close
+        entries = [
+            int(after[0]) + window.lead_ms
+            for window in schedule.windows
+            if len(after := _after(times[window.stream], close - window.lead_ms))
+        ]
+        close = _close_from(schedule, min(entries)) if entries else None
     return None
+
+
+def _after(times: Times, time: int) -> Times:
+    return times[np.searchsorted(times, time, "right") :]
+
+
+def _close_from(schedule: Schedule, time: int) -> int | None:
+    later = schedule.copy()
+    if later.after is None or time - 1 > later.after:
+        later.done(time - 1)
+    return later.upcoming()
+
+
+def _holds(window: ScheduledWindow, times: Times, close: int) -> bool:
+    """Whether an element is in the window at this close: what is later stays longer."""
+    place = int(np.searchsorted(times, close - window.lead_ms, "right"))
+    return place > 0 and window.last_of(int(times[place - 1])) >= close
 
 
 def state_after(planned: PlannedQuery, store: Store, sn: int, close: int) -> QueryState:

@@ -5,6 +5,7 @@ python -m tests.stream_ext.runners.replays.test_replays SEED"""
 from __future__ import annotations
 
 import random
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -21,6 +22,8 @@ from tests.stream_ext.opened import open_service, opened
 from tests.stream_ext.runners.replays.stories import JobsHere, Story
 
 _QUERIES = 6
+#: The number of the snapshot of the registration: what a CONSTRUCT emits is pushed meanwhile, sooner or later.
+_SNAPSHOT = re.compile(rb'"snapshot":\d+,')
 
 
 def register(service: Service, texts: list[str]) -> list[str]:
@@ -37,7 +40,7 @@ def register(service: Service, texts: list[str]) -> list[str]:
 def emitted(service: Service, names: list[str]) -> dict[str, list[bytes]]:
     for name in names:
         until(lambda: service.query_status(name)["state"] != "running", f"the end of {name}")  # noqa: B023  waited for here
-    return {name: [each.json for each in service.emissions(name, 0, None)] for name in names}
+    return {name: [_SNAPSHOT.sub(b"", each.json) for each in service.emissions(name, 0, None)] for name in names}
 
 
 def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -69,7 +72,8 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
             text = texts[int(name[1:])]
             assert found[name] == own, f"seed {seed}, {text}"
             status = service.query_status(name)
-            assert (status["evaluated"], status["emissions"]) == (states[name]["evaluated"], states[name]["emissions"])
+            assert status["emissions"] == states[name]["emissions"]
+            assert (status["evaluated"] or {}).get("time") == (states[name]["evaluated"] or {}).get("time")
             did["emissions"] += len(own)
         did["queries"] += len(names)
     finally:

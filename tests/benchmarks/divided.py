@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import hbase_store
+from endpoint.serve import _SWITCH_S
 from hbase_store import Store
 from stream_ext.clock import SystemClock
 from stream_ext.evaluation_budget import Control
@@ -134,6 +135,7 @@ def _shared(store: Store, text: str, sn: int) -> dict[str, float]:
 
 def beside(url: str, seconds: float) -> Figures:
     """The times of pushes in milliseconds, without long queries and with two of them all the time."""
+    sys.setswitchinterval(_SWITCH_S)  # as a server does
     settings = {"engine": "spark", "spark": SparkSettings(shards=1), "batch_ms": 0}
     with closing(Service.open(url, base="http://ex/", clock=SystemClock(), **settings)) as service:  # type: ignore[arg-type]
         service.create_stream("s", {})
@@ -176,6 +178,7 @@ def _loaded(folder: Path, lines: int) -> str:
     file, url = folder / "social.nt", f"lmdb:{folder / 'store'}"
     if (folder / "store").exists():
         return url
+    folder.mkdir(parents=True, exist_ok=True)
     social.write(file, lines)
     subprocess.run([sys.executable, "-m", "endpoint", "load", str(file), "--store", url], check=True, stdout=2)
     file.unlink()

@@ -113,7 +113,7 @@ def replayed(folder: Path, text: str, name: str, jobs: ReplayJobs | None) -> tup
     """Seconds by the clock and of CPU of this process, until the query has ended; the digest of its emissions, and how
     many they are."""
     replays.LEAST_S = 0.0 if jobs is not None else float("inf")
-    engine.ReplayProcesses = lambda lanes: jobs or ReplayProcesses(lanes)  # type: ignore[assignment,misc]
+    vars(engine)["ReplayProcesses"] = lambda lanes: jobs or ReplayProcesses(lanes)
     with closing(_opened(folder)) as service:
         if isinstance(jobs, InTurn):
             jobs.store = service._opened.store

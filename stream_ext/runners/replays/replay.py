@@ -78,7 +78,7 @@ class QueryReplay:
         jobs: ReplayJobs,
         changed: Callable[[], None],
         ended: Callable[[QueryReplay, float], None],
-        died: Callable[[str], None],
+        died: Callable[[str], object],
     ) -> None:
         """Of the query that began in snapshot `sn`, from this state on.
 

@@ -31,7 +31,7 @@ def fill(service: Service) -> None:
 
 
 def emitted(service: Service) -> list[bytes]:
-    until(lambda: service.query_status("past")["state"] == "ended", "the end of the past", PATIENCE_S)
+    until(lambda: service.query_status("past")["state"] == "ended", "the end of the past", int(PATIENCE_S))
     return [each.json for each in service.emissions("past", 0, None)]
 
 
@@ -50,7 +50,7 @@ def test_tasks_of_spark_replay_a_past_and_one_that_is_killed_costs_nothing(
         assert service.explain(TEXT)["replay"] == {"by": "Spark", "tasks": spark_of(service).tasks.lanes}
         service.register(TEXT)
         assert service.query_definition("past").home == "inline"
-        until(lambda: spark_of(service).tasks.status()["under_way"], "the first task", PATIENCE_S)
+        until(lambda: spark_of(service).tasks.status()["under_way"], "the first task", int(PATIENCE_S))
         for pid in processes_of_tasks(service):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -151,7 +151,3 @@ class QueryCancelled(RilletError):
 
 class JobFailed(RilletError):
     """A query that was divided into tasks, of which one failed, or could not be run."""
-
-
-class TaskDied(JobFailed):
-    """The processes that ran a task have died, one after the other."""

@@ -9,9 +9,9 @@ from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from functools import partial
 
-from stream_ext.errors import JobFailed, QueryCancelled, TaskDied
+from stream_ext.errors import JobFailed, QueryCancelled
 from stream_ext.evaluation_budget import Control
-from stream_ext.runners.replays.task import EncodedTask, RunTasks
+from stream_ext.runners.replays.task import EncodedTask, RunTasks, TaskDied
 from stream_ext.task_processes import LOWEST_PRIORITY, PoolClosed, ProcessLost, ProcessNotStarted, TaskProcesses
 
 #: So often a waiting replay looks whether it is to end.

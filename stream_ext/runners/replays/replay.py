@@ -19,7 +19,7 @@ import msgspec
 
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.unit_behind import ReplayedPiece
-from stream_ext.errors import JobFailed, QueryCancelled, RilletError, TaskDied
+from stream_ext.errors import JobFailed, QueryCancelled, RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.runners.replays.task import (
     RESULT_BYTES,
@@ -33,6 +33,7 @@ from stream_ext.runners.replays.task import (
     RunTasks,
     StretchPiece,
     Task,
+    TaskDied,
     codec,
     encode,
     result_of,

@@ -22,7 +22,7 @@ from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery, RunPlan
 from stream_ext.continuous.turns import Turn
 from stream_ext.emissions.finishing import finish
-from stream_ext.errors import RilletError
+from stream_ext.errors import JobFailed, RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.divided.open_stores import opened_to_read
 from stream_ext.remote.allowed_urls import NOTHING
@@ -105,6 +105,10 @@ Task = CutPast | ReplayStretch
 Result = Cuts | Replayed | ReplayFailed
 _tasks: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
 _results: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
+
+
+class TaskDied(JobFailed):
+    """The processes that ran a task have died, one after the other."""
 
 
 class EncodedTask(msgspec.Struct, frozen=True):

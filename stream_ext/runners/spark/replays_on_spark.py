@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
+from stream_ext.errors import JobFailed
 from stream_ext.evaluation_budget import Control
-from stream_ext.runners.replays.task import EncodedTask, RunTasks
-from stream_ext.runners.spark.tasks import SparkTasks
+from stream_ext.runners.replays.task import EncodedTask, RunTasks, TaskDied
+from stream_ext.runners.spark.tasks import PROCESS_DIED, SparkTasks
 
 
 class ReplaysOnSpark:
@@ -25,4 +26,7 @@ class ReplaysOnSpark:
         yield self._run
 
     def _run(self, tasks: Sequence[EncodedTask], control: Control) -> Generator[bytes, None, None]:
-        return self._tasks.run(tasks, control, is_query=False)
+        try:
+            yield from self._tasks.run(tasks, control, is_query=False)
+        except JobFailed as error:
+            raise (TaskDied if PROCESS_DIED in str(error) else JobFailed)(str(error)) from error

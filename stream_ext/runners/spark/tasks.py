@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
-from stream_ext.errors import JobFailed, Overload, TaskDied
+from stream_ext.errors import JobFailed, Overload
 from stream_ext.evaluation_budget import Control
 from stream_ext.runners.spark.driver_tasks import TaskOrder, TaskReport
 
@@ -148,7 +148,7 @@ class SparkTasks:
                 control.check()
                 why = job.failed or (self._driver is None and (self._ended or self._why_down()))
                 if why:
-                    raise (TaskDied if PROCESS_DIED in why else JobFailed)(f"Spark has not done it: {why}")
+                    raise JobFailed(f"Spark has not done it: {why}")
                 control.alive(job.waiting_bytes)
                 self._changed.wait(_LOOK_S)
             result = job.results.pop(place)

@@ -31,8 +31,8 @@ from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.quarantine import Quarantine
 from stream_ext.runners.replays.by_processes import ReplayProcesses
 from stream_ext.runners.replays.replays import QueryReplays
-from stream_ext.runners.spark.replays_on_spark import ReplaysOnSpark
 from stream_ext.runners.slowing import PushLag
+from stream_ext.runners.spark.replays_on_spark import ReplaysOnSpark
 from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
@@ -99,12 +99,9 @@ class Engine:
         merge = self.merge = self._new_merge()
         self._inline_queries = InlineQueries(store, self.merge, self._source_times)
         self.derived = Derived(injector, self.merge.last, self.merge.silence, self._room_again)
-        self.emissions = Emissions(
-            store.emissions, merge.last, merge.memberships, lambda query: self._queries.get(query)
-        )
+        self.emissions = Emissions(store.emissions, merge.last, merge.memberships, lambda n: self._queries.get(n))
         self.retention = Retention(
-            store, clock, self.alarms, self.merge.stored, retain, injector.change, self._collect_emissions,
-            self.merge.saved,
+            store, clock, self.alarms, merge.stored, retain, injector.change, self._collect_emissions, merge.saved,
         )  # fmt: skip
         self.saving = Saving(
             store, clock, self.alarms, merge, injector.own_change, lambda: injector.numbers.new("query")

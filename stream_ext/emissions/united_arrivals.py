@@ -103,7 +103,8 @@ def _one_of(base: Part, emitting: Sequence[Part], gap: bool, numbers: Sequence[i
     stops = np.searchsorted(rows, ks, "right").tolist()
     lists = [line.tolist() for line in (ks, *lines)]
     of_each, windows = lists[: len(_OF_EACH)], lists[len(_OF_EACH) :]
-    many = ManyEmissions(*of_each, stops, windows[: len(windows) // 2], windows[len(windows) // 2 :])
+    half = len(windows) // 2
+    many = ManyEmissions(*of_each, stops=stops, starts=windows[:half], ends=windows[half:])
     begins = min(emitting, key=lambda part: int(_ks(part)[0]))
     return msgspec.structs.replace(
         base, columns=columns, created=created, before=begins.before, gap=gap, many=many,
@@ -120,7 +121,8 @@ def _emissions_of(parts: Sequence[Part]) -> _Emissions:
     lines, rows = [_lines_of(part) for part in parts], list[Longs]()
     for part, (ks, *_) in zip(parts, lines, strict=True):
         stops = [len(part.columns[0]) if part.columns else 1] if part.many is None else part.many.stops
-        rows.append(np.repeat(ks, np.diff(np.array(stops, np.int64), prepend=0)))
+        counts: Longs = np.diff(np.array([0, *stops], np.int64))
+        rows.append(np.repeat(ks, counts))
     joined = [np.concatenate(each) for each in zip(*lines, strict=True)]
     _, firsts = np.unique(joined[0], return_index=True)
     return _Emissions([line[firsts] for line in joined], np.concatenate(rows))

@@ -364,8 +364,8 @@ class JoinedRings:
                 side.came(rows.untils, rows.count)
         if not found:
             return empty(self._width)
-        rows = out[: lines * found] if 2 * found > room or room <= _CHUNK else out[: lines * found].copy()
-        ends, *columns = rows.reshape(lines, found)
+        cells_found = out[: lines * found] if 2 * found > room or room <= _CHUNK else out[: lines * found].copy()
+        ends, *columns = cells_found.reshape(lines, found)
         weights = columns.pop().view(np.int64) if is_weighted else None
         return ZSet(tuple(columns), found, weights, ends.view(np.int64))
 

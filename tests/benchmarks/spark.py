@@ -81,7 +81,7 @@ def run(quick: bool) -> Figures:
     print("placed", json.dumps(figures["placed"]), file=sys.stderr, flush=True)
     figures["divided"] = spark_divided.run(20 if quick else 40, 3)
     print("divided", json.dumps(figures["divided"]), file=sys.stderr, flush=True)
-    figures["divided_on_spark"] = spark_divided.run_on_spark(20 if quick else 40)
+    figures["divided_on_spark"] = spark_divided.run_on_spark(20 if quick else 40, spark_divided.ON_SPARK)
     print("divided on Spark", json.dumps(figures["divided_on_spark"]), file=sys.stderr, flush=True)
     runs: dict[str, list[Figures]] = {"inline": [], "one": [], "two": []}
     emitted = None

@@ -201,6 +201,10 @@ def run(batches: int, rounds: int) -> dict[str, Any]:
     return {name: measure(load, rounds) for name, load in loads(batches).items()}
 
 
+#: The loads that are run on a real Spark, too: with a common key, without one, and at each arrival.
+ON_SPARK = ("many_pairs", "no_key", "arrivals")
+
+
 def run_on_spark(batches: int, names: Sequence[str]) -> dict[str, Any]:
     return {name: _one_and_two(loads(batches)[name]) for name in names}
 
@@ -217,5 +221,5 @@ def _one_and_two(load: Heavy) -> dict[str, Any]:
 
 if __name__ == "__main__":
     chosen = sys.argv[sys.argv.index("--spark") + 1 :] if "--spark" in sys.argv else None
-    found = run(40, 3) if chosen is None else run_on_spark(40, chosen or ("many_pairs", "no_key", "arrivals"))
+    found = run(40, 3) if chosen is None else run_on_spark(40, chosen or ON_SPARK)
     print(json.dumps(found, indent=2))

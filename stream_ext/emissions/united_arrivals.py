@@ -104,7 +104,12 @@ def _one_of(base: Part, emitting: Sequence[Part], gap: bool, numbers: Sequence[i
     lists = [line.tolist() for line in (ks, *lines)]
     of_each, windows = lists[: len(_OF_EACH)], lists[len(_OF_EACH) :]
     half = len(windows) // 2
-    many = ManyEmissions(*of_each, stops=stops, starts=windows[:half], ends=windows[half:])
+    numbers_of, times, pushes, arrived, *before_each = of_each
+    times_before, pushes_before, arrived_before = before_each
+    many = ManyEmissions(
+        numbers_of, times, pushes, arrived, times_before, pushes_before, arrived_before, stops, windows[:half],
+        windows[half:],
+    )  # fmt: skip
     begins = min(emitting, key=lambda part: int(_ks(part)[0]))
     return msgspec.structs.replace(
         base, columns=columns, created=created, before=begins.before, gap=gap, many=many,
@@ -121,8 +126,8 @@ def _emissions_of(parts: Sequence[Part]) -> _Emissions:
     lines, rows = [_lines_of(part) for part in parts], list[Longs]()
     for part, (ks, *_) in zip(parts, lines, strict=True):
         stops = [len(part.columns[0]) if part.columns else 1] if part.many is None else part.many.stops
-        counts: Longs = np.diff(np.array([0, *stops], np.int64))
-        rows.append(np.repeat(ks, counts))
+        ends = np.array([0, *stops], np.int64)
+        rows.append(np.repeat(ks, ends[1:] - ends[:-1]))
     joined = [np.concatenate(each) for each in zip(*lines, strict=True)]
     _, firsts = np.unique(joined[0], return_index=True)
     return _Emissions([line[firsts] for line in joined], np.concatenate(rows))

@@ -17,9 +17,10 @@ class Shareable:
     variables: tuple[str, ...]
     step: Callable[..., ZSet]
     #: Whether its rows may have terms that it creates; whether it looks up constants, at least.
-    creates_terms = encodes_terms = False
+    creates_terms: bool = False
+    encodes_terms: bool = False
     #: Whether it remembers nothing of what came before.
-    is_stateless = False
+    is_stateless: bool = False
 
     @property
     def likeness(self) -> Likeness | None:

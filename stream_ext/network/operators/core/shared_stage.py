@@ -38,7 +38,7 @@ class SharedStage:
     def __init__(self, key: StageKey, operator: Shareable, terms: Vocabulary) -> None:
         self.key, self.operator, self.terms = key, operator, terms
         _, self.inputs = key
-        self._reads_terms = any(each.creates_terms for each in self.inputs)
+        self._reads_terms: bool = any(each.creates_terms for each in self.inputs)
         self.creates_terms: bool = self._reads_terms or operator.creates_terms
         self._rows: SharedRows | None = None  # the whole answer of queries that read nothing else
         self.readers = self.added = 0

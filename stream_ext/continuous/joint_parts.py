@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hbase_store.arrays import frozen
 from stream_ext.continuous.course import Close, Course
 from stream_ext.continuous.results import Result
 from stream_ext.values.vocabulary import shifted
@@ -41,6 +42,7 @@ class JointParts:
         self._members: dict[Run, int] = {}
         self._asleep: dict[int, _Rows] = {}  # of those that sleep, under RSTREAM: their last result
         self._queries: Ids | None = None  # as long as the members are the same
+        self._unchanged: tuple[Ids, list[Ids], list[bytes]] | None = None  # the rows of those that sleep, put together
         self._course: Course | None = None
         # Of the present snapshot: all queries, and those that are awake.
         self._all = NO_IDS
@@ -62,12 +64,12 @@ class JointParts:
 
     def join(self, run: Run) -> None:
         (self._members[run],) = run.numbers
-        self._queries = None
+        self._queries = self._unchanged = None
 
     def leave(self, run: Run) -> None:
         """Its results at closes of this snapshot count."""
         self._asleep.pop(self._members.pop(run), None)
-        self._queries = None
+        self._queries = self._unchanged = None
 
     def sleep(self, run: Run) -> None:
         """From now on its result is the last one, or under ISTREAM and DSTREAM empty."""
@@ -78,9 +80,11 @@ class JointParts:
         rows = _rows_of(run, result)
         if rows is not None:
             self._asleep[self._members[run]] = rows
+            self._unchanged = None
 
     def wake(self, run: Run) -> None:
-        self._asleep.pop(self._members[run], None)
+        if self._asleep.pop(self._members[run], None) is not None:
+            self._unchanged = None
 
     # ---- one snapshot
 
@@ -117,14 +121,24 @@ class JointParts:
         self, course: Course, close: Close, queries: Ids, results: Mapping[int, _Rows | None], before: LastEvaluation
     ) -> Part:
         run = self._first
-        rows = self._asleep | {number: each for number, each in results.items() if each is not None}
-        whose, columns, created = _together(queries, rows, run.plan.width)
+        awake = {number: each for number, each in results.items() if each is not None}
+        whose, columns, created = self._rows_together(queries, awake, run.plan.width)
         run.in_class.begin_asleep(course)  # with the bounds of all
         bounds = run.bounds_at(close.due.time, False)
         return Part(
             queries, course.sn, close.evaluated.k, close.due.time, bounds, whose, columns, None, True, 0, None,
             run.cohorts[0].state_of_all(close), {}, created, before, is_shared=True,
         )  # fmt: skip
+
+    def _rows_together(
+        self, queries: Ids, awake: Mapping[int, _Rows], width: int
+    ) -> tuple[Ids, list[Ids], list[bytes]]:
+        """If none that is awake has rows, they are those of the close before, in the same arrays."""
+        if awake or queries is not self._queries:
+            return _together(queries, self._asleep | awake, width)
+        if self._unchanged is None:
+            self._unchanged = _together(queries, self._asleep, width)
+        return self._unchanged
 
 
 def fits(result: Result) -> bool:
@@ -151,4 +165,4 @@ def _together(queries: Ids, rows: Mapping[int, _Rows], width: int) -> tuple[Ids,
         created += texts
     places = queries.searchsorted(np.array(numbers, np.uint64)).astype(np.uint64)
     whose = places.repeat([len(columns[0]) for columns in parts])
-    return whose, [np.concatenate([columns[place] for columns in parts]) for place in range(width)], created
+    return whose, [frozen(np.concatenate([columns[place] for columns in parts])) for place in range(width)], created

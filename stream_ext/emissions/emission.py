@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.emissions.known_texts import KnownTexts, Texts
 from stream_ext.emissions.terms_in_json import terms_json
 from stream_ext.errors import QueryTooLarge
 from stream_ext.remote.source import MAIN
@@ -116,8 +117,9 @@ def body_of(
     decode: Callable[[Ids], list[bytes]],
     graph: bool = False,
     sources: Sources | None = None,
+    known: KnownTexts | None = None,
 ) -> EmissionBody:
-    terms, columns = texts_of(part, decode)
+    terms, columns = texts_of(part, decode, known)
     return EmissionBody(
         query,
         number,
@@ -158,8 +160,14 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
     sources: Sources | None = None
 
     @classmethod
-    def of(cls, part: Part, decode: Callable[[Ids], list[bytes]], sources: Sources | None = None) -> SharedBody:
-        terms, columns = texts_of(part, decode)
+    def of(
+        cls,
+        part: Part,
+        decode: Callable[[Ids], list[bytes]],
+        sources: Sources | None = None,
+        known: KnownTexts | None = None,
+    ) -> SharedBody:
+        terms, columns = texts_of(part, decode, known)
         whose = part.queries[part.whose].astype(_NUMBERS)
         return cls(
             part.time, part.windows, part.sn, terms, whose.tobytes(), [column.tobytes() for column in columns],
@@ -197,8 +205,11 @@ def _of_these(
     return [terms[place] for place in used[unbound:].tolist()], own
 
 
-def texts_of(part: Part, decode: Callable[[Ids], list[bytes]]) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
-    """The distinct terms of a part, and of each column the places of its terms there."""
+def texts_of(part: Part, decode: Callable[[Ids], list[bytes]], known: KnownTexts | None = None) -> Texts:
+    """The distinct terms of a part, and of each column the places of its terms there. `known`: those of earlier
+    parts."""
+    if part.terms is None and known is not None and not part.created:
+        return known.of(part.columns, lambda: _texts(part.columns, decode))
     if part.terms is None:
         return _texts(part.columns, decoder(part.created, decode))
     return part.terms, [column.astype(_PLACES) - 1 for column in part.columns]
@@ -211,9 +222,7 @@ def with_texts(part: Part, decode: Callable[[Ids], list[bytes]]) -> Part:
     return msgspec.structs.replace(part, terms=terms, columns=places, created=[])
 
 
-def _texts(
-    columns: Sequence[Ids], decode: Callable[[Ids], list[bytes]]
-) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
+def _texts(columns: Sequence[Ids], decode: Callable[[Ids], list[bytes]]) -> Texts:
     rows = len(columns[0]) if columns else 0
     if not rows:
         return [], [np.empty(0, _PLACES) for _ in columns]

@@ -22,6 +22,7 @@ from stream_ext.emissions.emission import (
     with_source_times,
 )
 from stream_ext.emissions.groups import EmissionGroup
+from stream_ext.emissions.known_texts import KnownTexts
 from stream_ext.emissions.progress import Progress
 from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.query_state import NOWHERE, QueryState
@@ -41,6 +42,7 @@ class PartMerger:
         self, progress: Progress, decode: Callable[[Ids], list[bytes]], sources: Callable[[int], Sources | None]
     ) -> None:
         self._progress, self._decode, self._sources = progress, decode, sources
+        self._known = KnownTexts()
         self.silent: dict[int, Silence] = {}
         self.silences: dict[int, Silence] = {}
         self.in_json: InJson = {}
@@ -151,7 +153,8 @@ class PartMerger:
                 part.query, len(part.columns[0]) if part.columns else int(bool(part.boolean))
             )
             body = body_of(
-                part, query.name, number, query.r2s, query.variables, self._decode, query.constructs, sources
+                part, query.name, number, query.r2s, query.variables, self._decode, query.constructs, sources,
+                self._known,
             )  # fmt: skip
             if (answer := part.answers.get(part.query)) is not None:
                 self.in_json[part.query, number] = to_json(body, answer)
@@ -180,7 +183,7 @@ class PartMerger:
         """One record for all queries; if empty results are not emitted, an emission for each query with a result."""
         if not part.evaluated or not (part.emits or len(part.whose)):
             return
-        body = SharedBody.of(part, self._decode, with_source_times(part, self._sources(part.sn)))
+        body = SharedBody.of(part, self._decode, with_source_times(part, self._sources(part.sn)), self._known)
         if part.emits:
             yield EmissionRow(group.number, group.records, encode_body(body))
             for number in part.answers.keys() & queries.keys():

@@ -66,6 +66,7 @@ class OrderedRows:
         lines.flags.writeable = weights.flags.writeable = False
         self._lines, self._weights = lines, weights
         self._untils, self._rows = lines[0], lines[1:].view(np.uint64)
+        self._columns: Columns | None = None  # its lines, once they are emitted
 
     def _sum_equal(self) -> None:
         """Adds the weights of equal rows, so that a retraction and its row vanish. Before, a retraction may expire
@@ -82,7 +83,9 @@ class OrderedRows:
         """The rows in order, with their weights; equal rows may occur several times."""
         if self._retracted:
             return self.summed()
-        return tuple(self._rows), self._weights if len(self._weights) else once(len(self))
+        if self._columns is None:
+            self._columns = tuple(self._rows)  # the same arrays, however often they are emitted
+        return self._columns, self._weights if len(self._weights) else once(len(self))
 
     def summed(self) -> tuple[Columns, Weights]:
         """Each row once, in order, with the sum of its weights."""

@@ -26,7 +26,6 @@ from stream_ext.network.operators.core.shared_stage import (
     SharedReader,
     SharedStage,
     StageKey,
-    with_ids_of,
 )
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Stage
@@ -158,7 +157,7 @@ class NetworkSharing:
         assert isinstance(operator, Shareable), "no others have a key"
         mine, theirs = operator.shown(time), stage.operator.shown(time)
         return all(
-            are_same(rows, with_ids_of(self._vocabulary, others, self.terms))
+            are_same(rows, stage.with_ids_of(self._vocabulary, others))
             for rows, others in zip(mine, theirs, strict=True)
         )
 

@@ -55,6 +55,13 @@ class SharedStage:
         """Whether its operator may remember ids of created terms. (A group can exchange those of its results.)"""
         return self._reads_terms and not self.operator.is_stateless and self.terms.created > 0
 
+    def with_ids_of(self, vocabulary: Vocabulary, rows: ZSet) -> ZSet:
+        """Its rows, with the ids of a query."""
+        terms = self.terms
+        if not (vocabulary.translates or terms.translates or (self.creates_terms and terms.created)):
+            return rows
+        return replace(rows, stored=tuple([vocabulary.taken_over(column, terms) for column in rows.columns]))
+
     def rows_for(self, rows: OrderedRows) -> SharedRows:
         """The whole answer of queries that read only this; without any other those of the query that asks."""
         if self._rows is None or not self._rows.readers:
@@ -99,7 +106,7 @@ class SharedStage:
         terms = self.terms
         if terms.created:
             terms.renew()
-        elif not self.operator.encodes_terms and not moment.vocabulary.translates:
+        if not (self.operator.encodes_terms or terms.translates or moment.vocabulary.translates):
             return moment  # what is read has the same ids for all
         return replace(moment, vocabulary=terms)
 
@@ -139,14 +146,7 @@ class SharedReader:
             begun_s = thread_time()
             change = stage.step(moment)
             self.for_others_s += (thread_time() - begun_s) * (1 - 1 / stage.readers)
-        return with_ids_of(moment.vocabulary, change, stage.terms) if change.count else change
-
-
-def with_ids_of(vocabulary: Vocabulary, rows: ZSet, terms: Vocabulary) -> ZSet:
-    """Rows of a shared stage, with the ids of a query."""
-    if not terms.created and not vocabulary.translates:
-        return rows
-    return replace(rows, stored=tuple([vocabulary.taken_over(column, terms) for column in rows.columns]))
+        return stage.with_ids_of(moment.vocabulary, change) if change.count else change
 
 
 class ReadAhead:

@@ -33,6 +33,7 @@ from stream_ext.network.inputs import Encode, NetworkInputs
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
+from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
@@ -66,6 +67,7 @@ class PlanTemplate:
     """A plan with parameters. `query` has other constants in their places."""
 
     query: Query
+    traits: QueryTraits
     network: Network
     prefixes: dict[str, str]
     constants: tuple[str | None, ...]  # of the outline; None: a parameter
@@ -280,8 +282,9 @@ def _plan_template_of(
         return None
     constants = tuple(None if place in found else text for place, text in enumerate(outline.constants))
     return PlanTemplate(
-        query, network, prefixes, constants, places, tuple(lifted.values()), tuple(joins), int(snapshot.sn)
-    )
+        query, QueryTraits(query), network, prefixes, constants, places, tuple(lifted.values()), tuple(joins),
+        int(snapshot.sn),
+    )  # fmt: skip
 
 
 def _about_the_same(count: float, other: float) -> bool:

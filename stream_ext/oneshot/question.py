@@ -16,16 +16,14 @@ from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.statements import Unit
-from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.outline import Outline, outline_of
 from stream_ext.network.inputs import Encode, NetworkInputs
 from stream_ext.network.network import Network
-from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplate, PlanTemplates
+from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.properties.costly import is_costly
 from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
 
 _QUESTIONS_MAX = 512
@@ -106,19 +104,27 @@ class Question:
         return self.outline
 
     @computed_once
+    def _traits(self) -> QueryTraits | None:
+        """None: it is no query."""
+        if self._unit is None:
+            assert self._learning is not None, "there is a plan"
+            return self._learning.plans[0].template.traits
+        return QueryTraits(self._unit) if isinstance(self._unit, Query) else None
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """What is probably not meant; it does not depend on constants."""
-        return warnings_of(self.outline) if isinstance(self.outline, Query) else ()
+        """What is probably not meant."""
+        return () if self._traits is None else self._traits.warnings
 
-    @computed_once
+    @property
     def is_volatile(self) -> bool:
-        """Whether it may have another answer over the same snapshot; that does not depend on constants, either."""
-        return isinstance(self.outline, Query) and is_volatile(self.outline)
+        """Whether it may have another answer over the same snapshot."""
+        return self._traits is not None and self._traits.is_volatile
 
-    @computed_once
+    @property
     def is_costly(self) -> bool:
-        """Whether it may take long for few rows; of constants it matters only that they are some."""
-        return isinstance(self.outline, Query) and is_costly(self.outline)
+        """Whether it may take long for few rows."""
+        return self._traits is not None and self._traits.is_costly
 
     @property
     def is_planned(self) -> bool:

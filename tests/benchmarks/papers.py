@@ -112,7 +112,12 @@ def _asked(
     rows = [replay.check(asked[n], stepped[-1], windows[n], n + 1).rows for n in some]
     replay.close()
     found = {"queries": len(texts), **_measured(stepped, batches), "checked": len(rows), "checked_rows": sum(rows)}
-    print(folder.name, json.dumps(found), file=sys.stderr, flush=True)
+    return _shown(folder.name, found)
+
+
+def _shown(name: str, found: Figures) -> Figures:
+    """The figures, printed at once: a part may take long."""
+    print(name, json.dumps(found), file=sys.stderr, flush=True)
     return found
 
 
@@ -188,7 +193,7 @@ def plus_7(quick: bool, folder: Path) -> Figures:
     for streams in (3, 5) if quick else (3, 7, 15, 30, 60):
         chance = np.random.default_rng(streams)
         asked = [_road_query(chance, streams) for _ in range(40 if quick else 400)]
-        data = _roads(streams, 40 if quick else 120)
+        data = _roads(streams, 40)
         tape = Tape(data, tuple(data.streams))
         batches = tape.as_recorded(3 * streams)
         replay = Replay(folder / str(streams), data, tape, batches)
@@ -196,9 +201,8 @@ def plus_7(quick: bool, folder: Path) -> Figures:
         stepped = replay.run(texts, retained=(len(batches) - 1,))
         rows = [replay.check(asked[n], stepped[-1], 3_000, n + 1).rows for n in range(0, len(asked), 40)]
         replay.close()
-        figures[f"streams_{streams}"] = {
-            "queries": len(asked), **_measured(stepped, batches), "checked": len(rows), "checked_rows": sum(rows),
-        }  # fmt: skip
+        found = {"queries": len(asked), **_measured(stepped, batches), "checked": len(rows), "checked_rows": sum(rows)}
+        figures[f"streams_{streams}"] = _shown(f"streams_{streams}", found)
     return figures
 
 
@@ -244,7 +248,9 @@ def cloud_6(data: Source, quick: bool, folder: Path) -> Figures:
         figures[f"patterns_{count}"] = _asked(folder / f"p{count}", data, asked, [1_000] * count, _A_BATCH, 8)
     figures["join_5"] = _join(folder / "join", 1_000 if quick else 100_000, 1_000 if quick else 26_000)
     figures["group"] = _group(folder / "group", 2_000 if quick else 1_000_000, 1_000 if quick else 26_000)
-    figures["stored"] = _beside_stored(folder / "stored", 20_000 if quick else 10_000_000, 1_300 if quick else _A_BATCH)
+    for stored in (20_000,) if quick else (1_000_000, 10_000_000):
+        place = folder / f"stored{stored}"
+        figures[f"stored_{stored}"] = _beside_stored(place, stored, 1_300 if quick else _A_BATCH)
     return figures
 
 
@@ -301,10 +307,11 @@ def _at_arrivals(
     steady = stepped[-3:]
     cpu = sum(each.cpu for each in steady)
     told = sum(len(batch.time) for batch in batches[-3:])
-    return {
+    found = {
         "triples_per_cpu_s": round(told / cpu), "rows": sum(sum(each.rows) for each in steady),
         "evaluations": sum(each.evaluations for each in steady), "state_mb": round(state / 1e6, 1),
     }  # fmt: skip
+    return _shown(folder.name, found)
 
 
 def _beside_stored(folder: Path, stored: int, triples: int) -> Figures:
@@ -317,7 +324,7 @@ def _beside_stored(folder: Path, stored: int, triples: int) -> Figures:
     stepped = replay.run([asked.text("q", "RANGE 1s STEP 1s")], retained=(len(batches) - 1,))
     rows = replay.check(asked, stepped[-1], 1_000).rows
     replay.close()
-    return {"stored": stored, **_measured(stepped, batches), "checked": 1, "checked_rows": rows}
+    return _shown(folder.name, {"stored": stored, **_measured(stepped, batches), "checked": 1, "checked_rows": rows})
 
 
 def cloud_7(data: Source, quick: bool, folder: Path) -> Figures:
@@ -391,10 +398,9 @@ def cqels_exp3(quick: bool, folder: Path) -> Figures:
             rows = sum(sum(each.rows) for each in stepped)
             if name == "Q1" and rows != (expected := _seen(data.streams["rfid"], count)):
                 raise AssertionError(f"Q1 of {count} emitted {rows} rows, and a loop over the moves {expected}")
-            figures[f"{name}_{count}"] = {
-                **_measured(stepped, batches), "rows": rows,
-                "ms_an_arrival": round(sum(each.cpu for each in stepped) * 1e3 / len(data.streams["rfid"]), 4),
-            }  # fmt: skip
+            ms = round(sum(each.cpu for each in stepped) * 1e3 / len(data.streams["rfid"]), 4)
+            found = {**_measured(stepped, batches), "rows": rows, "ms_an_arrival": ms}
+            figures[f"{name}_{count}"] = _shown(f"{name}_{count}", found)
     return figures
 
 

@@ -135,7 +135,7 @@ class JointParts:
     ) -> tuple[Ids, list[Ids], list[bytes]]:
         """If none that is awake has rows, they are those of the close before, in the same arrays."""
         if awake or queries is not self._queries:
-            return _together(queries, self._asleep | awake, width)
+            return _together(queries, {**self._asleep, **awake}, width)
         if self._unchanged is None:
             self._unchanged = _together(queries, self._asleep, width)
         return self._unchanged

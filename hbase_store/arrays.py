@@ -6,6 +6,7 @@ lie close together, so a column minus its smallest value is narrow, and two or t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import lt
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +20,8 @@ Columns = tuple[Ids, ...]
 
 #: So few rows are sorted as they are: to make a word of each would take longer.
 _FEW = 64
+#: Of so few values it is looked first whether they ascend.
+_FEW_VALUES = 16
 
 NO_IDS: Ids = np.empty(0, np.uint64)
 NO_IDS.flags.writeable = False
@@ -91,8 +94,10 @@ def last_of_each(columns: Columns, flags: Mask) -> tuple[Columns, Mask]:
 
 
 def distinct_values(column: Ids) -> Ids:
-    if len(column) < 2:
-        return column
+    if len(column) <= _FEW_VALUES:
+        values = column.tolist()
+        if all(map(lt, values, values[1:])):
+            return column
     return distinct_of_ascending(np.sort(column))
 
 

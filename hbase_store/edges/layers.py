@@ -325,7 +325,7 @@ class Layers:
             parts.append((found, np.full(len(found), predicate, np.uint64)))
         if not parts:
             return nothing(False).columns
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+        return parts[0] if len(parts) == 1 else tuple(np.concatenate(column) for column in zip(*parts, strict=True))
 
     def graphs(self, sn: Sn, held: bool) -> tuple[Ids, Ids]:
         """The named graphs that had rows, ascending; and those of them of which some rows were deleted since: of our

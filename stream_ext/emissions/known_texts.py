@@ -20,8 +20,8 @@ from stream_ext.windows.part import Ids
 
 #: Fewer ids are decoded again: to look for them would take as long.
 _CELLS_LEAST = 64
-#: So many ids are known at a time: their terms take some 100 bytes each.
-_CELLS_MAX = 1 << 18
+#: So many ids are known at a time, and so many bytes of texts; a term takes some 50 bytes more.
+_CELLS_MAX, _BYTES_MAX = 1 << 18, 16 << 20
 
 #: The distinct terms, and of each column the places of its terms there.
 Texts = tuple[list[bytes], list[npt.NDArray[np.int32]]]
@@ -31,6 +31,7 @@ class _Known(NamedTuple):
     columns: Sequence[Ids]  # as long as they are here, no others have their identities
     texts: Texts
     cells: int
+    nbytes: int
 
 
 class KnownTexts:
@@ -38,7 +39,7 @@ class KnownTexts:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, ...], _Known] = OrderedDict()  # those used last at the end
-        self._cells = 0
+        self._cells = self._bytes = 0
 
     def of(self, columns: Sequence[Ids], make: Callable[[], Texts]) -> Texts:
         """`make`: finds them, if they are not known. Arrays that may change are not remembered."""
@@ -48,11 +49,12 @@ class KnownTexts:
         key = tuple(map(id, columns))
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = _Known(columns, make(), cells)
-            self._cells += cells
-            while self._cells > _CELLS_MAX:
+            terms, places = make()
+            found = self._known[key] = _Known(tuple(columns), (terms, places), cells, sum(map(len, terms)))
+            self._cells, self._bytes = self._cells + cells, self._bytes + found.nbytes
+            while self._cells > _CELLS_MAX or self._bytes > _BYTES_MAX:
                 _, forgotten = self._known.popitem(last=False)
-                self._cells -= forgotten.cells
+                self._cells, self._bytes = self._cells - forgotten.cells, self._bytes - forgotten.nbytes
         else:
             self._known.move_to_end(key)
         return found.texts

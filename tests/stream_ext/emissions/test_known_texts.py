@@ -66,3 +66,24 @@ def test_of_many_answers_those_that_were_used_last_are_known(monkeypatch: pytest
     decoder.of(columns_of(600))
     decoder.of(columns_of(600))
     assert decoder.decoded == 10, "one that is larger than all that is known is never remembered"
+
+
+def test_long_texts_are_known_up_to_a_number_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers of few rows may have texts of a megabyte each."""
+    monkeypatch.setattr(known_texts, "_BYTES_MAX", 1_000)
+    known, decoded = KnownTexts(), list[int]()
+
+    def texts_of(answer: int, length: int) -> Texts:
+        def make() -> Texts:
+            decoded.append(answer)
+            return [b"x" * length] * 50, [np.arange(50, dtype=np.int32)] * 2
+
+        return known.of(answers[answer], make)
+
+    answers = [columns_of(50, first) for first in (1, 2, 3)]
+    for answer in (0, 1, 2, 1, 2, 0):
+        texts_of(answer, 8)
+    assert decoded == [0, 1, 2, 0], "only two of them are known at a time"
+    for answer in (0, 1, 0):
+        texts_of(answer, 30)
+    assert decoded[4:] == [1, 0], "what is larger than all that is known is not remembered, and takes the place of all"

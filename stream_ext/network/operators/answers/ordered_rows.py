@@ -59,7 +59,8 @@ class OrderedRows:
             self._lines, self._weights, time, added, counts, order, lines, weights
         )
         self._set(lines[: (1 + self._width) * count].reshape(1 + self._width, count), weights[:count])
-        self._retracted = self._retracted or least < 0
+        # Without weights each row counts once: what was retracted has run out, with all that it retracted.
+        self._retracted = least < 0 or (self._retracted and len(self._weights) > 0)
 
     def _set(self, lines: npt.NDArray[np.int64], weights: Weights) -> None:
         """The first of the lines is that of their validities. From now on nobody changes them."""

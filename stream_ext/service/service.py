@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from hbase_store import Store
@@ -224,6 +225,8 @@ class Service:
                     raise
                 reads, base = error, base if own_base else store.base() or base
             pace = PublishingPace(_SPACING_MS, batch_ms, limits.queue_bytes)
+            if store.kv.is_remote:
+                pace = replace(pace, gathering_share=1)  # a publish that is saved is round trips that are saved
             settings = (spark or SparkSettings()) if engine == "spark" else None
             retain, attached = retain or Retain(), Sources(sources, base)
             return cls(

@@ -13,7 +13,8 @@ the same way all registrations, or all short updates, or one other request.
 
     A group of updates closes as soon as it is as large as the group before it and those that waited when that was
     published: its clients have been answered, and send their next updates now. It waits for them at most a third as
-    long as that group took. So clients who wait for each other share a publish, and one alone never waits."""
+    long as that group took; as long, where a publish is round trips to another process. So clients who wait for each
+    other share a publish, and one alone never waits."""
 
 from __future__ import annotations
 
@@ -47,6 +48,7 @@ class PublishingPace:
     batch_ms: int = 100  # the longest that an element waits, unless its stream says otherwise
     queue_bytes: int = 64 << 20
     queue_requests: int = 65_536  # heartbeats and updates have no size, and are bounded too
+    gathering_share: int = 3  # updates wait for others for this part of the time that the group before took
 
 
 @dataclass(slots=True)
@@ -212,7 +214,9 @@ class WriteQueue:
         with self._changed:
             now_ms = self._clock.now_ms()
             self._awaited_updates = min(count + len(self._queue), _COUNT_MAX[Together.UPDATES])
-            self._gathers_until_ms = now_ms + min((now_ms - self._last_group_ms) // 3, _GATHERING_MS_MAX)
+            self._gathers_until_ms = now_ms + min(
+                (now_ms - self._last_group_ms) // self._pace.gathering_share, _GATHERING_MS_MAX
+            )
 
     def put_back(self, requests: Sequence[QueuedRequest]) -> None:
         """Returns requests that were taken, and for which nothing was done yet, to the front of the queue."""

@@ -81,6 +81,16 @@ def test_it_waits_a_third_as_long_as_the_group_before_took_but_briefly(
     assert len(taking.result(60)) == 3
 
 
+def test_where_a_publish_is_round_trips_it_waits_as_long_as_the_group_before_took(
+    clock: ManualClock, writer: ThreadPoolExecutor
+) -> None:
+    queue = WriteQueue(clock, PublishingPace(gathering_share=1), "a store")
+    first_group(queue, clock, took_ms=15)
+    taking = waiting_writer(queue, writer, 30)
+    clock.advance(15)
+    assert len(taking.result(60)) == 3
+
+
 def test_a_request_behind_the_group_ends_the_waiting(
     queue: WriteQueue, clock: ManualClock, writer: ThreadPoolExecutor
 ) -> None:

@@ -10,11 +10,11 @@ Closes that cannot change the answer are not evaluated, however many they are: a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from hbase_store import Store
+from hbase_store import Store, StreamPosition
 from stream_ext.continuous.cohort import Cohort
 from stream_ext.continuous.course import Course
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
@@ -39,8 +39,14 @@ class Evaluations:
         self._run, self._plan, self._store = run, run.plan, store
         self._ranked, self.time = ranked, time
         self.at = _NOTHING  # the push whose evaluations are under way
-        self.has_elements = False  # any element
+        self.has_elements = False  # any element since its queries began
         self.most = 1  # so many evaluations are made before the next pause
+
+    def note_elements(self, began: int, positions: Mapping[int, StreamPosition]) -> None:
+        """The run is built where the streams have these positions; its queries began after snapshot `began`. What has
+        come since then is new for them, and for no query that comes later."""
+        own = (position for stream, position in positions.items() if stream in self._run.streams)
+        self.has_elements = any(position.last > began for position in own)
 
     def past(self, sn: int) -> Iterator[int]:
         """Up to the last close that is evaluated here."""

@@ -156,12 +156,12 @@ class Run:
         Queries that were evaluated were evaluated at the same times."""
         for each in joining:
             self.join(each, sn)
-        self._positions = None
         state = joining[0].state
         time = None if state.evaluated is None else state.evaluated.time
         self.evaluations = Evaluations(self, self._store, state.ranked, time)
-        has_ended = self.plan.is_over_past and state.sn > 0 and state.within is None
-        if not has_ended:
+        self.evaluations.note_elements(state.began, self._positions_at(sn))
+        self._positions = None
+        if not self.plan.is_over_past or state.sn <= 0 or state.within is not None:  # else it has ended
             self._build_if_known(self.evaluator, sn, state.ranked)
 
     def _build_if_known(self, evaluator: Evaluator, sn: int, ranked: bytes | None) -> None:

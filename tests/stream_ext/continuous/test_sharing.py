@@ -194,6 +194,24 @@ def test_a_shared_network_finds_no_rows_any_more_of_queries_that_have_gone(store
     assert rows_at(25) == [3]
 
 
+def test_who_comes_after_elements_shares_nothing_with_who_comes_before_them(store: Store) -> None:
+    """Both were never evaluated, as far as the shard knows that is built: the state of the first one is gone, for it
+    will be dropped. What came before the second one is not new for it."""
+    scene = Scene([Window("w1", 1, 30, 10)], "WINDOW :w1 { :n1 :p ?b }", "SELECT ?b", "ISTREAM", {1: 0, 2: 0})
+    scene.cqels = True
+    registry = Registry.over(store, scene)
+    registry.register(scene.text)
+    early = ((f"<{EX}n1>", f"<{EX}p>", f"<{EX}n1>"), (f"<{EX}n2>", f"<{EX}p>", f"<{EX}n3>"))
+    registry.player.play([Push(1, ((5, early),))])
+    registry.register(replace(scene, pattern="WINDOW :w1 { :n2 :p ?b }").text)
+    late = max(registry.queries)
+    shard = Shard(store)
+    shard.build({}, int(store.head()))
+    sn = registry.player.play([Push(1, ((7, ((f"<{EX}n2>", f"<{EX}p>", f"<{EX}n4>"),)),))])
+    found = observed(store, parted(shard.step(sn), {}))
+    assert [each[1] for key, each in found.items() if key[0] == late and key[2]] == [[(f"<{EX}n4>",)]]
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
 def test_queries_at_arrivals_say_together_what_each_says_by_itself_thousands_of_times(

@@ -192,7 +192,7 @@ def loads(batches: int) -> dict[str, Heavy]:
         "few_pairs": Heavy(batches, keys=1_000, often=550),
         "many_pairs": Heavy(batches),
         "top": Heavy(batches, kind="top"),
-        "no_key": Heavy(batches, triples=1_000, kind="no_key"),
+        "no_key": Heavy(batches // 2, triples=700, kind="no_key"),
         "arrivals": Heavy(batches, keys=100, kind="arrivals"),
     }
 

@@ -112,7 +112,7 @@ def _is_accepted(scene: Scene, is_divided: bool) -> bool:
     except RilletError:
         return False
     shares = RegisteredText.of(query).parametrised is not None
-    if first_refusal(query) is not None or (scene.cqels and shares):
+    if first_refusal(query) is not None:
         return False
     return not is_divided or division_of(query, logic_of(query), shares).variable is not None
 

@@ -193,7 +193,7 @@ def loads(batches: int) -> dict[str, Heavy]:
         "many_pairs": Heavy(batches),
         "top": Heavy(batches, kind="top"),
         "no_key": Heavy(batches // 2, triples=700, kind="no_key"),
-        "arrivals": Heavy(batches, keys=100, kind="arrivals"),
+        "arrivals": Heavy(batches * 2 // 5, keys=100, kind="arrivals"),
     }
 
 

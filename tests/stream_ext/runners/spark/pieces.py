@@ -22,8 +22,11 @@ from stream_ext.windows.query_state import QueryState
 
 FACTORY = "tests.stream_ext.runners.spark.pieces:open_shard"
 SMALL = TurnLimits(7, None, 5, None)
+#: So small that ranges of divided queries, which have longer turns, are behind, too.
+OF_RANGES = "tests.stream_ext.runners.spark.pieces:open_shard_of_ranges"
+SMALLER = TurnLimits(1, None, 5, None)
 
-__all__ = ["FACTORY", "SMALL", "Part", "QueryState", "TasksWithoutSpark", "open_shard"]
+__all__ = ["FACTORY", "OF_RANGES", "SMALL", "SMALLER", "Part", "QueryState", "TasksWithoutSpark", "open_shard"]
 
 
 def open_shard(
@@ -31,6 +34,14 @@ def open_shard(
 ) -> Shard:
     takes = takes_on_spark if only is None else lambda query: query.number in only
     return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=SMALL)
+
+
+def open_shard_of_ranges(
+    store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
+) -> Shard:
+    shard = open_shard(store_url, base, allowed_urls, budget, only)
+    shard.pace = SMALLER
+    return shard
 
 
 class TasksWithoutSpark:

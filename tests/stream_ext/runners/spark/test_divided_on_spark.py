@@ -20,7 +20,7 @@ from stream_ext.service.engine import Engine
 from stream_ext.service.service import Service
 from tests.parts.waiting import until
 from tests.stream_ext.opened import EX, opened, push, triple
-from tests.stream_ext.runners.spark.pieces import FACTORY, SMALL
+from tests.stream_ext.runners.spark.pieces import OF_RANGES, SMALLER
 from tests.stream_ext.runners.spark.test_pieces_on_spark import TEXTS as IN_PIECES
 from tests.stream_ext.runners.spark.test_pieces_on_spark import play as play_in_pieces
 from tests.stream_ext.runners.spark.test_shards_on_spark import (
@@ -162,12 +162,12 @@ def test_what_falls_behind_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def small(engine: Engine, role: Runner) -> Shard:
         shard = shard_of(engine, role)
-        shard.pace = SMALL
+        shard.pace = SMALLER
         return shard
 
     shard_of = Engine._shard
     monkeypatch.setattr(Engine, "_shard", small)
-    settings = SparkSettings(epoch_s=0.2, warmup_epochs=0, grace_s=0.5, shard_factory=FACTORY, shards=2)
+    settings = SparkSettings(epoch_s=0.2, warmup_epochs=0, grace_s=0.5, shard_factory=OF_RANGES, shards=2)
     divided = Counter[str]()
     with opened(tmp_path / "pieces", SystemClock(), engine="spark", spark=settings) as service:
 

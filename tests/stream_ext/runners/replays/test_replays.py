@@ -98,6 +98,14 @@ def test_what_several_tasks_replay_is_what_one_process_replays(
     assert did["stretches"] > did["queries"] and did["emissions"] > 100, did
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(20))
+def test_it_is_so_in_many_stories(block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(1000 + block * 20, 1020 + block * 20):
+        with monkeypatch.context() as patched:
+            play(seed, tmp_path / str(seed), patched)
+
+
 def main() -> None:
     total = Counter[str]()
     for seed in range(int(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1]) + 1):

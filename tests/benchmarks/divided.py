@@ -3,7 +3,7 @@
 And a registered query on the same Spark while two of them are evaluated: from each push until it is evaluated.
 
     python -m tests.benchmarks.divided [--lines N] [--rounds N] [--beside SECONDS] [--in-turn] [--folder F]
-        [--json FILE]
+        [--json FILE] [QUESTION ...]
 
 With `--folder` the store is made there, unless it is there already: making one takes longer than all else.
 
@@ -65,15 +65,20 @@ QUERIES = {
 }
 
 
-def run(lines: int, rounds: int, beside_s: float, folder: Path | None) -> Figures:
+def run(lines: int, rounds: int, beside_s: float, folder: Path | None, queries: Sequence[str]) -> Figures:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as name, ExitStack() as stack:
         url = _loaded(folder or Path(name), lines)
-        figures: Figures = {"lines": lines, "load": os.getloadavg()[0], "beside": beside(url, beside_s)}
-        print(json.dumps(figures["beside"]), file=sys.stderr)
+        figures: Figures = {
+            "lines": lines,
+            "load": os.getloadavg()[0],
+        }
+        if beside_s:
+            figures["beside"] = beside(url, beside_s)
+            print(json.dumps(figures["beside"]), file=sys.stderr)
         store = stack.enter_context(closing(hbase_store.open(url, read_only=True)))
         sn = int(store.refresh())
         spark = {lanes: stack.enter_context(_spark(lanes)) for lanes in (1, 2)}
-        for query, text in QUERIES.items():
+        for query, text in ((query, QUERIES[query]) for query in queries):
             print(query, file=sys.stderr)
             ways: dict[str, Callable[[], Rows]] = {"one_process": lambda text=text: _inline(store, text, sn)}  # type: ignore[misc]
             for lanes, jobs in spark.items():
@@ -235,6 +240,7 @@ def _evaluates(pid: int) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("queries", nargs="*", default=list(QUERIES), metavar="QUESTION", help="one of QUERIES")
     parser.add_argument("--lines", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--in-turn", action="store_true", help="without Spark: CPU of tasks, one after the other")
@@ -249,7 +255,7 @@ def main() -> None:
     figures = (
         in_turn(arguments.lines, arguments.rounds)
         if arguments.in_turn
-        else run(arguments.lines, arguments.rounds, arguments.beside, arguments.folder)
+        else run(arguments.lines, arguments.rounds, arguments.beside, arguments.folder, arguments.queries)
     )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -136,7 +136,7 @@ def play(seed: int, folder: Path, shards: int, kind: type[RandomShapes] = Random
 @pytest.mark.parametrize("shards", [2, 4])
 def test_whatever_is_divided_emits_what_one_shard_emits(shards: int, kind: type[RandomShapes], tmp_path: Path) -> None:
     emitted, did = 0, Counter[str]()
-    for seed in range(4):
+    for seed in range(1, 3):
         some, what = play(seed, tmp_path / str(seed), shards, kind)
         emitted += some
         did += what

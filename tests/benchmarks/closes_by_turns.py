@@ -20,6 +20,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from tests.benchmarks import replay, small
+from tests.benchmarks.tape import source
 
 HERE = Path(__file__).parents[2]
 #: Milliseconds of each close: of the step, and of step and merge.
@@ -38,7 +39,7 @@ def workloads() -> Mapping[str, Callable[[Path], Any]]:
 
 def _single(name: str, folder: Path) -> None:
     small._QUIET, small._WIDE = ((name,), ()) if name in small._QUIET else ((), (name,))  # type: ignore[assignment]
-    small.steps(small.source(5_000, shared=None), False, folder)
+    small.steps(source(5_000, shared=None), False, folder)
 
 
 def play(workload: str, mine: int, other: int, is_first: bool) -> Closes:
@@ -54,8 +55,8 @@ def play(workload: str, mine: int, other: int, is_first: bool) -> Closes:
             os.read(mine, 1)
         return found[-1]
 
-    replay._stepped = in_turn
-    replay.Replay.check = lambda *given: replay.Checked(1, 0.0)  # type: ignore[assignment]  # `bench small` compares
+    replay._stepped = in_turn  # type: ignore[assignment]  # it passes on what it is given
+    replay.Replay.check = lambda *given: replay.Checked(1, 0.0)  # type: ignore[method-assign]  # `bench small` compares
     with tempfile.TemporaryDirectory(prefix="rillet-turns-") as folder:
         workloads()[workload](Path(folder))
     _sent(other)

@@ -30,6 +30,9 @@ Place = tuple[object, ...]
 #: the shard sends the first part; another shard may have sent one before. `state` is looked at apart.
 _OWN = frozenset({"whose", "columns", "created", "boolean", "queries", "joined", "state"})
 
+#: Of a state, how far the schedule has come.
+_OF_SCHEDULE = frozenset({"after", "last", "begins"})
+
 
 class SummedRows(Protocol):
     """The result of several ranges; see `RangeSummation`."""
@@ -71,9 +74,10 @@ def united(
     if not any(ranges):
         return found
     _split_runs(ranges)
+    last = {part.queries.tobytes(): place for place, part in sorted(ranges[0].items(), key=_of_k)}
     for place, first in ranges[0].items():
         others = [each.pop(place, None) for each in ranges[1:]]
-        found.append(_one_of(first, others, sum_ranges))
+        found.append(_one_of(first, others, sum_ranges, last[first.queries.tobytes()] == place))
     for left in ranges[1:]:
         for part in left.values():
             raise CannotUnite(part.queries.tolist(), "a shard did not evaluate its range at the same times as another")
@@ -143,7 +147,12 @@ def _place(part: Part) -> Place:
     return part.sn, part.k, part.evaluated, part.after_move, part.given_up, part.queries.tobytes()
 
 
-def _one_of(first: Part, others: Sequence[Part | None], sum_ranges: SumsRanges) -> Part:
+def _of_k(placed: tuple[Place, Part]) -> int:
+    return placed[1].k
+
+
+def _one_of(first: Part, others: Sequence[Part | None], sum_ranges: SumsRanges, is_last: bool) -> Part:
+    """`is_last`: its queries have no part after it in the snapshot."""
     numbers = first.queries.tolist()
     if first.given_up:
         raise CannotUnite(numbers, "the evaluation of a range failed")
@@ -155,7 +164,7 @@ def _one_of(first: Part, others: Sequence[Part | None], sum_ranges: SumsRanges) 
     if len(there) < len(others):
         raise CannotUnite(numbers, "a shard did not evaluate its range at the same times as another")
     for other in there:
-        if (name := _difference(first, other)) is not None:
+        if (name := _difference(first, other, is_last)) is not None:
             raise CannotUnite(numbers, f"the ranges of two shards differ in more than their rows: {name}")
     parts = [first, *there]
     if first.terms is not None or first.many is not None:
@@ -184,14 +193,17 @@ def _with_rows(one: Part, parts: Sequence[Part], sum_ranges: SumsRanges, numbers
     return msgspec.structs.replace(one, whose=whose, columns=columns, created=created)
 
 
-def _difference(one: Part, other: Part) -> str | None:
-    """What is not the same in two parts, though it should be."""
+def _difference(one: Part, other: Part, is_last: bool) -> str | None:
+    """What is not the same in two parts, though it should be. Evaluations that may be emitted as one wait until another
+    one follows: their parts have the state of then, which another shard may have only in its next part."""
     for name in Part.__struct_fields__:
         if name not in _OWN and getattr(one, name) != getattr(other, name):
             return name
-    common = ("registered", "begins", "began") if one.is_shared else ()
+    own = {"registered", "begins", "began"} if one.is_shared else set[str]()
+    if not is_last:
+        own |= _OF_SCHEDULE
     for name in QueryState.__struct_fields__:
-        if name not in common and getattr(one.state, name) != getattr(other.state, name):
+        if name not in own and getattr(one.state, name) != getattr(other.state, name):
             return f"state.{name}"
     both = one.joined.keys() & other.joined.keys()
     return "joined" if any(one.joined[number] != other.joined[number] for number in both) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -11,7 +12,7 @@ from hbase_store.layout.terms import LOCAL, TAG_SHIFT
 from stream_ext.emissions.range_rows import CannotUnite
 from stream_ext.emissions.uniting import united
 from stream_ext.windows.part import Part
-from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
 #: A row: ids that all processes know (0: unbound), and texts of terms that the query made.
@@ -68,3 +69,23 @@ def test_computed_terms_decide_no_order() -> None:
 def test_no_part_takes_the_place_of_another() -> None:
     with pytest.raises(CannotUnite, match="two parts of one evaluation"):
         united([[part_of([(1, 2)], 2), part_of([(1, 3)], 2)], [part_of([(2, 2)], 2)]], {7})
+
+
+def at_close(k: int, rows: list[Row], after: int, last: int | None = None) -> Part:
+    """The part of a close every 5 ms, made when the schedule was at `after`."""
+    part = part_of(rows, 2)
+    state = QueryState(after=after, last=last or after, evaluated=LastEvaluation(1, 0, k, 5 * k))
+    return msgspec.structs.replace(part, k=k, time=5 * k, state=state)
+
+
+def test_a_part_that_waited_for_the_next_evaluations_has_the_state_of_then() -> None:
+    """The last rows go at the first of three closes over empty windows, and all of them were in one shard: in the other
+    one the three are alike, and it makes their parts when the third has come."""
+    with_rows = [at_close(1, [(1, 2)], after=5), at_close(2, [], after=15), at_close(3, [], after=15)]
+    without = [at_close(k, [], after=15) for k in (1, 2, 3)]
+    for senders in ([with_rows, without], [without, with_rows]):
+        found = united(senders, {7})
+        assert [(part.k, rows_of(part)) for part in found] == [(1, [(1, 2)]), (2, []), (3, [])]
+        assert found[-1].state == without[-1].state
+    with pytest.raises(CannotUnite, match=r"state\.after"):
+        united([with_rows, [*without[:2], at_close(3, [], after=20)]], {7})

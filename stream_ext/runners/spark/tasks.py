@@ -45,7 +45,8 @@ class TaskDriver(Protocol):
 class _Job:
     """Tasks that belong together. `waiting`: its tasks by their places; `results`: of those that are done."""
 
-    def __init__(self, tasks: Sequence[bytes]) -> None:
+    def __init__(self, tasks: Sequence[bytes], is_query: bool) -> None:
+        self.is_query = is_query
         self.waiting = deque(enumerate(tasks))
         self.under_way: dict[int, int] = {}  # the numbers of tasks, to their places
         self.results: dict[int, bytes] = {}
@@ -110,12 +111,12 @@ class SparkTasks:
 
     def run(self, tasks: Sequence[Task], control: Control, is_query: bool = True) -> Generator[bytes, None, None]:
         """The results, in the order of the tasks; those that wait for their turn count for the memory of the query. Too
-        many queries at a time are rejected."""
+        many queries at a time are rejected; loads and replays, which last, are not counted."""
         from pyspark import cloudpickle
 
-        job = _Job([cloudpickle.dumps(task) for task in tasks])
+        job = _Job([cloudpickle.dumps(task) for task in tasks], is_query)
         with self._changed:
-            if is_query and len(self._jobs) >= JOBS_MAX:
+            if is_query and sum(each.is_query for each in self._jobs) >= JOBS_MAX:
                 raise Overload(f"{JOBS_MAX} queries are evaluated by Spark: send this one again later", _RETRY_S)
             self._jobs.append(job)
             self._give()

@@ -40,13 +40,16 @@ class Driver:
         tasks.reported(TaskReport(task, str(file)))
 
 
-def started(tasks: SparkTasks, count: int, control: Control = Control.FREE) -> tuple[list[Any], threading.Thread]:
+def started(
+    tasks: SparkTasks, count: int, control: Control = Control.FREE, is_query: bool = True
+) -> tuple[list[Any], threading.Thread]:
     """A query with so many tasks, which a thread waits for; what comes of it is in the list."""
     found: list[Any] = []
 
     def wait() -> None:
         try:
-            found.extend(tasks.run(list(range(count)), control))  # type: ignore[arg-type]  # they are never evaluated
+            orders: Any = list(range(count))  # they are never evaluated
+            found.extend(tasks.run(orders, control, is_query))
         except Exception as error:  # noqa: BLE001 -- the test looks at it
             found.append(error)
 
@@ -186,6 +189,18 @@ def test_too_many_queries_are_rejected(driver: Driver) -> None:
     control.cancel()
     for _, thread in all_:
         thread.join(10)
+
+
+def test_replays_and_loads_do_not_reject_queries(driver: Driver) -> None:
+    tasks, control = SparkTasks(1), Control()
+    others = [started(tasks, 1, control, is_query=False) for _ in range(JOBS_MAX)]
+    until(tasks, JOBS_MAX)
+    found, thread = started(tasks, 1, control)
+    until(tasks, JOBS_MAX + 1)
+    control.cancel()
+    for _, each in [*others, (found, thread)]:
+        each.join(10)
+    assert isinstance(found[0], QueryCancelled)
 
 
 @pytest.mark.parametrize(("master", "shards", "cores", "lanes"), [

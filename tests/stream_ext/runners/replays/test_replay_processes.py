@@ -122,16 +122,20 @@ def test_a_server_that_is_killed_goes_on_after_what_is_stored(tmp_path: Path, ex
     server = Process(f"lmdb:{tmp_path / 'store'}", "inline", tmp_path / "log", *flags, before=before)
     with open_service(tmp_path) as service:
         fill(service)
-    server.start()
-    with server.client() as client:
-        client.post("/queries", content=TEXT, headers={"content-type": "application/sparql-query"}).raise_for_status()
-        server.until(lambda: client.get("/queries/past").json()["emissions"] > len(expected) // 5)
-        assert server._process is not None, "it runs"
-        children = task_processes(server._process.pid)
-        server.kill()
-        until(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in children), "their end")
+    try:
         server.start()
-        server.until(lambda: client.get("/queries/past").json()["state"] == "ended")
-    server.stop()
+        with server.client() as client:
+            client.post(
+                "/queries", content=TEXT, headers={"content-type": "application/sparql-query"}
+            ).raise_for_status()
+            server.until(lambda: client.get("/queries/past").json()["emissions"] > len(expected) // 5)
+            assert server._process is not None, "it runs"
+            children = task_processes(server._process.pid)
+            server.kill()
+            until(lambda: not any(Path(f"/proc/{pid}/stat").exists() for pid in children), "their end")
+            server.start()
+            server.until(lambda: client.get("/queries/past").json()["state"] == "ended")
+    finally:
+        server.stop()
     with open_service(tmp_path) as service:
         assert emitted(service) == expected

@@ -8,9 +8,10 @@
 
 Medians of CPU milliseconds of a close. Answers are compared with pyoxigraph's before a time is reported.
 
-python -m tests.benchmarks.alike [--old CHECKOUT] [--rounds 3] [--json FILE] [PART ...]
+python -m tests.benchmarks.alike [--turns] [--rounds 3] [--json FILE] [PART ...]
 
-With --old, another checkout with a .venv of its own by turns."""
+With --turns also where only scans and joins of two are shared, and nothing is decoded once for several emissions, by
+turns."""
 
 from __future__ import annotations
 
@@ -21,11 +22,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stream_ext.emissions.known_texts import KnownTexts, Texts
+from stream_ext.network.operators.answers.r2s import ResultState
+from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
+from stream_ext.network.operators.joins.join import JoinOperator
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.network.sharing import NetworkSharing
+from stream_ext.windows.part import Ids
 from tests.benchmarks.papers import _varied
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.stream_questions import QUESTIONS, Asked
@@ -143,21 +151,38 @@ def measured(part: str, folder: Path) -> Figures:
     }  # fmt: skip
 
 
-def _in_checkout(checkout: Path, part: str) -> Figures:
-    command = [str(checkout / ".venv" / "bin" / "python"), "-P", __file__, part]
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
-    done = subprocess.run(command, cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+def _share_scans_and_joins_only() -> None:
+    key_at = NetworkSharing.key_at
+
+    def key_of_some(sharing: NetworkSharing, place: int) -> StageKey | None:
+        kind = type(sharing._stages[place].operator)
+        return key_at(sharing, place) if kind in (WindowScan, JoinOperator) else None
+
+    def shares_none(answer: ResultState, stage: SharedStage) -> None:
+        return
+
+    def knows_none(known: KnownTexts, columns: Sequence[Ids], make: Callable[[], Texts]) -> Texts:
+        return make()
+
+    NetworkSharing.key_at = key_of_some  # type: ignore[method-assign]  # to compare with
+    ResultState.share_rows = shares_none  # type: ignore[method-assign]  # as above
+    KnownTexts.of = knows_none  # type: ignore[method-assign]  # as above
+
+
+def _in_process(part: str, *flags: str) -> Figures:
+    command = [sys.executable, "-m", "tests.benchmarks.alike", part, *flags]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found: Figures = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def by_turns(old: Path, parts: Sequence[str], rounds: int) -> Figures:
+def by_turns(parts: Sequence[str], rounds: int) -> Figures:
     figures: Figures = {}
     for part in parts:
-        runs: dict[str, list[Figures]] = {"old": [], "new": []}
+        runs: dict[str, list[Figures]] = {"scans and joins": [], "all": []}
         for _ in range(rounds):
-            runs["old"].append(_in_checkout(old, part))
-            runs["new"].append(_in_checkout(Path(__file__).parents[2], part))
+            runs["scans and joins"].append(_in_process(part, "--less"))
+            runs["all"].append(_in_process(part))
         if len({each["rows"] for side in runs.values() for each in side}) > 1:
             raise AssertionError(f"{part}: the numbers of rows differ: {runs}")
         figures[part] = {
@@ -175,17 +200,20 @@ def by_turns(old: Path, parts: Sequence[str], rounds: int) -> Figures:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("--old", type=Path)
+    parser.add_argument("--turns", action="store_true")
+    parser.add_argument("--less", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    if given.old is None:
+    if given.less:
+        _share_scans_and_joins_only()
+    if not given.turns:
         for part in given.parts:
             with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
                 print(json.dumps(measured(part, Path(folder) / "store")), flush=True)
         return
-    command = f"python -m tests.benchmarks.alike --old OLD --rounds {given.rounds} {' '.join(given.parts)}"
-    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.old, given.parts, given.rounds)}
+    command = f"python -m tests.benchmarks.alike --turns --rounds {given.rounds} {' '.join(given.parts)}"
+    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.parts, given.rounds)}
     if given.json is not None:
         given.json.write_text(json.dumps(figures, indent=2) + "\n")
 

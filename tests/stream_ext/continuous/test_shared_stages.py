@@ -232,12 +232,38 @@ def test_who_comes_when_a_triple_came_thrice_shares_when_both_show_it_alike(
     for time in (5, 15, 35):
         both.push(time, "a p b")
     both.push(41)
-    both.register("?x :p ?y")
+    both.register("?x :p ?y BIND(1 AS ?one)")  # its answer is its own
     for time in range(51, 400, 10):
         assert sum(len(part.columns[0]) for part in both.push(time)) == 2 * (time < 80)
     both.push(405, "a p b")
     both.push(411)
     assert shares.kinds.total() > 0
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "{ SELECT DISTINCT ?b { ?a :p ?b } }",
+        "?b :is ?c OPTIONAL { ?a :p ?b }",
+        "?b :is ?c MINUS { ?a :p ?b }",
+        "?b :is ?c FILTER NOT EXISTS { ?a :p ?b }",
+    ],
+)
+def test_who_comes_when_a_row_has_several_copies_shares_when_both_show_it_alike(pattern: str, store: Store) -> None:
+    """As above, where several triples are one row."""
+    both = Scenery(store, 40)
+    both.register(pattern)
+    for time in (5, 15, 35):
+        both.push(time, f"a{time} p b", "b is c")
+    both.push(41)
+    both.register(pattern.replace("?a", "?x") + " BIND(1 AS ?one)")  # its answer is its own
+    for time in range(51, 200, 10):
+        both.push(time, "b is c")
+    both.push(205, "a p b")
+    for time in range(211, 261, 10):
+        both.push(time, "b is c")
+    assert _stages_of(both.sharing), "they share in the end"
+    assert all(stage.readers == 2 for stage in _stages_of(both.sharing))
 
 
 @pytest.mark.parametrize("at", [1, 2, 3])

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from stream_ext.continuous.run import Run
 
 
+#: Nobody is charged for the created terms that shared stages have among themselves: of more bytes they begin anew.
+TERMS_BYTES_MAX = 64 << 20
+
+
 class _Trial:
     """A run that has operators which others have, too: after how many snapshots it is compared with them again."""
 
@@ -97,10 +101,10 @@ class SharedStages:
 
     def gather(self) -> None:
         """All runs of the class are at the same evaluation."""
+        if self._terms is not None and self._are_worn(self._terms):  # of one run that is left, too
+            self._begin_anew()
         if len(self._runs) < 2:
             return
-        if self._terms is not None and self._are_worn(self._terms):
-            self._begin_anew()
         for run in [run for run, trial in self._trials.items() if trial.is_due()]:
             self._share(run)
             if self._sharing_of(run).waiting:
@@ -109,11 +113,11 @@ class SharedStages:
                 del self._trials[run]
 
     def _are_worn(self, terms: Vocabulary) -> bool:
-        """Whether most of the created terms are in no row any more; or a stream has brought one since, so that ids of
-        the streams are others here, and no other network can share."""
+        """Whether most of the created terms are in no row any more, or they take much memory; or a stream has brought
+        one since, so that ids of the streams are others here, and no other network can share."""
         terms.renew()
         if not terms.translates or not self._renewal.is_due():
-            return terms.created > TERMS_CREATED_MAX
+            return terms.created > TERMS_CREATED_MAX or terms.created_bytes > TERMS_BYTES_MAX
         self._renewal.failed()
         return True
 

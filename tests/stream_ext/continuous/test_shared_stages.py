@@ -416,6 +416,28 @@ def test_averages_are_shared_by_who_comes_late_and_by_who_leaves(
         both.push(time)
 
 
+@pytest.mark.parametrize("limit", ["TERMS_CREATED_MAX", "TERMS_BYTES_MAX"])
+@pytest.mark.parametrize("left", [1, 2])
+def test_terms_that_only_shared_stages_have_are_forgotten(
+    left: int, limit: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a query that nobody shares with any more."""
+    both, most = Scenery(store, 20), {"TERMS_CREATED_MAX": 20, "TERMS_BYTES_MAX": 5_000}[limit]
+    monkeypatch.setattr(shared_stages, limit, most)
+    for name in "xy":
+        pattern = f"?{name} :v ?v BIND(CONCAT('a text ', STR(?v)) AS ?t)"
+        both.register(f"{{ SELECT (COUNT(DISTINCT ?t) AS ?n) {{ {pattern} }} }}")
+    created = []
+    for time in range(5, 405, 10):
+        both.push(time, *(f"a v {time * 10 + number}" for number in range(4)))
+        terms = [each.shared._terms for _, each in both.sharing.runs._by_timing._classes]
+        created += [each.created if "CREATED" in limit else each.created_bytes for each in terms if each is not None]
+        if time == 55 and left == 1:
+            both.drop(3)
+    assert max(created) > 0, "some are created"
+    assert max(created) <= most
+
+
 def test_who_sleeps_with_many_rows_has_parts_of_its_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last result is from when the members were few."""
     monkeypatch.setattr(joint_parts, "TOGETHER_MIN", 2)

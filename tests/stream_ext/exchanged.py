@@ -51,7 +51,7 @@ TYPED = (
     '"NaN"^^xsd:double', '"INF"^^xsd:float', '"no"^^xsd:integer',
     '"P1D"^^xsd:duration', '""@en', '"never"@en', '"ABC"@en-us', '"x"^^<http://ex/odd>',
 )  # fmt: skip
-#: Of values that are written in two ways both peers make one term, and one of them has no integers of more than 64 bits.
+#: Of values that are written in two ways both peers make one term; one of them has no integers of more than 64 bits.
 _LONG_INTEGER = "12345678901234567890123"
 NOT_FOR_PEERS = ('"01"^^xsd:integer', '"-0"^^xsd:integer', '"1"^^xsd:boolean', _LONG_INTEGER)
 ESCAPED = ('"tab\\t"', '"two\\nlines"', '"q\\"uote"', '"back\\\\slash"', '"\\u0061"')

@@ -164,9 +164,9 @@ def _share_scans_and_joins_only() -> None:
     def knows_none(known: KnownTexts, columns: Sequence[Ids], make: Callable[[], Texts]) -> Texts:
         return make()
 
-    NetworkSharing.key_at = key_of_some  # type: ignore[method-assign]  # to compare with
-    ResultState.share_rows = shares_none  # type: ignore[method-assign]  # as above
-    KnownTexts.of = knows_none  # type: ignore[method-assign]  # as above
+    NetworkSharing.key_at = key_of_some  # type: ignore[method-assign, assignment]  # to compare with
+    ResultState.share_rows = shares_none  # type: ignore[method-assign, assignment]  # as above
+    KnownTexts.of = knows_none  # type: ignore[method-assign, assignment]  # as above
 
 
 def _in_process(part: str, *flags: str) -> Figures:

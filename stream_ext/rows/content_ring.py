@@ -59,7 +59,8 @@ class ContentRing:
             self._make_room(count, before, time)
         if later:
             self._wait(again[0, :later], again[1, :later], time)
-        return out[: lines * shown].reshape(lines, shown), returned > 0
+        cells = out[: lines * shown] if 2 * shown > count else out[: lines * shown].copy()  # without the room
+        return cells.reshape(lines, shown), returned > 0
 
     def back(self, time: int) -> ZSet | None:
         """The rows whose shown copy has expired, and which have a later one: they are shown anew."""

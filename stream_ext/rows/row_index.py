@@ -364,7 +364,7 @@ class JoinedRings:
                 side.came(rows.untils, rows.count)
         if not found:
             return empty(self._width)
-        cells_found = out[: lines * found] if 2 * found > room or room <= _CHUNK else out[: lines * found].copy()
+        cells_found = out[: lines * found] if 2 * found > room else out[: lines * found].copy()  # without the room
         ends, *columns = cells_found.reshape(lines, found)
         weights = columns.pop().view(np.int64) if is_weighted else None
         return ZSet(tuple(columns), found, weights, ends.view(np.int64))

@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from stream_ext.network.measuring import bytes_of
 from stream_ext.network.operators.answers import ordered_rows
 from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.rows.zset import Columns, Weights, ZSet, empty
@@ -40,6 +41,13 @@ def test_rows_come_once_each_after_a_row_and_its_retraction_ran_out() -> None:
     many: list[Row] = [(value, 100, 1) for value in range(1, 2001)]
     rows.step(change_of(many), 21)
     assert counted(*rows.bag()) == counted(*rows.summed()) == dict.fromkeys(range(1, 2001), 1)
+
+
+def test_an_answer_that_has_shrunk_does_not_retain_what_ran_out() -> None:
+    rows = OrderedRows(1)
+    rows.step(change_of([(value, 10 + value % 2, 1) for value in range(20_000)]), 1)
+    rows.step(change_of([(1, 20, 1)]), 15)
+    assert bytes_of([rows]) < 10_000
 
 
 @pytest.mark.parametrize("seed", range(4))

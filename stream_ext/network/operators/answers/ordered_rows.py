@@ -58,7 +58,10 @@ class OrderedRows:
         count, self._first_end, least = kernels.merge_rows(
             self._lines, self._weights, time, added, counts, order, lines, weights
         )
-        self._set(lines[: (1 + self._width) * count].reshape(1 + self._width, count), weights[:count])
+        lines, weights = lines[: (1 + self._width) * count], weights[:count]
+        if 2 * count < room:  # the others have run out
+            lines, weights = lines.copy(), weights.copy()
+        self._set(lines.reshape(1 + self._width, count), weights)
         # Without weights each row counts once: what was retracted has run out, with all that it retracted.
         self._retracted = least < 0 or (self._retracted and len(self._weights) > 0)
 

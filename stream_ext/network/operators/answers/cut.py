@@ -47,6 +47,11 @@ class Cut:
         return self.is_limited and not self.order
 
     @property
+    def orders_by_hidden(self) -> bool:
+        """Whether ORDER BY reads a column that is not shown."""
+        return any(name in self.variables and name not in self.names for name, _ in self.order)
+
+    @property
     def enough(self) -> int | None:
         """The number of input rows that is enough; None: all are needed."""
         if self.order or self.limit is None or self.distinct or self.per:

@@ -158,10 +158,12 @@ class ResultState:
         if self._r2s is R2S.RSTREAM:
             return self.whole()
         more, less = (self._whole, before) if self._r2s is R2S.ISTREAM else (before, self._whole)
+        if self._construct is None and self._cut.orders_by_hidden:
+            rest = _rest_of(more, less)
+            return rest.columns, rest.weight_array()
         columns, net = net_change(less, more)
         rows = ZSet(repeated(tuple(c[net > 0] for c in columns), net[net > 0]), int(net[net > 0].sum()))
-        # Rows that are ordered by a hidden column have their order from the whole answer.
-        order = () if self._construct else tuple(each for each in self._cut.order if each[0] in self.variables)
+        order = () if self._construct else self._cut.order
         ordered = replace(self._cut, variables=self.variables, order=order).ordered(moment, rows)
         return ordered.columns, ordered.weight_array()
 
@@ -172,3 +174,19 @@ class ResultState:
             columns, weights = self._rows.summed()
         rows = self._cut.of(moment, ZSet(columns, len(weights), weights))
         return rows if self._construct is None else self._construct.graph_of(moment, rows)
+
+
+def _rest_of(more: ZSet, less: ZSet) -> ZSet:
+    """The rows that `more` has in addition to `less`, as they follow one another there; of equal rows the last ones."""
+    columns = tuple(np.concatenate(pair) for pair in zip(less.columns, more.columns, strict=True))
+    order = np.lexsort(columns[::-1])  # those of `less` come before equal ones of `more`
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.logical_or.reduce([column[order[1:]] != column[order[:-1]] for column in columns])
+    group = np.empty(len(order), np.int64)
+    group[order] = np.cumsum(new) - 1
+    both = np.bincount(group[: less.count], minlength=len(order))  # by group: how many of `less`
+    own = group[less.count :]
+    place = np.empty(more.count, np.int64)
+    in_groups = np.argsort(own, kind="stable")
+    place[in_groups] = np.arange(more.count) - np.searchsorted(own[in_groups], own[in_groups])
+    return more.take(np.flatnonzero(place >= both[own]))

@@ -37,7 +37,8 @@ class RangeAnswer(ResultState):
         self._emits = r2s
         names = (*cut.names, *dict.fromkeys(name for name, _ in cut.order if name not in cut.names))
         self._places = [cut.variables.index(name) if name in cut.variables else None for name in names]
-        is_added_up = not is_set and not cut.is_limited and not cut.distinct
+        # Where a hidden column orders, equal rows are at several places: all decide which of them are new.
+        is_added_up = not (is_set or cut.is_limited or cut.distinct or cut.orders_by_hidden)
         self._changes = Gains(len(cut.variables), None) if is_added_up and r2s is not R2S.RSTREAM else None
         self.is_in_order = True  # no order matters: the rows are summed
 

@@ -273,6 +273,9 @@ class Cohort:
         return SharedSteps(self, sn, k) if self._single is None else Steps(self._single, sn, k)
 
     def add(self, due: Due, push: int, over_nothing: bool, result: Result) -> None:
+        """`over_nothing`: all windows are empty."""
+        if over_nothing and self.run.plan.sums_only_new:
+            result = self.run.evaluator.unchanged_result  # what went matters to nobody: nothing has come in any range
         self.steps.add(due, push, over_nothing, result)
 
     def add_many(self, due: ManyDue, results: ManyResults) -> None:

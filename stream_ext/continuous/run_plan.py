@@ -112,6 +112,11 @@ class RunPlan:
         return shared.template
 
     @property
+    def sums_only_new(self) -> bool:
+        """Whether rows of ranges are summed, to find those that are new."""
+        return self.sums is not None and self.query.emits is R2S.ISTREAM
+
+    @property
     def may_change_over_nothing(self) -> bool:
         """Whether, in one snapshot, an answer over empty windows may become another. What a source evaluates as a whole
         does not, unless it is of the time."""

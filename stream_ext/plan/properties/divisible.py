@@ -96,6 +96,8 @@ def _why_whole(query: Query, select: Select, shares: bool) -> str | None:
         return "LIMIT or OFFSET without ORDER BY: rows are cut by the order in which they appeared"
     if select.is_cut and query.form is not Form.SELECT:
         return f"LIMIT or OFFSET of {query.form.name}"
+    if query.emits is R2S.DSTREAM and (select.offset or select.limit == 0):
+        return "OFFSET under DSTREAM: rows may go of which none was shown"  # seen by those only who have all rows
     groupings = [node.grouping for node in nodes_of(select) if isinstance(node, Select) and node.grouping is not None]
     if any(each.function in ORDERED or each.follows for grouping in groupings for each in grouping.aggregates):
         return "SAMPLE, GROUP_CONCAT or a time of the latest triple: the order of rows decides"

@@ -126,6 +126,13 @@ def test_a_row_may_be_new_in_one_shard_only_if_it_has_the_key_or_is_summed() -> 
     assert _division("SELECT ?c", "WINDOW :w1 { ?a :p ?b } ?b :k ?c", 1, "ISTREAM") == ("a", "", True)
 
 
+def test_the_rows_that_go_must_have_been_shown() -> None:
+    pattern = "WINDOW :w1 { ?a :p ?b } } ORDER BY ?b LIMIT 3 OFFSET 1 #"
+    assert _division("SELECT ?a", pattern, 1, "ISTREAM")[0] == "a"
+    variable, why, _ = _division("SELECT ?a", pattern, 1, "DSTREAM")
+    assert variable is None and "OFFSET under DSTREAM" in why
+
+
 def test_what_a_source_evaluates_is_whole() -> None:
     asks = msgspec.structs.replace(definition(1), functions=["http://ex/f"])
     assert asks.asks_source and not may_divide(asks, Catalog())

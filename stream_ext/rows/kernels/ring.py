@@ -175,16 +175,17 @@ def _keys_of(columns, key):
 
 @njit(cache=True, nogil=True)
 def _all_pairs(count, cells, tail, number, time, most, left, right):
-    """As `ring_probe`, of rows without a key: each has all that are valid."""
+    """As `ring_probe`, of rows without a key: each has all that are valid, so their number is known after the first."""
     mask, found = len(cells) - 1, 0
     for i in range(count):
+        before = found
         for other in range(tail, number):
             if cells[other & mask, UNTIL] >= time:
                 if found < len(left):
                     left[found], right[found] = i, other & mask
                 found += 1
         if found > most:
-            break
+            return count * (found - before)
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
+from stream_ext.errors import QueryTooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.rows import row_index
 from stream_ext.rows.kernels import ring as ring_kernels
@@ -81,6 +82,14 @@ def test_a_step_of_a_join_finds_each_pair_once(
         observed = Counter((*line, weight) for line, weight in zip(lines, found.weight_array().tolist(), strict=True))
         assert observed == expected
         assert sum(observed.values()) == found.count
+
+
+def test_rows_without_a_key_that_are_too_many_are_refused_with_their_number() -> None:
+    chance = np.random.default_rng(1)
+    rings = JoinedRings(RowIndex(_WIDTH, (), 1), RowIndex(_WIDTH, (), 1), (0, 1, 2))
+    many, more = rows_of(chance, 300, 20, False), rows_of(chance, 500, 20, False)
+    with pytest.raises(QueryTooLarge, match="would make 150000 solutions at once"):
+        rings.step(many, more, 0, Control(bytes_max=100_000), 8)
 
 
 def entries(rows: ZSet) -> list[tuple[Row, int, int]]:

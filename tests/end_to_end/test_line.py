@@ -253,6 +253,7 @@ def test_the_line_holds_on_lmdb_and_spark(tmp_path: Path) -> None:
     play(server, 2, 23, moved=True)
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_the_line_holds_on_spark_with_epochs_of_length_zero(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class RangeSummation:
         if created and sums.constants:
             vocabulary.encode(sums.constants)
         first = vocabulary.created
-        columns = _translated(columns, vocabulary.encode(created)) if created else list(columns)
+        columns = vocabulary.from_portable(columns, created)
         rows = (*([whose] if len(whose) else []), *columns[: sums.ordered])
         counts = [as_counts(column) for column in columns[sums.ordered :]]
         count = len(rows[0]) if rows else 0
@@ -66,17 +66,6 @@ class RangeSummation:
             whose, found = found[0][order], tuple(column[order] for column in found[1:])
         shown, texts = vocabulary.portable(list(found))
         return Summed(whose, shown, texts, not sums.by_text and _computed_decides(present.columns, first))
-
-
-def _translated(columns: Sequence[Ids], ids: Ids) -> list[Ids]:
-    """Local ids are places in `ids`."""
-    found = []
-    for column in columns:
-        if (made := is_local(column)).any():
-            column = column.copy()
-            column[made] = ids[(column[made] & np.uint64(DATA_MASK)).astype(np.int64)]
-        found.append(column)
-    return found
 
 
 def _cut_of(sums: RangeSums, is_shared: bool) -> Cut:

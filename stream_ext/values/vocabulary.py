@@ -197,6 +197,10 @@ class Vocabulary:
         ]
         return found, self.decode(used)
 
+    def from_portable(self, columns: Sequence[Ids], created: Sequence[bytes]) -> list[Ids]:
+        """The columns of `portable`, perhaps of another process, with ids of this vocabulary."""
+        return with_ids(columns, self.encode(created)) if created else list(columns)
+
     @property
     def created(self) -> int:
         """The number of local and pinned terms."""
@@ -275,6 +279,17 @@ def decoder(created: Sequence[bytes], decode: Decode) -> Decode:
         return [created[id & DATA_MASK] if own else next(stored) for id, own in zip(ids.tolist(), local, strict=True)]
 
     return texts
+
+
+def with_ids(columns: Sequence[Ids], ids: Ids) -> list[Ids]:
+    """`portable` columns with the `ids` of their local terms, which are places among these."""
+    found = []
+    for column in columns:
+        if (local := is_local(column)).any():
+            column = column.copy()
+            column[local] = ids[(column[local] & np.uint64(DATA_MASK)).astype(np.int64)]
+        found.append(column)
+    return found
 
 
 def shifted(ids: Ids, by: int) -> Ids:

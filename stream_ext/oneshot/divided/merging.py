@@ -14,7 +14,7 @@ from stream_ext.network.division import finished
 from stream_ext.network.operators.answers.distinct import first_of_each
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.groups.grouped import Grouped
-from stream_ext.network.operators.groups.partial_groups import PartialRows, translated
+from stream_ext.network.operators.groups.partial_groups import PartialRows
 from stream_ext.oneshot.divided.division import DividedPlan, parts_of
 from stream_ext.oneshot.divided.open_stores import absolute
 from stream_ext.oneshot.divided.task import FoundGroups, FoundRows, QueryTask, TaskFault, TaskResult, decoded_result
@@ -71,5 +71,5 @@ def _merged(plan: DividedPlan, moment: Moment, results: Iterator[TaskResult]) ->
 
 
 def _rows(found: PartialRows, moment: Moment) -> ZSet:
-    columns = translated([column.array() for column in found.columns], found.created, moment.vocabulary)
+    columns = moment.vocabulary.from_portable([column.array() for column in found.columns], found.created)
     return ZSet(tuple(columns), found.count)

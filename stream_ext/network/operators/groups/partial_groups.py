@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from hbase_store.arrays import Ids
-from hbase_store.layout.terms import DATA_MASK
-from stream_ext.values.vocabulary import Vocabulary, is_local
+from stream_ext.values.vocabulary import Vocabulary
 
 Array = np.typing.NDArray[Any]
 
@@ -60,7 +59,7 @@ class PartialGroups(msgspec.Struct, frozen=True, array_like=True):
         if not self.created:
             return self
         columns = [each.array() for each in self._columns()]
-        return self._with(translated(columns, self.created, vocabulary), ())
+        return self._with(vocabulary.from_portable(columns, self.created), ())
 
     def _columns(self) -> list[PackedArray]:
         return [*self.keys, *(column for tally in self.tallies for column in tally.ids)]
@@ -80,16 +79,3 @@ class PartialRows(msgspec.Struct, frozen=True, array_like=True):
     columns: tuple[PackedArray, ...]
     count: int
     created: tuple[bytes, ...] = ()
-
-
-def translated(columns: Sequence[Ids], created: Sequence[bytes], vocabulary: Vocabulary) -> list[Ids]:
-    """The columns of another process, whose own terms are places in `created`."""
-    if not created:
-        return list(columns)
-    ids, found = vocabulary.encode(created), []
-    for column in columns:
-        own = is_local(column)
-        known = column.copy()
-        known[own] = ids[(column[own] & np.uint64(DATA_MASK)).astype(np.int64)]
-        found.append(known)
-    return found

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import lexicographic
 from hbase_store.layout.terms import LOCAL, TAG_SHIFT
-from stream_ext.values.vocabulary import is_local
+from stream_ext.values.vocabulary import is_local, with_ids
 from stream_ext.windows.part import Ids, Part
 
 _LOCAL_FIRST = np.uint64(LOCAL << TAG_SHIFT)
@@ -22,6 +22,18 @@ class CannotUnite(Exception):
         super().__init__(why)
         self.numbers, self.is_late = frozenset(numbers), is_late
 
+    @classmethod
+    def fell_behind(cls, numbers: Sequence[int]) -> CannotUnite:
+        return cls(numbers, "a shard fell behind with its range", is_late=True)
+
+    @classmethod
+    def at_other_times(cls, numbers: Sequence[int]) -> CannotUnite:
+        return cls(numbers, "a shard did not evaluate its range at the same times as another")
+
+    @classmethod
+    def has_no_ids(cls, numbers: Sequence[int]) -> CannotUnite:
+        return cls(numbers, "its parts have no ids")
+
 
 def together(parts: Sequence[Part]) -> tuple[list[bytes], list[Ids]]:
     """The rows of all parts. Of terms that the query made, each part has numbers of its own."""
@@ -29,11 +41,8 @@ def together(parts: Sequence[Part]) -> tuple[list[bytes], list[Ids]]:
     columns: list[list[Ids]] = [[] for _ in parts[0].columns]
     for part in parts:
         known = [places.setdefault(text, len(places)) for text in part.created]
-        numbers = np.array(known, np.uint64) + _LOCAL_FIRST
-        for found, column in zip(columns, part.columns, strict=True):
-            if known and (made := is_local(column)).any():
-                column = column.copy()
-                column[made] = numbers[(column[made] - _LOCAL_FIRST).astype(np.int64)]
+        own = part.columns if not known else with_ids(part.columns, np.array(known, np.uint64) + _LOCAL_FIRST)
+        for found, column in zip(columns, own, strict=True):
             found.append(column)
     return list(places), [np.concatenate(found) for found in columns]
 

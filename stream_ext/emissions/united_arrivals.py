@@ -61,16 +61,16 @@ def _check(parts: Sequence[Part], numbers: Sequence[int]) -> None:
     if any(part.given_up or part.after_move for part in parts):
         raise CannotUnite(numbers, "the evaluation of a range failed, or the query was moved")
     if any(part.state.behind_at is not None for part in parts):
-        raise CannotUnite(numbers, "a shard fell behind with its range", is_late=True)
+        raise CannotUnite.fell_behind(numbers)
     if any(part.terms is not None for part in parts):
-        raise CannotUnite(numbers, "its parts have no ids")
+        raise CannotUnite.has_no_ids(numbers)
 
 
 def _check_same_course(senders: Sequence[Sequence[Part]], numbers: Sequence[int]) -> None:
     """All shards must have made the same evaluations, and be in the same state after them."""
     courses = [_course(parts) for parts in senders]
     if any(course != courses[0] for course in courses):
-        raise CannotUnite(numbers, "a shard did not evaluate its range at the same times as another")
+        raise CannotUnite.at_other_times(numbers)
 
 
 def _course(parts: Sequence[Part]) -> tuple[int, QueryState | None, int]:

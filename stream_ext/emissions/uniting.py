@@ -80,7 +80,7 @@ def united(
         found.append(_one_of(first, others, sum_ranges, last[first.queries.tobytes()] == place))
     for left in ranges[1:]:
         for part in left.values():
-            raise CannotUnite(part.queries.tolist(), "a shard did not evaluate its range at the same times as another")
+            raise CannotUnite.at_other_times(part.queries.tolist())
     return found
 
 
@@ -121,7 +121,7 @@ def _emptied(part: Part) -> Part:
 def must_not_be_ranges(pieces: Sequence[Sequence[Part]]) -> None:
     """What is sent by a query that catches up is not united."""
     for part in (part for parts in pieces for part in parts if part.is_range):
-        raise CannotUnite(part.queries.tolist(), "a shard fell behind with its range", is_late=True)
+        raise CannotUnite.fell_behind(part.queries.tolist())
 
 
 def _exists(part: Part, queries: Container[int]) -> bool:
@@ -159,16 +159,16 @@ def _one_of(first: Part, others: Sequence[Part | None], sum_ranges: SumsRanges, 
     if first.after_move:
         raise CannotUnite(numbers, "the query was moved")
     if first.state.behind_at is not None:
-        raise CannotUnite(numbers, "a shard fell behind with its range", is_late=True)
+        raise CannotUnite.fell_behind(numbers)
     there = [other for other in others if other is not None]
     if len(there) < len(others):
-        raise CannotUnite(numbers, "a shard did not evaluate its range at the same times as another")
+        raise CannotUnite.at_other_times(numbers)
     for other in there:
         if (name := _difference(first, other, is_last)) is not None:
             raise CannotUnite(numbers, f"the ranges of two shards differ in more than their rows: {name}")
     parts = [first, *there]
     if first.terms is not None or first.many is not None:
-        raise CannotUnite(numbers, "its parts have no ids")
+        raise CannotUnite.has_no_ids(numbers)
     joined = {number: state for part in parts for number, state in part.joined.items()}
     one = msgspec.structs.replace(first, joined=joined, is_range=False, sums=None)
     return _with_rows(one, parts, sum_ranges, numbers) if first.evaluated else one

@@ -12,7 +12,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,8 @@ class CachedShard:
     service: str
     codec: wire.Codec
     shard: Shard
-    slowing: Slowing
-    sizes: StateSizes
+    slowing: Slowing = field(init=False)  # both are of one building of the shard
+    sizes: StateSizes = field(init=False)
     plan: ShardPlan = ShardPlan()  # noqa: RUF009  it never changes
     number: int = 0
     clean: bool = False
@@ -248,7 +248,7 @@ def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoad
     if cached is None:
         codec = wire.Codec(welcome.factory)
         shard = codec.open_shard(welcome.store_url, welcome.base, welcome.allowed_urls, welcome.budget)
-        cached = CachedShard(welcome.service, codec, shard, Slowing(shard, welcome.share), StateSizes())
+        cached = CachedShard(welcome.service, codec, shard)
         _cached_shards[welcome.store_url] = cached
     cached.service, cached.clean = welcome.service, False
     cached.slowing, cached.sizes = Slowing(cached.shard, welcome.share), StateSizes()

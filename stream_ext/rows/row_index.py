@@ -138,7 +138,7 @@ class RowIndex:
         self.key = tuple(key)
         # Not read-only, as its copies are not: kernels are compiled for one of both.
         self._own: Slots = np.array(self.key, np.int64)
-        self.width = self._width = width
+        self.width = width
         self._every: Slots = np.arange(width)
         self._weights = np.empty(0, np.int64)  # of each cell, once a row counts more or less than once
         self._fan = _FAN_LEAST  # so many rows for each that is looked up are thought to be found
@@ -146,7 +146,7 @@ class RowIndex:
 
     def _allocate(self, capacity: int) -> None:
         size = buckets(capacity)
-        self._cells = line_up(np.empty, size, ring.VALUES + self._width)
+        self._cells = line_up(np.empty, size, ring.VALUES + self.width)
         self._weights = np.empty(size if self.weighted else 0, np.int64)
         self._ends: deque[tuple[int, int]] = deque()  # ascending: up to which number rows end by which time
         self._heads = np.full(2 * size, ring.END, np.int32)
@@ -173,7 +173,7 @@ class RowIndex:
     def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
         """An index of the same rows by another key; and the number in it of the first row with `mark` or more here."""
         old, new = self.valid_rows(time, 0, mark), self.valid_rows(time, mark)
-        other = RowIndex(self._width, key, len(old) + len(new))
+        other = RowIndex(self.width, key, len(old) + len(new))
         other.insert(old, time)
         first = other.number
         other.insert(new, time)
@@ -251,7 +251,7 @@ class RowIndex:
         return valid
 
     def at(self, places: Slots) -> ZSet:
-        columns = np.empty((self._width, len(places)), np.int64)
+        columns = np.empty((self.width, len(places)), np.int64)
         ring.ring_take(self._cells, frozen(places), ring.VALUES, columns)
         return ZSet(
             tuple(columns.view(np.uint64)),

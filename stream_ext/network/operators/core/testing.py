@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -70,46 +70,44 @@ class _Lazily(Sequence[Ids]):
         return self._rows.width
 
 
-class Tester:
-    """Tests for which rows a condition is true."""
+class _OfExpression:
+    """What is made of an expression for some columns. It remembers nothing, so networks may share it."""
 
-    def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
+    def __init__(self, variables: Columns, expression: Expression, sees: Names, resources: Names) -> None:
         """`resources` names columns that hold no literal: these are compared by their ids."""
-        shown = _places(variables, sees, condition)
-        self._condition: Condition = compile_condition(condition, shown, resources)
-        self.is_volatile = self._condition.is_volatile
-        self._source = condition, shown, resources
+        self._shown = _places(variables, sees, expression)
+        self._expression, self._resources = expression, resources
 
     @property
     def likeness(self) -> Likeness | None:
-        """Equal for tests of the same columns by the same condition."""
-        return _likeness(*self._source)
+        """Equal for those that make the same of the same columns."""
+        return _likeness(self._expression, self._shown, self._resources)
 
-    def __deepcopy__(self, memo: object) -> Tester:
-        return self  # it remembers nothing
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class Tester(_OfExpression):
+    """Tests for which rows a condition is true."""
+
+    def __init__(self, variables: Columns, condition: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
+        super().__init__(variables, condition, sees, resources)
+        self._condition: Condition = compile_condition(condition, self._shown, resources)
+        self.is_volatile = self._condition.is_volatile
 
     def mask(self, moment: Moment, rows: ZSet) -> npt.NDArray[np.bool_]:
         return self._condition.mask(_Lazily(rows), scope_of(moment), rows.count)
 
 
-class Calculator:
+class Calculator(_OfExpression):
     """Computes an expression for each row; 0 is no value."""
 
     def __init__(self, variables: Columns, expression: Expression, sees: Names, resources: Names = NO_NAMES) -> None:
-        shown = _places(variables, sees, expression)
-        self._computed: Computed = compile_value(expression, shown, resources)
+        super().__init__(variables, expression, sees, resources)
+        self._computed: Computed = compile_value(expression, self._shown, resources)
         #: The column of which the value is a copy, whatever is in it.
-        self.copies = shown.get(expression.name) if isinstance(expression, Variable) else None
+        self.copies = self._shown.get(expression.name) if isinstance(expression, Variable) else None
         self.is_volatile = self._computed.is_volatile
-        self._source = expression, shown, resources
-
-    @property
-    def likeness(self) -> Likeness | None:
-        """Equal for expressions that compute the same of the same columns."""
-        return _likeness(*self._source)
-
-    def __deepcopy__(self, memo: object) -> Calculator:
-        return self  # it remembers nothing
 
     def ids(self, moment: Moment, rows: ZSet) -> Ids:
         return self._computed.ids(_Lazily(rows), scope_of(moment), rows.count)

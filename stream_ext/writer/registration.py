@@ -105,6 +105,11 @@ class Registration:
             for window in self.like.windows:
                 if window.stream.variable is None:
                     view.catalog.stream(key_of(window))
+        return self._new(names, ended, past, view)
+
+    def _new(self, names: Names, ended: list[CatalogStep], past: list[PastEvent], view: HeadView) -> Intent:
+        """A query of an outline that is not known yet. `ended`: the steps that ended the query before, which `view` is
+        without."""
         found = _resolve(self.like.windows, view, self.base, names.name)
         any_stream = follows_streams(self.like)
         if has_stream_variables(self.like) and not any_stream:
@@ -116,28 +121,7 @@ class Registration:
         registered = Registered.over(self.read, found.catalog, read, self.asked, self.functions)
         if self.check is not None:
             self.check(registered)
-        definition = QueryDefinition(
-            number=number,
-            name=names.name,
-            iri=names.iri,
-            text=self.text,
-            base=self.base,
-            r2s=self.like.emits.value,
-            variables=list(columns_of(self.like)),
-            constructs=self.like.form is Form.CONSTRUCT,
-            live=self.live,
-            streams=found.streams,
-            registered_sn=view.head + 1,
-            since=view.head + 1,
-            state=initial_state(registered.timing, view.positions, view.head),
-            output=output,
-            any_stream=any_stream,
-            home=self.home,
-            asked=list(self.asked),
-            placement=registered.placement,
-            functions=list(self.functions),
-            past=past,
-        )
+        definition = self._definition(number, names, registered, found.streams, output, past, view)
         step = CatalogStep("query", number, definition, registered)
         if output is not None:
             check_ends(found.catalog.after(step), definition)
@@ -157,6 +141,39 @@ class Registration:
             steps=[*ended, *found.steps, step],
             # Its network looks for the ids of its constants.
             terms=[*self.read.constants, *(map(iri, iris) if has_stream_variables(self.like) else ())],
+        )
+
+    def _definition(
+        self,
+        number: int,
+        names: Names,
+        registered: Registered,
+        streams: list[int],
+        output: int | None,
+        past: list[PastEvent],
+        view: HeadView,
+    ) -> QueryDefinition:
+        return QueryDefinition(
+            number=number,
+            name=names.name,
+            iri=names.iri,
+            text=self.text,
+            base=self.base,
+            r2s=self.like.emits.value,
+            variables=list(columns_of(self.like)),
+            constructs=self.like.form is Form.CONSTRUCT,
+            live=self.live,
+            streams=streams,
+            registered_sn=view.head + 1,
+            since=view.head + 1,
+            state=initial_state(registered.timing, view.positions, view.head),
+            output=output,
+            any_stream=follows_streams(self.like),
+            home=self.home,
+            asked=list(self.asked),
+            placement=registered.placement,
+            functions=list(self.functions),
+            past=past,
         )
 
     # ---- what is the same for all texts of an outline, until something else changes than queries

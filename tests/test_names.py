@@ -14,8 +14,21 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("hbase_store", "stream_ext", "plugin", "endpoint")
 #: What a reader can take in: lines of a module, modules of a folder, files on the way of one element or question.
 LINES_MAX, FILES_MAX, WALK_MAX = 400, 30, 12
-#: Words that say nothing to a reader of stream processors. Say emitted, evaluated, sent, stored, remote, single.
-RETIRED = {"said", "told", "heard", "stands", "standing", "beside", "alone", "elsewhere", "insist", "desk", "lens"}
+#: Words that say nothing to a reader of stream processors. Say emitted, requested, evaluated, stored, remote, single.
+RETIRED = {
+    "said",
+    "told",
+    "asked",
+    "heard",
+    "stands",
+    "standing",
+    "beside",
+    "alone",
+    "elsewhere",
+    "insist",
+    "desk",
+    "lens",
+}
 
 
 def classes(package: str) -> Iterator[tuple[str, str]]:

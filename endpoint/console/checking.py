@@ -44,15 +44,15 @@ def check(room: Room) -> Response:
 def _meaning(room: Room, question: Question) -> dict[str, Any]:
     unit = question.unit
     kind = _kind(unit)
-    asked = kind in ("continuous query", "registration")
-    explained = room.service.explain(question) if asked else {}
+    is_registered = kind in ("continuous query", "registration")
+    explained = room.service.explain(question) if is_registered else {}
     query = unit.query if isinstance(unit, Register) else unit
     return {
         "kind": kind,
-        "warnings": warnings(explained) if asked else list(question.warnings),
-        "means": sentences(explained, reads_store(query)) if isinstance(query, Query) and asked else [],
+        "warnings": warnings(explained) if is_registered else list(question.warnings),
+        "means": sentences(explained, reads_store(query)) if isinstance(query, Query) and is_registered else [],
         "name": explained.get("query"),
-        "times": _times(room, explained["windows"]) if asked else None,
+        "times": _times(room, explained["windows"]) if is_registered else None,
     }
 
 

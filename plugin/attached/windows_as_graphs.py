@@ -44,12 +44,12 @@ def window_graphs(query: Query, service: Service, at: int | None) -> Dataset:
     triple = TriplePattern(s, p, o, _NOWHERE)
     for window in query.windows:
         inner = InWindow(window.name, Bgp((triple,)))
-        asked = replace(
+        selecting = replace(
             query, form=Form.SELECT, pattern=inner, variables=_NAMES, distinct=True, offset=0, limit=None,
             windows=(window,), shape=PLAIN,
         )  # fmt: skip
         graph = contents.graph(URIRef(window.name))
-        for subject, predicate, object in service.decode(service.query(to_canonical(asked), at=at)):
+        for subject, predicate, object in service.decode(service.query(to_canonical(selecting), at=at)):
             assert subject is not None and predicate is not None and object is not None, "a pattern binds all three"
             graph.add((to_node(subject, labels), to_node(predicate, labels), to_node(object, labels)))
     return contents

@@ -57,8 +57,8 @@ class RilletServer:
             yield from map(json.loads, lines)
 
     def emissions(self, query: str, since: int, until: int) -> Iterator[dict[str, Any]]:
-        asked = {"since": str(since), "until": str(until)}
-        with self._get(f"/queries/{quote(query, safe='')}/results", asked, NDJSON) as lines:
+        parameters = {"since": str(since), "until": str(until)}
+        with self._get(f"/queries/{quote(query, safe='')}/results", parameters, NDJSON) as lines:
             yield from map(json.loads, lines)
 
     def push(self, stream: str, body: bytes, source: str, seq: int) -> None:

@@ -77,11 +77,11 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     resumed. A query that is `paused` or has a `failure` is not evaluated. One that `constructs` emits triples. A `live`
     one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
-    in the server's process when the others are on Spark; `left`: its position when it was last moved. `asked`: its
-    patterns that the source main is asked for at each evaluation, as too many quads match to be held. `placement`: the
-    same number for all queries of a template, by which a shard of Spark is chosen; 0: the query's number. `functions`:
-    those of the source's process that it calls, by IRI; with any, the source evaluates it as a whole. `past`: what
-    happened to it, and to earlier queries that it replaced; the latest is the last."""
+    in the server's process when the others are on Spark; `left`: its position when it was last moved.
+    `remote_patterns`: its patterns that the source main is asked for at each evaluation, as too many quads match to be
+    held. `placement`: the same number for all queries of a template, by which a shard of Spark is chosen; 0: the
+    query's number. `functions`: those of the source's process that it calls, by IRI; with any, the source evaluates it
+    as a whole. `past`: what happened to it, and to earlier queries that it replaced; the latest is the last."""
 
     number: int
     name: str
@@ -102,7 +102,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     home: Literal["inline"] | None = None
     left: Left | None = None
     failure: Failure | None = None
-    asked: list[HeldPattern] = []
+    remote_patterns: list[HeldPattern] = []
     placement: int = 0
     functions: list[str] = []
     past: list[PastEvent] = []
@@ -110,7 +110,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     @property
     def asks_source(self) -> bool:
         """Whether the source main takes part in each evaluation."""
-        return bool(self.asked or self.functions)
+        return bool(self.remote_patterns or self.functions)
 
     @property
     def is_evaluated(self) -> bool:
@@ -204,9 +204,9 @@ class Catalog:
         return self.sources.get(MAIN_NUMBER)
 
     @computed_once
-    def asked(self) -> frozenset[HeldPattern]:
+    def remote_patterns(self) -> frozenset[HeldPattern]:
         """What the source `main` is asked for by registered queries."""
-        return frozenset(pattern for query in self.queries.values() for pattern in query.asked)
+        return frozenset(pattern for query in self.queries.values() for pattern in query.remote_patterns)
 
     def _with(self, known: Mapping[str, object], names: Sequence[str]) -> Catalog:
         self.__dict__.update({name: known[name] for name in names if name in known})
@@ -302,7 +302,7 @@ def definition_of(body: bytes) -> QueryDefinition:
 
 
 #: Fields that are mostly the same in the queries of a template.
-_ALIKE = ("base", "r2s", "variables", "streams", "state", "asked", "functions", "past")
+_ALIKE = ("base", "r2s", "variables", "streams", "state", "remote_patterns", "functions", "past")
 
 
 class _AlikeObjects:

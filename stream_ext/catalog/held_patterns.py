@@ -50,10 +50,10 @@ def may_be_remote(node: Logic) -> bool:
     return isinstance(node, PatternScan | GraphNames) or (isinstance(node, PathSource) and not node.merged)
 
 
-def reads_more_than(asked: Collection[HeldPattern], select: Select) -> bool:
+def reads_more_than(remote_patterns: Collection[HeldPattern], select: Select) -> bool:
     """Whether a query reads more of the one dataset than what the source is asked for."""
     return any(
-        patterns and not (may_be_remote(node) and any(pattern in asked for pattern in patterns))
+        patterns and not (may_be_remote(node) and any(pattern in remote_patterns for pattern in patterns))
         for node in nodes_of(select)
         for patterns in [list(patterns_of(node))]
     )

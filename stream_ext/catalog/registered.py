@@ -31,15 +31,15 @@ class Registered:
     """A registered query over the streams of a catalog.
 
     `timing`: as before any push, which may determine T0. `labels`: the names of the windows' streams. `parametrised`
-    None: it shares no network. `asked`: what the source main is asked for; `functions`: what of its process the query
-    calls, which is then evaluated there as a whole. `own`: the query and its logic, where they are not those of the
-    text: a window on a variable is one on each stream there."""
+    None: it shares no network. `remote_patterns`: what the source main is asked for; `functions`: what
+    of its process the query calls, which is then evaluated there as a whole. `own`: the query and its logic, where
+    they are not those of the text: a window on a variable is one on each stream there."""
 
     text: RegisteredText
     timing: Timing
     labels: tuple[str, ...]
     parametrised: Parametrised | None
-    asked: frozenset[HeldPattern] = frozenset()
+    remote_patterns: frozenset[HeldPattern] = frozenset()
     functions: tuple[str, ...] = ()
     own: tuple[Query, Select] | None = None
 
@@ -49,7 +49,7 @@ class Registered:
         text: RegisteredText,
         catalog: Catalog,
         streams: list[int],
-        asked: Collection[HeldPattern] = (),
+        remote_patterns: Collection[HeldPattern] = (),
         functions: Sequence[str] = (),
     ) -> Registered:
         """`streams`: their numbers, for windows on variables."""
@@ -63,8 +63,8 @@ class Registered:
         named = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in named)
         # What a source answers to one query is no part of the state of others.
-        shared = text.parametrised if _may_share(text.like, timing) and not (asked or functions) else None
-        return cls(text, timing, labels, shared, frozenset(asked), tuple(functions), own)
+        shared = text.parametrised if _may_share(text.like, timing) and not (remote_patterns or functions) else None
+        return cls(text, timing, labels, shared, frozenset(remote_patterns), tuple(functions), own)
 
     @property
     def query(self) -> Query:
@@ -87,13 +87,15 @@ class Registered:
     def of(cls, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """A registered query from its definition in the catalog, whose text is parsed again."""
         read = reading_of(definition.text, definition.base)
-        return cls.over(read, catalog, catalog.streams_of(definition), definition.asked, definition.functions)
+        return cls.over(read, catalog, catalog.streams_of(definition), definition.remote_patterns, definition.functions)
 
     def within(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
         """The same query over the streams of a later catalog."""
         if not definition.any_stream:
             return self
-        return self.over(self.text, catalog, catalog.streams_of(definition), definition.asked, definition.functions)
+        return self.over(
+            self.text, catalog, catalog.streams_of(definition), definition.remote_patterns, definition.functions
+        )
 
     @property
     def placement(self) -> int:

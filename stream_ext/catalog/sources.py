@@ -60,16 +60,20 @@ EVERY_GRAPH = b"*"
 
 class SourceRecord(msgspec.Struct, frozen=True, array_like=True):
     """`patterns` are held, all quads that they match; `whole`: when all of them were fetched last, not only those that
-    changed. `asked_anew_ms`: queries that ask the source do not use answers from before that time any more.
+    changed. `fresh_since_ms`: queries that ask the source do not use answers from before that time any more.
     `absorbed_sn`: what was absorbed up to this snapshot is in the source, which knows this store by `store_id`."""
 
     name: str
     patterns: list[HeldPattern]
     as_of: AsOf
     whole: AsOf
-    asked_anew_ms: int = 0
+    fresh_since_ms: int = 0
     absorbed_sn: int = 0
     store_id: str = ""
+
+    def is_fresher_than(self, before: SourceRecord) -> bool:
+        """Whether queries may no longer use the answers that they could use `before`."""
+        return self.fresh_since_ms > before.fresh_since_ms
 
     def shown(self) -> dict[str, Any]:
         """As an emission says it."""

@@ -151,12 +151,12 @@ class Evaluator:
         """The plan. Where a source is asked, and each result is the whole answer, what our own store has nothing for at
         first is asked in groups, until it has. A plan that is compared with its answer before stays as it is."""
         plan, sources = self._plan, self._backoff.sources
-        if not plan.asked:
+        if not plan.remote_patterns:
             return plan.select
         snapshots = [self._store.at(each) for each in sorted({sn, max(sn, self._stepped_sn())})]
         holds = holds_at_any(snapshots, self._id_of) if plan.repeats else holds_always
         try:
-            found = bind_join_plan(plan.select, plan.asked, sources.main, holds)
+            found = bind_join_plan(plan.select, plan.remote_patterns, sources.main, holds)
         except SourceFailed as error:
             url = MAIN if sources.main is None else sources.main.settings.url
             raise Unanswered(str(error), None, False, (url,)) from None
@@ -186,7 +186,7 @@ class Evaluator:
     def source_as_of(self) -> tuple[int, int] | None:
         """Of which time the answers of the source are that it was asked for, or its own evaluation."""
         of_main, last = self._backoff.of_main, self.last
-        return of_main.as_of if self._plan.asked or last is None else last.network.source_as_of
+        return of_main.as_of if self._plan.remote_patterns or last is None else last.network.source_as_of
 
     def _fill(self, timing: Timing, at: StartPoint) -> list[tuple[TriggeredNetwork | NumberedNetwork, Arrival]]:
         """Adds the retained arrivals before `at.first`; returns those that come after the last evaluation."""

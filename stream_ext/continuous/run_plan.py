@@ -89,10 +89,10 @@ class RunPlan:
         self.keys, self.until = first.keys, first.until
         self.is_over_store = not first.timing.windows
         self.is_over_past = first.timing.ends_at is not None
-        self.asked, self.is_whole = registered.asked, bool(registered.functions)
-        self.asks_source = bool(self.asked) or self.is_whole
+        self.remote_patterns, self.is_whole = registered.remote_patterns, bool(registered.functions)
+        self.asks_source = bool(self.remote_patterns) or self.is_whole
         self.sums = None if self.keys is None or not self.keys.is_summed else sums_of(query, self.select)
-        self.none_held = self.asks_source and not reads_more_than(self.asked, self.select)
+        self.none_held = self.asks_source and not reads_more_than(self.remote_patterns, self.select)
         self.has_services = has_services(query) or self.asks_source
         self.varies, self.is_of_time = is_volatile(query) or self.asks_source, is_of_time(query)
         self.repeats = query.emits is R2S.RSTREAM  # each result is the whole answer

@@ -186,12 +186,12 @@ class Shard:
 
     def _follow_catalog(self, sn: int) -> list[Part]:
         """Starts and ends queries as the catalog changed; returns the first parts of the new ones."""
-        before, catalog = self.catalog, self.catalog.followed(self.store, sn, self._handed.definition)
-        self.catalog = catalog
+        before = self.catalog
+        self.catalog = catalog = before.followed(self.store, sn, self._handed.definition)
         parts: list[Part] = []
         if catalog.streams.keys() - before.streams.keys():
             self._widen(before, sn)
-        if catalog.main is not None and (before.main is None or catalog.main.asked_anew_ms > before.main.asked_anew_ms):
+        if catalog.main is not None and (before.main is None or catalog.main.is_fresher_than(before.main)):
             self.backoff.of_main.end_turn()
         changes = [change for change in self.store.row(sn).catalog if change.kind == "query"]
         for change in changes:

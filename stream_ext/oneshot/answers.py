@@ -155,7 +155,7 @@ def answer_at_last_evaluation(
     windows = registered.windows_from(state.t0, last.arrived)
     asking = Asking(
         seed=seed_of(definition.number, last.sn, last.k), salt=salt_of(definition.number), allowed_urls=allowed_urls,
-        control=control, held=True, sources=sources, asked=definition.asked,
+        control=control, held=True, sources=sources, remote_patterns=definition.remote_patterns,
         whole=registered.select if registered.functions else None,
     )  # fmt: skip
     with placed(definition.text):

@@ -88,7 +88,7 @@ class Asking:
     sources: Sources = NO_SOURCES  # stores that are not ours
     streams: bool = False  # rows that are only passed on are not collected first
     at_snapshot: bool = False  # the answer must be that of the snapshot: no source may be asked, which has none
-    asked: Collection[HeldPattern] = ()  # what a registered query asks the source main for
+    remote_patterns: Collection[HeldPattern] = ()  # what a registered query asks the source main for
     whole: Select | None = None  # the plan of a registered query that the source main evaluates as a whole
     held: bool = False  # patterns over the store read held edges, too, as those of registered queries do
     salt: bytes = b""  # makes the blank nodes of a CONSTRUCT different from those of others
@@ -125,9 +125,9 @@ def evaluate(
     else:
         graph_windows = _windows_of(graphs, moment)
         logic = asking.whole or logic_of(query, [graph.name for graph in graphs], check)
-        if asking.asked:
+        if asking.remote_patterns:
             holds = holds_at_any([snapshot], _resolve(moment.vocabulary))
-            logic = bind_join_plan(logic, asking.asked, asking.sources.main, holds).select
+            logic = bind_join_plan(logic, asking.remote_patterns, asking.sources.main, holds).select
         by_name = {window.name: window for window in (*windows, *graph_windows)}
         inputs = NetworkInputs(snapshot, store.ids, by_name, check)
         network = Network.of_query(logic, inputs, orders=Orders(ranked), held=asking.held)

@@ -104,7 +104,7 @@ class Rerun:
             control=self.control,
             held=True,
             sources=self.sources,
-            asked=self.definition.asked,
+            remote_patterns=self.definition.remote_patterns,
         )
         began = self.definition.state.began
         instant = Instant(at.time, at.sn, at.push, at.arrived_at, False, new_after, number, began)

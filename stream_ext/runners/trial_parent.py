@@ -131,8 +131,8 @@ def serve(server: socket.socket, factory: str, run: Callable[[int, int], None]) 
     gc.collect()
     gc.freeze()
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(server, 1, 2)
-        if not asked:
+        data, descriptors, _, _ = socket.recv_fds(server, 1, 2)
+        if not data:
             return
         parent, pid = os.getpid(), os.fork()
         if not pid:

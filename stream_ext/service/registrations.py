@@ -38,11 +38,11 @@ class Registrations:
         self._opened, self._sources = opened, sources
 
     def register(
-        self, asked: str | Question, name: str | None = None, *, replaces: bool = False
+        self, request: str | Question, name: str | None = None, *, replaces: bool = False
     ) -> tuple[QueryDefinition, bool, list[str]]:
         """The query, whether it is new, and warnings. `replaces`: a query of this name with another text is dropped in
         the same snapshot."""
-        read = replace(self._read_registration(asked, name), replaces=replaces)
+        read = replace(self._read_registration(request, name), replaces=replaces)
         registration, release = self._sources.reserved(read)
         try:
             return _registered(self._opened.injector.change(registration))
@@ -61,25 +61,27 @@ class Registrations:
         for future in waiting:
             yield _registered(future)
 
-    def register_live(self, asked: str | Question, name: str) -> None:
+    def register_live(self, request: str | Question, name: str) -> None:
         """Registers a query for one connection, which must drop it at its end."""
-        registration, release = self._sources.reserved(self._read_registration(asked, name))
+        registration, release = self._sources.reserved(self._read_registration(request, name))
         try:
             self._opened.change(replace(registration, live=True))
         finally:
             release()
 
-    def _read_registration(self, asked: str | Question, name: str | None) -> Registration:
+    def _read_registration(self, request: str | Question, name: str | None) -> Registration:
         check = self._opened.deadline("text")
         queries_max = self._opened.limits.queries
-        text, base = (asked.text, asked.base) if isinstance(asked, Question) else (asked, self._opened.base)
+        text, base = (request.text, request.base) if isinstance(request, Question) else (request, self._opened.base)
         self._opened.check_text(text)
         if (known := known_registration(text, base, name, queries_max)) is not None:
             return self._at_home(known)
-        if not isinstance(asked, Question):  # thousands of texts may be registered, each once: they are not remembered
-            asked = Question.read(asked, base, check)
-        registration = read_registration(asked, name, queries_max, check, self._sources.functions_of)
-        check_services(query_parts(registration.query), self._opened.allowed_urls, asked.text, self._opened.sources)
+        if not isinstance(
+            request, Question
+        ):  # thousands of texts may be registered, each once: they are not remembered
+            request = Question.read(request, base, check)
+        registration = read_registration(request, name, queries_max, check, self._sources.functions_of)
+        check_services(query_parts(registration.query), self._opened.allowed_urls, request.text, self._opened.sources)
         asks = registration.functions or asks_source(query_parts(registration.query), self._opened.sources)
         if self._opened.has_spark and asks:
             return replace(registration, home="inline")  # nobody else has the sources, and their secrets

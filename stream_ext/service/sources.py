@@ -91,13 +91,13 @@ class AttachedSources:
         if self._holding is None or registration.functions:
             return registration, lambda: None
         reserved = self._holding.reserve(needs_of(registration.read))
-        if reserved.asked:
+        if reserved.remote_patterns:
             assert self._opened.sources.main is not None, "it is asked"
             self._opened.sources.main.traits  # noqa: B018  what it is, is found out before the writer's turn
             registration = replace(
                 registration,
-                asked=tuple(sorted(reserved.asked)),
-                check=BindJoinCheck(self._opened.store, self._opened.sources, reserved.asked).check,
+                remote_patterns=tuple(sorted(reserved.remote_patterns)),
+                check=BindJoinCheck(self._opened.store, self._opened.sources, reserved.remote_patterns).check,
                 home="inline" if self._opened.has_spark else registration.home,  # nobody else has the sources
             )
         return registration, reserved.release

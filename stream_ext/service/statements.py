@@ -58,12 +58,12 @@ class Statements:
         self._opened.check_text(text)
         return self._questions.read(text, self._opened.base, check or self._opened.deadline("text"))
 
-    def _question(self, asked: str | Question, control: Control) -> Question:
-        return asked if isinstance(asked, Question) else self.question(asked, control.check)
+    def _question(self, request: str | Question, control: Control) -> Question:
+        return request if isinstance(request, Question) else self.question(request, control.check)
 
     def update(
         self,
-        asked: str | Question,
+        request: str | Question,
         wait: Wait = "published",
         dataset: DatasetOverride | None = None,
         control: Control = Control.FREE,
@@ -72,7 +72,7 @@ class Statements:
 
         `control` may end the request until it is published; then no operation is done."""
         check_wait(wait)
-        question = self._question(asked, control)
+        question = self._question(request, control)
         unit = question.over(dataset).supported()
         if isinstance(unit, Admin):
             raise BadArgument(
@@ -118,7 +118,7 @@ class Statements:
 
     def query(
         self,
-        asked: str | Question,
+        request: str | Question,
         snapshot: int | None = None,
         at: int | None = None,
         dataset: DatasetOverride | None = None,
@@ -129,7 +129,7 @@ class Statements:
         """`dataset` replaces the dataset of the text; `control` may end the query early. `streams`: rows that a source
         answers and that are only passed on are read while they are decoded. `by_spark`: tasks of Spark evaluate it, if
         it can be divided."""
-        question = self._question(asked, control)
+        question = self._question(request, control)
         if by_spark:
             try:
                 return self._answer_of_spark(question.over(dataset), snapshot, control)
@@ -146,11 +146,11 @@ class Statements:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
     def is_divided(
-        self, asked: str | Question, snapshot: int, dataset: DatasetOverride | None, control: Control
+        self, request: str | Question, snapshot: int, dataset: DatasetOverride | None, control: Control
     ) -> bool:
         """Whether tasks of Spark can evaluate the query."""
         try:
-            self._divided_plan(self._question(asked, control).over(dataset), self._opened.retained(snapshot), control)
+            self._divided_plan(self._question(request, control).over(dataset), self._opened.retained(snapshot), control)
         except NotDivided:
             return False
         return True
@@ -188,7 +188,7 @@ class Statements:
 
     def rows_expected(
         self,
-        asked: str | Question,
+        request: str | Question,
         snapshot: int,
         at: int | None,
         dataset: DatasetOverride | None,
@@ -197,7 +197,7 @@ class Statements:
         """The expected work of a query, from its plan: the number of rows that its operators produce together.
 
         Planning may take long: `control` may end it."""
-        question = self._question(asked, control)
+        question = self._question(request, control)
         return rows_expected(
             self._opened.store, question, self._opened.retained(snapshot), at, dataset, self._asking(control)
         )
@@ -221,9 +221,9 @@ class Statements:
         if functions and query is not None:
             whole_select(query, functions)
 
-    def explain(self, asked: str | Question) -> dict[str, Any]:
+    def explain(self, request: str | Question) -> dict[str, Any]:
         check = self._opened.deadline("text")
-        question = asked if isinstance(asked, Question) else self.question(asked, check)
+        question = request if isinstance(request, Question) else self.question(request, check)
         query = query_in(question)
         functions = () if query is None else self._sources.functions_of(query)
         found = explain(question, functions)
@@ -264,9 +264,9 @@ class Statements:
         sharing = self._opened.engine.merge.accounts.sharing(registered.placement)
         return {"cost": expected_cost(registered, catalog, self._opened.store, sharing)}
 
-    def analyze(self, asked: str | Question, snapshot: int | None, control: Control) -> dict[str, Any]:
+    def analyze(self, request: str | Question, snapshot: int | None, control: Control) -> dict[str, Any]:
         """As `explain`; the query is evaluated, and each operator has its actual rows and its time."""
-        question = self._question(asked, control)
+        question = self._question(request, control)
         unit = question.supported()
         if isinstance(unit, Query) and self.reads_derived(unit, None):
             raise BadArgument(

@@ -57,11 +57,11 @@ def difference(snapshot: Snapshot, now: FetchedQuads, subjects: Ids | None = Non
     return Difference([FetchedQuads((columns[0], columns[1], columns[2], columns[3]), now.unknown)], go)
 
 
-def difference_of(snapshot: Snapshot, asked: FetchedQuads, now: FetchedQuads) -> Difference:
-    """Of some quads that were `asked` for by name: those of them that are there `now`, and those that are not."""
+def difference_of(snapshot: Snapshot, requested: FetchedQuads, now: FetchedQuads) -> Difference:
+    """Of some quads that were `requested` by name: those of them that are there `now`, and those that are not."""
     whole = difference(snapshot, now, NO_IDS)
     fetched = dict(of_predicates(now))
-    for predicate, rows in of_predicates(asked):
+    for predicate, rows in of_predicates(requested):
         for named in (False, True):
             some, fresh = _of_kind(rows, named), _of_kind(fetched.get(predicate), named)
             gone = snapshot.contains_rows(named, held(predicate), some) & ~contains(View(fresh), some)

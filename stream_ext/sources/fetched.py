@@ -95,14 +95,14 @@ class Fetching:
         self.round_trips = 0
 
     def count(self, patterns: Sequence[HeldPattern]) -> int:
-        return self._number(count_of(self.asked(patterns))) if patterns else 0
+        return self._number(count_of(self.without_values(patterns))) if patterns else 0
 
     def count_up_to(self, pattern: HeldPattern, most: int) -> int:
-        (asked,) = self.asked([pattern])
-        return self._number(count_up_to(asked, most))
+        (sent,) = self.without_values([pattern])
+        return self._number(count_up_to(sent, most))
 
-    def asked(self, patterns: Sequence[HeldPattern]) -> list[HeldPattern]:
-        """What the source is asked for. One that compares by value is not asked for a number, but for all objects."""
+    def without_values(self, patterns: Sequence[HeldPattern]) -> list[HeldPattern]:
+        """The patterns to send. One that compares by value is sent a pattern for all objects in place of a number."""
         if not self.source.traits.by_value:
             return list(patterns)
         return [msgspec.structs.replace(each, object=b"") if has_value(each.object) else each for each in patterns]
@@ -113,7 +113,7 @@ class Fetching:
         if not patterns:
             return gathered.fetched(are_all=True)
         expected = self.count(patterns)
-        received = self._into(gathered, quads_of(self.asked(patterns)), _TIMES_COUNTED * expected + _MORE)
+        received = self._into(gathered, quads_of(self.without_values(patterns)), _TIMES_COUNTED * expected + _MORE)
         if received < expected and received < self.count(patterns):
             if not self.source.traits.sorts_by_text:
                 raise AnswerCutShort(
@@ -121,7 +121,7 @@ class Fetching:
                     "and does not sort them so that they can be read in pages; raise its limit of rows"
                 )
             gathered = Gathered(self.source, self.ids, patterns)
-            for pattern in self.asked(patterns):
+            for pattern in self.without_values(patterns):
                 self._paged(gathered, pattern)
             return gathered.fetched(are_all=False)
         return gathered.fetched(are_all)

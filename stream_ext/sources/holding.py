@@ -102,7 +102,7 @@ class Holding:
 
     def refresh(self) -> int:
         """Fetches everything now; returns a snapshot that has it. Raises SourceAway."""
-        return self._ask(_RefreshRequest(asks_anew=bool(self._catalog().asked))).result()
+        return self._ask(_RefreshRequest(asks_anew=bool(self._catalog().remote_patterns))).result()
 
     def reserve(self, needs: frozenset[Need]) -> Reserved:
         """Waits until all that a query needs is held, but for what is to be asked. It stays so until it is released,
@@ -120,9 +120,9 @@ class Holding:
         """These quads of the source were just inserted or deleted: returns when what is held of them is right."""
         if self.source.traits.default == "union":
             quads = [each for s, p, o, g in quads for each in ((s, p, o, g), (s, p, o, b""))]
-        held, asked, quads = self.patterns(), self._catalog().asked, list(dict.fromkeys(quads))
+        held, remote, quads = self.patterns(), self._catalog().remote_patterns, list(dict.fromkeys(quads))
         touched = [quad for quad in quads if any(pattern.matches(quad) for pattern in held)]
-        asks_anew = any(pattern.matches(quad) for quad in quads for pattern in asked)
+        asks_anew = any(pattern.matches(quad) for quad in quads for pattern in remote)
         if not touched and not asks_anew:
             return
         if not touched:
@@ -134,14 +134,14 @@ class Holding:
     def apply(self, inserted: Sequence[Quad], deleted: Sequence[Quad]) -> None:
         """Takes over a change of the source that is known exactly, as one snapshot. Blank nodes have labels that last;
         quads that no pattern matches are not held. The source has changed before this is called."""
-        asked = self._catalog().asked
-        asks_anew = any(p.matches(quad) for quads in (inserted, deleted) for quad in quads for p in asked)
+        remote = self._catalog().remote_patterns
+        asks_anew = any(p.matches(quad) for quads in (inserted, deleted) for quad in quads for p in remote)
         self._ask(_RefreshRequest(change=(inserted, deleted), asks_anew=asks_anew)).result()
 
     def needed(self) -> list[HeldPattern]:
         """Those that are held, those that are being fetched, as a change may come in between, and those that the source
         is asked for."""
-        more = self._needs.reserved() | self._catalog().asked
+        more = self._needs.reserved() | self._catalog().remote_patterns
         return widest(more.union(self.patterns())) if more else self.patterns()
 
     def patterns(self) -> list[HeldPattern]:
@@ -170,11 +170,11 @@ class Holding:
             {"pattern": pattern.shown(), "way": "held", "quads": count_of_held(snapshot, pattern, self._store.ids)}
             for pattern in self.patterns()
         ]
-        asked = [
+        remote = [
             {"pattern": pattern.shown(), "way": "asked", "quads": self._counted.get(pattern)}
-            for pattern in sorted(self._catalog().asked)
+            for pattern in sorted(self._catalog().remote_patterns)
         ]
-        return held + asked
+        return held + remote
 
     def explained(self, text: RegisteredText) -> list[dict[str, Any]]:
         """Of each pattern that a query needs how it is answered: what is not held yet is counted by the source. Then
@@ -183,7 +183,7 @@ class Holding:
         fetching = Fetching(self.source, self._store.permanent_ids, self._new_control(_EXPLAINED_S))
         choice = HoldingChoice(self.source.settings, fetching, held)
         found: dict[HeldPattern, dict[str, Any]] = {}
-        asked: set[HeldPattern] = set()
+        remote: set[HeldPattern] = set()
         for need in sorted(needs_of(text), key=lambda need: need.own):
             try:
                 pattern, count, may_hold = choice.of(need)
@@ -194,13 +194,15 @@ class Holding:
                 count = count_of_held(snapshot, pattern, self._store.ids)
             way = "held" if may_hold else "asked" if need.may_be_remote else "refused"
             found[pattern] = {"pattern": pattern.shown(), "way": way, "quads": count}
-            asked |= {pattern} if way == "asked" else set()
+            remote |= {pattern} if way == "asked" else set()
         ways = list(found.values())
-        return ways + self._questions(text, snapshot, asked) if asked else ways
+        return ways + self._questions(text, snapshot, remote) if remote else ways
 
-    def _questions(self, text: RegisteredText, snapshot: Snapshot, asked: set[HeldPattern]) -> list[dict[str, Any]]:
+    def _questions(
+        self, text: RegisteredText, snapshot: Snapshot, remote_patterns: set[HeldPattern]
+    ) -> list[dict[str, Any]]:
         holds = holds_at_any([snapshot], lambda term: int(self._store.ids([term])[0]))
-        plan = bind_join_plan(text.select, asked, self.source, holds)
+        plan = bind_join_plan(text.select, remote_patterns, self.source, holds)
         return [
             {"asked": question_of_group(remote), "exclusive": is_exclusive} for remote, is_exclusive in plan.remotes()
         ]
@@ -355,8 +357,8 @@ class Holding:
         """The record, which says if queries that ask the source are to ask it again."""
         if not asks_anew:
             return record
-        later_ms = max(record.asked_anew_ms + 1, self._clock.now_ms())
-        return msgspec.structs.replace(record, asked_anew_ms=later_ms)
+        later_ms = max(record.fresh_since_ms + 1, self._clock.now_ms())
+        return msgspec.structs.replace(record, fresh_since_ms=later_ms)
 
     def _is_whole_due(self, record: SourceRecord | None, patterns: Sequence[HeldPattern]) -> bool:
         """Whether all has to be fetched, and not only the subjects that changed."""
@@ -383,16 +385,16 @@ class Holding:
         much to be held."""
         settings = self.source.settings
         choice = HoldingChoice(settings, fetching, self.patterns())
-        chosen, asked = [], {}
+        chosen, remote = [], {}
         for need in reserved.needs:
             pattern, count, may_hold = choice.of(need)
             if may_hold:
                 chosen.append(pattern)
             elif need.may_be_remote:
-                asked[need.own] = count or 0
+                remote[need.own] = count or 0
             else:
                 reserved.release()
                 request.future.set_exception(too_much(settings, pattern, count or 0))
                 return
-        self._counted |= asked
-        reserved.choose(chosen, asked)
+        self._counted |= remote
+        reserved.choose(chosen, remote)

@@ -19,11 +19,11 @@ class Reserved:
         self.needs, self._among = needs, among
         self.chosen: Sequence[HeldPattern] | None = None
         #: What the source is asked for at each evaluation, and how many quads it has of that.
-        self.asked: Mapping[HeldPattern, int] = {}
+        self.remote_patterns: Mapping[HeldPattern, int] = {}
 
-    def choose(self, patterns: Sequence[HeldPattern], asked: Mapping[HeldPattern, int]) -> None:
+    def choose(self, patterns: Sequence[HeldPattern], remote_patterns: Mapping[HeldPattern, int]) -> None:
         """These are held for it from the next refresh on."""
-        self.chosen, self.asked = patterns, asked
+        self.chosen, self.remote_patterns = patterns, remote_patterns
 
     def is_held_by(self, held: Sequence[HeldPattern]) -> bool:
         return all(are_covered([need.shared], held) or are_covered([need.own], held) for need in self.needs)
@@ -69,7 +69,7 @@ class Needs:
         for number, query in queries.items():
             if number not in known:
                 read = reading_of(query.text, query.base)
-                known[number] = frozenset() if query.functions else needs_of(read, query.asked)
+                known[number] = frozenset() if query.functions else needs_of(read, query.remote_patterns)
         self._of_queries = known
         is_held = lru_cache(maxsize=None)(lambda pattern: are_covered([pattern], held))
         # What waits to be chosen is counted only as far as it is held already.

@@ -29,15 +29,15 @@ class Need:
     may_be_remote: bool = True
 
 
-def needs_of(text: RegisteredText, asked: Collection[HeldPattern] = ()) -> frozenset[Need]:
-    """`asked`: what the source is asked for, and which is not held for it."""
+def needs_of(text: RegisteredText, remote_patterns: Collection[HeldPattern] = ()) -> frozenset[Need]:
+    """`remote_patterns`: what the source is asked for, and which is not held for it."""
     own = _needed_by(text.select)
     # A template is its query but for its constants: part by part the same.
     shared = own if text.parametrised is None else _needed_by(text.parametrised.template.select)
     return frozenset(
         Need(of_template, pattern, may_be_remote)
         for (of_template, _), (pattern, may_be_remote) in zip(shared, own, strict=True)
-        if not (may_be_remote and pattern in asked)
+        if not (may_be_remote and pattern in remote_patterns)
     )
 
 

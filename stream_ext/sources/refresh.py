@@ -74,7 +74,7 @@ class Refresh:
         try:
             for start in range(0, len(subjects), _SUBJECTS):
                 some = subjects[start : start + _SUBJECTS]
-                text = quads_of_subjects(self._fetching.asked(patterns), some)
+                text = quads_of_subjects(self._fetching.without_values(patterns), some)
                 if text is not None:
                     ids = self._fetching.ids(some)
                     now = self._fetching.some(text, patterns)

@@ -65,7 +65,7 @@ class Registration:
     queries_max: int
     home: Literal["inline"] | None = None  # it stays in the server's process
     live: bool = False  # ends with its connection, and creates no stream
-    asked: tuple[HeldPattern, ...] = ()  # what the source main is asked for
+    remote_patterns: tuple[HeldPattern, ...] = ()  # what the source main is asked for
     check: Callable[[Registered], None] | None = None  # raises if it may not be asked for that
     functions: tuple[str, ...] = ()  # those of the source's process, which evaluates the query as a whole
     replaces: bool = False  # a query of this name with another text ends in the same snapshot
@@ -118,7 +118,7 @@ class Registration:
         output = self._output(names, number, found, view) if self._derives else None
         read = sorted(found.catalog.streams) if any_stream else found.streams
         iris = [found.catalog.streams[stream].iri for stream in read]
-        registered = Registered.over(self.read, found.catalog, read, self.asked, self.functions)
+        registered = Registered.over(self.read, found.catalog, read, self.remote_patterns, self.functions)
         if self.check is not None:
             self.check(registered)
         definition = self._definition(number, names, registered, found.streams, output, past, view)
@@ -170,7 +170,7 @@ class Registration:
             output=output,
             any_stream=follows_streams(self.like),
             home=self.home,
-            asked=list(self.asked),
+            remote_patterns=list(self.remote_patterns),
             placement=registered.placement,
             functions=list(self.functions),
             past=past,
@@ -192,7 +192,7 @@ class Registration:
     @property
     def _circumstances(self) -> tuple[object, ...]:
         """What a definition depends on beside the text and the catalog."""
-        return self.live, self.home, self.asked, self.functions, self.check
+        return self.live, self.home, self.remote_patterns, self.functions, self.check
 
     def _intent_like(self, alike: _Alike, names: Names, view: HeadView) -> Intent:
         number = view.new_number("query")

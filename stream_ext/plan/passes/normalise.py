@@ -161,15 +161,15 @@ class Normaliser:
         if self._attached is None or (sent := self._attached.whole_query(query, _binds)) is None:
             return None
         names = query.variables if query.form is Form.SELECT else self._needed(query, set(sent.variables))
-        asked = self._attached.query(sent)
-        return Select(asked, (), None, (), (), (), names, query.form is Form.ASK, 0, None)
+        found = self._attached.query(sent)
+        return Select(found, (), None, (), (), (), names, query.form is Form.ASK, 0, None)
 
     def pattern(self, pattern: Pattern, place: Place) -> Logic:
         self._check()
         if self._attached is not None and not self._questions and place.window is None and not place.merged:
-            asked = self._attached.whole(pattern, place.graph, _binds)
-            if asked is not None:
-                return asked
+            found = self._attached.whole(pattern, place.graph, _binds)
+            if found is not None:
+                return found
         match pattern:
             case Bgp(patterns, paths):
                 triples = (self._triple(t.subject, t.predicate, t.object, place) for t in patterns)

@@ -120,9 +120,9 @@ def _tests(tests: tuple[Test, ...], joined: Names, apart: Names) -> tuple[Test, 
 
 def _of_tests(tests: tuple[Test, ...], of_one_row: Names = NO_NAMES) -> Names:
     """The variables whose values are compared with others that are no constants, nor `of_one_row` of one answer."""
-    asked = NO_NAMES.union(*(mentioned(question.inner) for test in tests for question in test.questions))
+    correlated = NO_NAMES.union(*(mentioned(question.inner) for test in tests for question in test.questions))
     found = (_of_comparison(part) for test in tests for part in walk(test.condition))
-    return asked.union(*(names for names in found if not names <= of_one_row))
+    return correlated.union(*(names for names in found if not names <= of_one_row))
 
 
 def _of_comparison(part: Part) -> Names:

@@ -117,8 +117,8 @@ class Attached:
         """One triple pattern over both: what is looked for here, and what is asked for."""
         pattern = TriplePattern(node.subject, node.predicate, node.object, NOWHERE_IN_TEXT)
         here = self.holds(node.subject, node.predicate, node.object, node.graph)
-        exact, asked = self._exact(pattern)
-        inner = None if never_matches(pattern, self.traits) else self.triples(asked, node.graph)
+        exact, general = self._exact(pattern)
+        inner = None if never_matches(pattern, self.traits) else self.triples(general, node.graph)
         if inner is None:
             return (node,)
         for name, constant in exact:

@@ -72,9 +72,9 @@ def _all_in_questions(tests: tuple[Test, ...]) -> tuple[Test, ...]:
 
 
 def _conjunction(items: list[Logic], tests: tuple[Test, ...]) -> Logic:
-    asked = [item for item in items if isinstance(item, Remote) and _may_grow(item)]
+    growing = [item for item in items if isinstance(item, Remote) and _may_grow(item)]
     others = [item for item in items if not (isinstance(item, Remote) and _may_grow(item))]
-    groups = _joined(asked)
+    groups = _joined(growing)
     left: list[Test] = []
     for test in tests:
         place = next((i for i, group in enumerate(groups) if _goes_along(test, group)), None)
@@ -91,10 +91,10 @@ def _may_grow(remote: Remote) -> bool:
     return remote.group is not None and remote.group.unless is None
 
 
-def _joined(asked: list[Remote]) -> list[Remote]:
+def _joined(growing: list[Remote]) -> list[Remote]:
     """Those that share variables, directly or by others, as one."""
     found: list[Remote] = []
-    for remote in asked:
+    for remote in growing:
         while (other := next((each for each in found if _is_connected(each, remote)), None)) is not None:
             found.remove(other)
             remote = _join(other, remote)

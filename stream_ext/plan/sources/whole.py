@@ -22,11 +22,13 @@ _PLACE = ".place"
 def whole_select(query: Query, functions: Sequence[str]) -> Select:
     """BadArgument for what has no meaning where windows are graphs."""
     _check(query, functions)
-    asked = without_template(query)
+    selected = without_template(query)
     order = ((_PLACE, False),) if query.shape.order_by else ()
     windows = tuple(window.name for window in query.windows)
-    leaf = SourceEvaluated(to_sparql(asked), tuple(functions), asked.variables, windows, _PLACE if order else None)
-    return Select(leaf, (), None, (), (), order, asked.variables, False, 0, None)
+    leaf = SourceEvaluated(
+        to_sparql(selected), tuple(functions), selected.variables, windows, _PLACE if order else None
+    )
+    return Select(leaf, (), None, (), (), order, selected.variables, False, 0, None)
 
 
 def _check(query: Query, functions: Sequence[str]) -> None:

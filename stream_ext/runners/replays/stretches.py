@@ -40,7 +40,7 @@ def why_not_divided(registered: Registered, state: QueryState) -> str:
     query, select = registered.query, registered.select
     if registered.timing.ends_at is None:
         return "it has no window of the past (START ... END)"
-    if registered.asked or registered.functions or has_services(query) or is_volatile(query):
+    if registered.remote_patterns or registered.functions or has_services(query) or is_volatile(query):
         return "it has a function or a SERVICE whose value may differ from process to process (NOW, RAND, UUID, ...)"
     if any(window.by_variable for window in registered.timing.windows):
         return "a window is on each stream"

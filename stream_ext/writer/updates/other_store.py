@@ -59,8 +59,8 @@ class SourceAside:
             for quad in batch:
                 if any(term is not None and term.startswith(b"_:q") for term in quad):
                     raise self._held(quad, "a blank node of it")
-            asked = [quad for quad in batch if not any(term is not None and term.startswith(b"_:") for term in quad)]
-            if asked and (found := self._first(_one_of_sendable(asked))) is not None:
+            sendable = [quad for quad in batch if not any(term is not None and term.startswith(b"_:") for term in quad)]
+            if sendable and (found := self._first(_one_of_sendable(sendable))) is not None:
                 raise self._held((found["s"], found["p"], found["o"], found.get("g")))
 
     def check_graph(self, graph: Constant | None) -> None:

@@ -101,7 +101,9 @@ class Search:
         self._starts = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
-        self._asked: tuple[int, bytes] | None = None  # the turn in which the source was asked last, and the starts
+        self._last_request: tuple[int, bytes] | None = (
+            None  # the turn in which the source was asked last, and the starts
+        )
         self._found = empty(len(self.added))  # then
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:
@@ -193,13 +195,13 @@ class Search:
         backoff = backoff_of(moment)
         if moment.requests_again:
             backoff.of_main.look(backoff)
-        asked = backoff.of_main.turn, b"" if starts is None else starts.tobytes()
+        request = backoff.of_main.turn, b"" if starts is None else starts.tobytes()
         own = self._own_edges(moment, None)
-        if asked == self._asked and moment.changes is not None and not len(self._change(moment.changes, own)):
+        if request == self._last_request and moment.changes is not None and not len(self._change(moment.changes, own)):
             return empty(len(self.added))
         self._pairs = {}
         found, before = self._over_store(moment, starts, end), self._found
-        self._asked, self._found, self._pairs = asked, found, {}
+        self._last_request, self._found, self._pairs = request, found, {}
         return consolidate(concat([found, before.negated()], len(self.added)))
 
     def _graphs(self, moment: Moment) -> list[int | None]:

@@ -73,11 +73,11 @@ class FetchedEdges:
             new = new[self._are_resources(new)]
         if len(new):
             self._known[predicate, inverse] = np.union1d(known, new)
-            self._take(self._asked(self._call, predicate, {"o" if inverse else "s": new}))
+            self._take(self._fetched(self._call, predicate, {"o" if inverse else "s": new}))
 
     def fetch_all(self, predicate: int | None) -> None:
         if not self.has(predicate):
-            self._take(self._asked(self._call, predicate, {}))
+            self._take(self._fetched(self._call, predicate, {}))
             self._whole.add(predicate)
 
     def fetches_all(self, predicate: int | None) -> bool:
@@ -86,7 +86,7 @@ class FetchedEdges:
             return True
         if not self._moment.last or predicate in self._too_many:
             return False  # for a registered query few edges would be held
-        columns = self._asked(self._at_most(WHOLE_ROWS + 1, predicate), None, {})
+        columns = self._fetched(self._at_most(WHOLE_ROWS + 1, predicate), None, {})
         if len(columns[0]) > WHOLE_ROWS:
             self._too_many.add(predicate)
             return False
@@ -96,7 +96,7 @@ class FetchedEdges:
 
     def is_there(self) -> bool:
         """Whether there is any edge."""
-        return bool(len(self._quads[0]) or len(self._asked(self._at_most(1, None), None, {})[0]))
+        return bool(len(self._quads[0]) or len(self._fetched(self._at_most(1, None), None, {})[0]))
 
     def _at_most(self, count: int, predicate: int | None) -> ServiceCall:
         """Asks for so many edges, however many there are."""
@@ -108,7 +108,7 @@ class FetchedEdges:
             inner = Join(Values(("p",), ((Constant(text),),), self._call.position), inner)
         return replace(self._call, inner=inner, group=replace(self._call.group, enough=count))
 
-    def _asked(self, call: ServiceCall, predicate: int | None, keys: dict[str, Ids]) -> tuple[Ids, ...]:
+    def _fetched(self, call: ServiceCall, predicate: int | None, keys: dict[str, Ids]) -> tuple[Ids, ...]:
         left = dict(keys)
         count = len(next(iter(keys.values()))) if keys else 1
         if predicate is not None:

@@ -41,7 +41,7 @@ class ServiceCall:
     group: SourceGroup | None = None
 
     @property
-    def asked_names(self) -> tuple[str, ...]:
+    def requested_names(self) -> tuple[str, ...]:
         """With the variables that stand for constants, so that their values can be looked at."""
         return self.names if self.group is None else (*self.names, *(name for name, _ in self.group.exact))
 
@@ -51,27 +51,29 @@ class RemoteQuestion:
 
     def __init__(self, call: ServiceCall, shared: tuple[str, ...]) -> None:
         self._call, self._shared = call, shared
-        self._names = _writable(_names_in(Query(Form.SELECT, call.inner, call.asked_names, False, 0, None, (), None)))
+        self._names = _writable(
+            _names_in(Query(Form.SELECT, call.inner, call.requested_names, False, 0, None, (), None))
+        )
         self._row = _unused("row", set(self._names.values()))
-        self._back = {self._names[name]: name for name in call.asked_names}
+        self._back = {self._names[name]: name for name in call.requested_names}
         self._is_renamed = any(name != written for name, written in self._names.items())
 
     def text(self, values: Sequence[Texts]) -> str:
         numbered = bool(self._shared)
-        variables = (*self._call.asked_names, *([self._row] if numbered else []))
+        variables = (*self._call.requested_names, *([self._row] if numbered else []))
         pattern = Join(self._table(values), self._call.inner) if numbered else self._call.inner
         query = Query(Form.SELECT, pattern, variables, False, 0, None, (), None)
         return self._written(query)
 
     def whole_text(self, limit: int) -> str:
         """The query for all solutions of the pattern, without values from here, and with a LIMIT."""
-        query = Query(Form.SELECT, self._call.inner, self._call.asked_names, False, 0, limit, (), None)
+        query = Query(Form.SELECT, self._call.inner, self._call.requested_names, False, 0, limit, (), None)
         return self._written(query)
 
     @property
     def shown(self) -> str:
         """What is sent, in one line, without values."""
-        query = Query(Form.SELECT, self._call.inner, self._call.asked_names, False, 0, None, (), None)
+        query = Query(Form.SELECT, self._call.inner, self._call.requested_names, False, 0, None, (), None)
         return " ".join(self._written(query).split())
 
     def _written(self, query: Query) -> str:

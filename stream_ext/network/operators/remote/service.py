@@ -113,8 +113,8 @@ def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, 
                 raise NotAllowed(str(error), text, *part.position) from None
 
 
-def _check_none_inside(asked: Written, text: str) -> None:
-    waiting = list(parts_of(asked))
+def _check_none_inside(written: Written, text: str) -> None:
+    waiting = list(parts_of(written))
     while waiting:
         part = waiting.pop()
         if isinstance(part, Written):

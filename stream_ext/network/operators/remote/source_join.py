@@ -141,14 +141,14 @@ class _Answer:
     """The answers of one step."""
 
     def __init__(
-        self, operator: SourceJoin, call: ServiceCall, moment: Moment, source: Source, asked: Control | None = None
+        self, operator: SourceJoin, call: ServiceCall, moment: Moment, source: Source, control: Control | None = None
     ) -> None:
-        """`asked`: the time that the source has; None: that of the query."""
+        """`control`: the time that the source has; None: that of the query."""
         self._operator, self._moment, self._source = operator, moment, source
-        self._control = asked or moment.control
+        self._control = control or moment.control
         self._shared, self._group = operator.shared, operator.group
         self._question = RemoteQuestion(call, self._shared)
-        self._kinds = row_kinds(call.inner).among(call.asked_names)
+        self._kinds = row_kinds(call.inner).among(call.requested_names)
         self._called = f"the source {source.settings.name} <{source.settings.shown_url}>"
         self._bytes_max = moment.allowed_urls.bytes_max
         self._number = next(_numbers)
@@ -243,7 +243,7 @@ class _Answer:
         found = []
         for i, solution in enumerate(solutions):
             values = [(constant.text, solution.pop(name)) for name, constant in self._group.exact]
-            if all(is_same_value(asked, received, self._called) for asked, received in values):
+            if all(is_same_value(sent, received, self._called) for sent, received in values):
                 found.append(i)
         return found
 

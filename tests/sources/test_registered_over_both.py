@@ -133,7 +133,7 @@ def play(folder: Path, seed: int) -> Counter[str]:
             until(lambda name=name: both.has_caught_up(name), f"seed {seed}: {name} is evaluated")
             assert shown(both.split, name) == shown(both.merged, name), f"seed {seed}: {text}"
             counted["compared"] += 1
-            counted["asked"] += bool(both.split.query_definition(name).asked)
+            counted["asked"] += bool(both.split.query_definition(name).remote_patterns)
     finally:
         both.close()
     return counted

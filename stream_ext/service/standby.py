@@ -216,6 +216,9 @@ class Standby:
             self._store.emissions.take_over()
             with self._changed:  # now, because the new epoch may be lost at once
                 self._error, self._has_ended, begins = None, False, True
+            self._holder = None
+            for kind in _KINDS:  # before it begins: who is answered again does not find that something is waited for
+                self._waits.end(kind)
             self._writing.begin()
         except (AnotherWriter, StoreUnavailable, Fenced) as why:
             self._see_why(why)
@@ -223,9 +226,6 @@ class Standby:
                 with self._changed:
                     self._error, self._has_ended = why, True
         else:
-            self._holder = None
-            for kind in _KINDS:
-                self._waits.end(kind)
             log.warning("this server is the writer now", extra={"fields": {"head": int(self._store.head())}})
 
     def _see_why(self, why: StoreError) -> None:

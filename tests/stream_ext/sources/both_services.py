@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -160,5 +161,14 @@ def play(both: Both, queries: Sequence[str], seed: int) -> dict[str, str]:
     both.close_windows()
     for name, text in names.items():
         until(lambda name=name: both.has_caught_up(name), f"{name} is evaluated")
-        assert shown(both.split, name) == shown(both.merged, name), f"seed {seed}: {text}"
+        split, merged = shown(both.split, name), shown(both.merged, name)
+        assert split == merged, f"seed {seed}: {text}\n{difference(split, merged)}"
     return names
+
+
+def difference(split: list[tuple[Any, ...]], merged: list[tuple[Any, ...]]) -> str:
+    """The emissions in which two services differ, by their places."""
+    pairs = enumerate(zip_longest(split, merged), 1)
+    return "\n".join(
+        f"{place}: {one} of the split, {other} of the merged" for place, (one, other) in pairs if one != other
+    )

@@ -7,14 +7,19 @@ script in `hbase shell`."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, is_absent, table_name
+from hbase_store.backends.in_parallel import InParallel
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import CellHolder, holder_of, is_dead
+from hbase_store.backends.table_creation import create_tables
 from hbase_store.backends.thrift_connections import ConnectionDied, Connections
-from hbase_store.backends.thrift_verbs import BUCKETS, create_table, delete_table, family_of, regions_of
+from hbase_store.backends.thrift_verbs import BUCKETS, delete_table, family_of, regions_of
 from hbase_store.clock import WallClock
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
 from hbase_store.layout.run_list import NO_RUNS, RunList, list_key, unpack_list
@@ -73,12 +78,9 @@ def regions_at_first(namespace: str) -> dict[str, int]:
 def create(url: str, compression: str = "NONE") -> None:
     """Makes the tables that are absent, through Thrift: one region each."""
     place = _of(url, compression)
-    connections = Connections(place.servers, TIMEOUT_MS, place.access)
-    try:
-        for table in TABLES:
-            _call(connections, create_table, table_name(place.namespace, table).encode(), compression)
-    finally:
-        connections.close()
+    names = [table_name(place.namespace, table).encode() for table in TABLES]
+    with _connected(place) as (connections, parallel):
+        create_tables(connections.call, parallel, names, url, compression)
     place.opened().close()  # which notes the version of the layout
 
 
@@ -182,13 +184,20 @@ def drop(url: str) -> list[str]:
         store.lease(WallClock()).take("")  # AnotherWriter, if a process writes
     finally:
         store.close()
-    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    names = [table_name(place.namespace, table) for table in TABLES]
+    with _connected(place) as (connections, parallel):
+        parallel.all([partial(_call, connections, delete_table, name.encode()) for name in names])
+    return names
+
+
+@contextmanager
+def _connected(place: HBasePlace) -> Iterator[tuple[Connections, InParallel]]:
+    """For calls about all tables at the same time."""
+    connections, parallel = Connections(place.servers, TIMEOUT_MS, place.access), InParallel(len(TABLES))
     try:
-        names = [table_name(place.namespace, table) for table in TABLES]
-        for name in names:
-            _call(connections, delete_table, name.encode())
-        return names
+        yield connections, parallel
     finally:
+        parallel.close()
         connections.close()
 
 

@@ -26,6 +26,7 @@ from hbase_store.backends.meta_cells import (
     check_layout,
     counter_key,
 )
+from hbase_store.backends.table_creation import create_tables
 from hbase_store.backends.thrift_connections import (
     ConnectionDied,
     Connections,
@@ -43,7 +44,6 @@ from hbase_store.backends.thrift_verbs import (
     after,
     calls_of,
     check_and_put,
-    create_table,
     deletion,
     get_rows,
     increment,
@@ -132,8 +132,7 @@ class HBaseKeyValue:
                 f"there is no store at {self.where}: check the name, or open it for writing, which creates it"
             )
         if found is None:
-            for name in self._names.values():
-                self._create(name)
+            create_tables(self._call, self._parallel, [*self._names.values()], self.where)
             self._compare_and_set(CompareAndSet(LAYOUT_KEY, None, LAYOUT_VERSION))
             found = self._layout()
         check_layout(found, self.where)
@@ -144,17 +143,6 @@ class HBaseKeyValue:
         except StoreUnavailable as error:
             if is_absent(error):
                 return None
-            raise
-
-    def _create(self, name: bytes) -> None:
-        try:
-            self._call(create_table, name)
-        except StoreUnavailable as error:
-            if "AccessDenied" in str(error):
-                raise StoreUnavailable(
-                    f"this user may not create the table {name.decode()} in {self.where}; let an administrator "
-                    f"create the tables: `rillet hbase create --script` prints the commands ({error})"
-                ) from error
             raise
 
     # ---- reading

@@ -39,6 +39,8 @@ _LOOKUP_SHARE = 8
 _LOOKUPS_MAX = 256
 # Few changes are above the lowest layer: at most one row in so many.
 _LITTLE = 4
+# Blocks around a vertex are brought before it is known which are needed, if they are no more than these.
+_AROUND = 32
 
 
 class Lookup(NamedTuple):
@@ -64,6 +66,8 @@ class Reads(Protocol):
     def is_remote(self) -> bool: ...
 
     def fetch(self, lookups: Sequence[Lookup]) -> None: ...
+
+    def fetch_around(self, key: Ids, order: int) -> None: ...
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
@@ -178,6 +182,15 @@ class Layers:
             self._kv,
             ((column, keys) for predicate, order, keys in lookups for column in self._columns(False, predicate, order)),
         )
+
+    def fetch_around(self, key: Ids, order: int) -> None:
+        """Brings all edges of one vertex into memory, and which predicates they have, with one request. Nothing if it
+        is known which: then few are needed; or if these are many blocks, as in a store of very many predicates."""
+        listed = self._columns(False, PREDICATES, order)
+        if any(column.missing(key) for column in listed):
+            own = [p for p in self.predicates(False) if p < HELD_BASE]
+            columns = [*listed, *(column for p in own for column in self._columns(False, p, order))]
+            fetch(self._kv, ((column, key) for column in columns), _AROUND)
 
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room

@@ -237,14 +237,16 @@ class RunColumn:
             self.remember(place, checked_block(value, key))
 
 
-def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids | None]]) -> None:
+def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids | None]], most: int | None = None) -> None:
     """Brings the blocks that `reach` of these columns will read into the cache, with one request for all of them; where
-    no keys are given, all blocks, if these are few."""
+    no keys are given, all blocks, if these are few. Nothing if they would be more than `most`."""
     places = {
         (column, place): None
         for column, keys in reads
         for place in (column.missing_of_few() if keys is None else column.missing(keys))
     }
+    if most is not None and len(places) > most:
+        return
     missing = [(column, place, column.block_key(place)) for column, place in places]
     sizes = [size for column, place, _ in missing for size in column.sizes([place])]
     values = kv.get_many("run", [key for _, _, key in missing], sizes) if missing else ()

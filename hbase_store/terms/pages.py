@@ -33,8 +33,8 @@ _MAGIC, _LONG_MAGIC, _RANGE_MAGIC = b"RT", b"RX", b"RP"
 _KEY, _LONG_KEY = struct.Struct(">Q"), struct.Struct(">QH")
 
 _PAGES_AT_ONCE = 64
-#: So many bytes of pages are brought before they are needed; and so many pages, while their size is not known. A page
-#: counts as so many bytes at least.
+#: So many bytes of pages are brought before they are needed; and so many pages, until so many were read, as their size
+#: is not known before. A page counts as so many bytes at least.
 _FETCHED_BYTES, _FETCHED_FIRST, _FETCHED_LEAST = 16 << 20, 8, 16 << 10
 
 # Of fewer terms of a page than this, each is cut out by itself.
@@ -113,7 +113,7 @@ class Pages:
         self._kv = kv
         self._cache: Cache[Page] = Cache(bytes_max)
         self._absent: set[int] = set()  # pages that were fetched in vain: their terms are still in slabs
-        self._largest = 0  # of the pages that were fetched
+        self._largest = self._pages_read = 0  # the largest of those that were read of late; and how many were
 
     def fetch(self, ids: Ids) -> None:
         """Brings pages that `texts` will read into the cache, with one request: at most some megabytes of them, and
@@ -122,13 +122,12 @@ class Pages:
         numbers = np.unique((ids - np.uint64(1)) >> np.uint64(PAGE_BITS)).tolist()
         missing = [number for number in numbers if number not in self._absent and self._cache.get(number) is None]
         while missing:
-            count = _FETCHED_BYTES // self._largest if self._largest else _FETCHED_FIRST
+            is_known = self._pages_read >= _FETCHED_FIRST
+            count = _FETCHED_BYTES // self._largest if is_known else _FETCHED_FIRST
+            self._largest = self._largest * 7 // 8  # it counts less with each request
             pages = self._read(missing[:count])
             self._absent.update(number for number, page in zip(missing, pages, strict=False) if page is None)
-            known = self._largest
-            found = max((page.nbytes for page in pages if page is not None), default=0)
-            self._largest = max(found, known * 7 // 8, _FETCHED_LEAST)
-            missing = [] if known else missing[count:]
+            missing = [] if is_known else missing[count:]
 
     def forget_absent(self) -> None:
         """Pages were written meanwhile."""
@@ -179,7 +178,14 @@ class Pages:
                 if value is not None:
                     page = found[i] = unpack_page(value, numbers[i])
                     self._cache.put(numbers[i], page, page.nbytes)
+            self._note_sizes([page for i in missing if (page := found[i]) is not None])
         return found
+
+    def _note_sizes(self, pages: Sequence[Page]) -> None:
+        if pages:
+            largest = max(page.nbytes for page in pages)
+            self._largest = max(largest, self._largest, _FETCHED_LEAST)
+            self._pages_read += len(pages)
 
     # ---- sweeping
 

@@ -124,6 +124,9 @@ class _PreviewLayers:
     def fetch(self, lookups: Sequence[Lookup]) -> None:
         self._read_below(lambda layers, _: layers.fetch(lookups))
 
+    def fetch_around(self, key: Ids, order: int) -> None:
+        self._read_below(lambda layers, _: layers.fetch_around(key, order))
+
     def neighbours(
         self, named: bool, predicate: int, order: int, keys: Ids, sn: Sn, room: Room
     ) -> tuple[Offsets, *Columns] | None:

@@ -6,11 +6,9 @@ that format would read."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import hbase_store
 from endpoint.formats.results import write
 from hbase_store import Loading, Store
 from stream_ext.language.algebra.algebra import Extend, Query, Shape, SubSelect
@@ -35,16 +33,15 @@ _WRITERS = {".srx": "xml", ".srj": "json", ".tsv": "tsv", ".csv": "csv"}
 _AGAIN = ("", "\n# again", "\n# by the plan of others")
 
 
-def judge(case: Case, place: Path) -> str:
-    """What is wrong; "" if nothing is. The query is asked three times: the third time as those are whose plan is that
-    of others with other constants."""
+def judge(case: Case, store: Store) -> str:
+    """What is wrong; "" if nothing is. The store must be empty. The query is asked three times: the third time as those
+    are whose plan is that of others with other constants."""
     text = case.query.read_bytes().decode()
-    with closing(hbase_store.open(f"lmdb:{place}", folding=False)) as store:
-        if "SERVICE" in text:
-            with remote(case.services) as elsewhere:
-                answers = played(case, text, store, elsewhere)
-        else:
-            answers = played(case, text, store, None)
+    if "SERVICE" in text:
+        with remote(case.services) as elsewhere:
+            answers = played(case, text, store, elsewhere)
+    else:
+        answers = played(case, text, store, None)
     expected = read_expected(case.result)
     return next((wrong for found in answers if (wrong := difference(case, text, expected, found))), "")
 

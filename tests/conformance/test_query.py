@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import hbase_store
 from tests.conformance.cases import Case, is_there, query_cases
 from tests.conformance.played import judge
 from tests.stream_ext.w3c import folder
@@ -29,5 +31,6 @@ def test_all_published_tests_are_found() -> None:
 def test_the_answer_is_the_published_one(case: Case, tmp_path: Path) -> None:
     if case.name in IGNORED:
         pytest.skip(f"{case.name}: {IGNORED[case.name]}")
-    wrong = judge(case, tmp_path / "store")
+    with closing(hbase_store.open(f"lmdb:{tmp_path}/store", folding=False)) as store:
+        wrong = judge(case, store)
     assert not wrong, wrong

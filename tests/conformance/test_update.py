@@ -93,6 +93,18 @@ def is_refused(case: Case) -> bool:
     return False
 
 
+def judge(case: Case, url: str) -> str:
+    """What is wrong; "" if nothing is. The store must be empty."""
+    with closing(hbase_store.open(url, folding=False)) as store:
+        for path, name in case.before:
+            load(store, path, name)
+    text = case.request.read_bytes().decode()
+    with Service.open(url, base=case.request.as_uri(), clock=ManualClock(0), engine="inline") as service:
+        done = service.update(text)
+        held = found(service.store, done.snapshot)
+    return "" if same(held, expected(case)) else f"{text}\nheld {held}\nexpected {expected(case)}"
+
+
 CASES = cases() if is_there() else []
 REFUSED = frozenset(case.name for case in CASES if is_refused(case))
 
@@ -112,12 +124,5 @@ def test_no_published_update_is_refused() -> None:
 def test_the_store_holds_what_the_published_result_says(case: Case, tmp_path: Path) -> None:
     if case.name in IGNORED:
         pytest.skip(f"{case.name}: {IGNORED[case.name]}")
-    url = f"lmdb:{tmp_path}/store"
-    with closing(hbase_store.open(url, folding=False)) as store:
-        for path, name in case.before:
-            load(store, path, name)
-    text = case.request.read_bytes().decode()
-    with Service.open(url, base=case.request.as_uri(), clock=ManualClock(0), engine="inline") as service:
-        done = service.update(text)
-        held = found(service.store, done.snapshot)
-    assert same(held, expected(case)), f"{text}\nheld {held}\nexpected {expected(case)}"
+    wrong = judge(case, f"lmdb:{tmp_path}/store")
+    assert not wrong, wrong

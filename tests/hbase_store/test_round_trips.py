@@ -14,6 +14,7 @@ from hbase_store.arrays import as_ids
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.clock import WallClock
 from hbase_store.layout.terms import iri
+from stream_ext.network.operators.joins.store_edges import edges_around
 from stream_ext.rdf import careful_rows
 from stream_ext.windows.arrivals import Reach, history
 from tests.hbase_store.counting import Counting
@@ -106,6 +107,18 @@ def test_edges_of_one_vertex_under_all_predicates_come_in_one_trip(kv: Counting,
     for p, values in zip(predicates, found, strict=True):
         assert values.tolist() == others.values(p, key).tolist()
     assert trips(kv, lambda: snapshot.fetch(predicates, key)) == 0
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_what_is_around_a_vertex_comes_in_one_trip(kv: Counting, store: Store, inverse: bool) -> None:
+    key = store.ids([node(7)])
+    snapshot, other = store.at(), Store(kv, "counted", WallClock(), folding=False).at()
+    with kv.counted():
+        predicates, far = edges_around(snapshot, key, inverse)
+        assert kv.total == 1
+    expected = [(p, value) for p in other.predicates().tolist() for value in other.values(p, int(key[0]), inverse)]
+    assert list(zip(predicates.tolist(), far.tolist(), strict=True)) == expected and expected
+    assert trips(kv, lambda: edges_around(snapshot, key, inverse)) == 0
 
 
 def test_a_few_terms_are_looked_up_together(kv: Counting, store: Store) -> None:

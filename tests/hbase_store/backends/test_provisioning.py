@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
+from collections.abc import Callable
+from typing import Any
 
+import Hbase_thrift as thrift
 import numpy as np
 import pytest
 
@@ -15,6 +19,7 @@ from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import LEASE_MS
 from hbase_store.errors import AnotherWriter, BadStoreUrl, StoreUnavailable
 from tests.benchmarks.server import free_port
+from tests.hbase_store.backends.thrift_server import Tables, served
 
 
 def test_the_script_makes_every_table_split_into_its_buckets() -> None:
@@ -32,6 +37,26 @@ def test_the_script_makes_every_table_split_into_its_buckets() -> None:
 def test_what_is_no_store_on_hbase_is_refused(url: str, compression: str) -> None:
     with pytest.raises(BadStoreUrl):
         provisioning.script(url, compression)
+
+
+class CreatedTogether(Tables):
+    """An HBase that creates tables when all of them were requested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requested = threading.Barrier(len(TABLES), timeout=5)
+
+    def createTable(self, name: bytes, families: Any) -> None:
+        try:
+            self.requested.wait()
+        except threading.BrokenBarrierError:
+            raise thrift.IOError(b"the others were not requested meanwhile") from None
+
+
+@pytest.mark.parametrize("make", [provisioning.create, lambda url: hbase_store.open(url).close()])
+def test_the_tables_of_a_new_store_are_created_at_the_same_time(make: Callable[[str], None]) -> None:
+    with served("buffered", CreatedTogether()) as port:
+        make(f"hbase://127.0.0.1:{port}/ns")
 
 
 @pytest.mark.hbase

@@ -216,6 +216,8 @@ class StoreEdges:
 
 def edges_around(snapshot: Snapshot, key: Ids, inverse: bool) -> tuple[Ids, Ids]:
     """The predicate and the other end of each edge of one vertex."""
+    if snapshot.layers.is_remote:
+        snapshot.read(lambda layers: layers.fetch_around(key, int(inverse)))
     predicates = snapshot.predicates_listed(key, inverse)
     listed, one = predicates.tolist(), int(key[0])
     snapshot.fetch(listed, one, inverse)

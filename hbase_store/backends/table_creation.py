@@ -1,0 +1,32 @@
+"""The tables of a new store on HBase, created at the same time.
+
+HBase takes half a second for a table, and most of that is waiting: its master tells a server of regions what to do only
+a few times a second, and asks as seldom whether it is done. It creates several tables in hardly more time than one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from hbase_store.backends.in_parallel import InParallel
+from hbase_store.backends.thrift_verbs import create_table
+from hbase_store.errors import StoreUnavailable
+
+
+def create_tables(
+    call: Callable[..., object], parallel: InParallel, names: Sequence[bytes], where: str, compression: str = "NONE"
+) -> None:
+    """Those that are absent, with one region each. `call` makes a call of Thrift; `where` names the store in errors."""
+    parallel.all([partial(_create, call, name, where, compression) for name in names])
+
+
+def _create(call: Callable[..., object], name: bytes, where: str, compression: str) -> None:
+    try:
+        call(create_table, name, compression)
+    except StoreUnavailable as error:
+        if "AccessDenied" in str(error):
+            raise StoreUnavailable(
+                f"this user may not create the table {name.decode()} in {where}; let an administrator create the "
+                f"tables: `rillet hbase create --script` prints the commands ({error})"
+            ) from error
+        raise

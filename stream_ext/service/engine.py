@@ -201,11 +201,11 @@ class Engine:
             self._follow(step, news)
             self._inline_queries.follow(step)
         self.merge.publish(news.sn, bool(self._inline_queries))
-        self.retention.published(
-            news.sn, HeadView(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
-        )
+        view = HeadView(self._store, news.sn, news.catalog, news.positions, self._injector.numbers.new)
+        self.retention.published(news.sn, view)
         self._lag.published(news.sn, self.clock.now_ms(), self.merge.position)
-        self._head_moved(news.sn)
+        if not news.is_followed:  # runners are woken once for snapshots that come together
+            self._head_moved(news.sn)
         if any(step.kind == "query" for step in news.steps):
             for stream in news.catalog.streams:
                 self._stream_alarms.set_close(stream)

@@ -274,7 +274,7 @@ class Injector:
         self._reached = "committed"
         for sn in range(self.head + 1, last + 1):
             self.head = sn
-            self._listener.published(PublishedBatch(sn, [], [], self.catalog, self.catalog, self.positions))
+            self._listener.published(PublishedBatch(sn, [], [], self.catalog, self.catalog, self.positions, sn < last))
 
     def _publish_registrations(self, group: Sequence[QueuedRequest]) -> None:
         """Each change sees the catalog after those before it; together they are one snapshot."""

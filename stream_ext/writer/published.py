@@ -24,7 +24,8 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class PublishedBatch:
-    """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after)."""
+    """A snapshot that is now the head: what it did to streams, in order, and to the catalog (before and after).
+    `is_followed`: the next one was published together with it, and comes at once."""
 
     sn: int
     accepted: Sequence[Accepted]
@@ -32,6 +33,7 @@ class PublishedBatch:
     before: Catalog
     catalog: Catalog
     positions: dict[int, StreamPosition]
+    is_followed: bool = False
 
 
 class Listener(Protocol):

@@ -18,7 +18,7 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.service.service import Service
 from stream_ext.writer.change import HeadView, Intent
 from stream_ext.writer.updates import Updated
-from tests.parts.waiting import until
+from tests.parts.waiting import PATIENCE_S, until
 from tests.stream_ext.opened import EX, opened, push, registration, triple
 
 Outcome = TypeVar("Outcome")
@@ -105,6 +105,19 @@ def test_each_is_a_snapshot_and_sees_those_before_it(service: Service, commits: 
     assert commits == [5]
     counted = [rows(service, "SELECT (STR(?n) AS ?s) { :c :is ?n }", sn) for sn in range(1, 6)]
     assert counted == [[(b'"1"',)], [(b'"2"',)], [(b'"2"',)], [(b'"3"',)], [(b'"3"',)]]
+
+
+def test_a_runner_is_woken_once_for_snapshots_that_come_together(
+    service: Service, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the writer and the runner take turns, and wait for each other at every snapshot."""
+    heads: list[int] = []
+    inline = service._engine.inline
+    moved = inline.head_moved
+    monkeypatch.setattr(inline, "head_moved", lambda sn: (heads.append(sn), moved(sn)))
+    at_once(service, *(update(service, f"INSERT DATA {{ :c :is {number} }}") for number in range(5)))
+    assert (commits, heads) == ([5], [5])
+    service._opened.engine.await_evaluated(5, PATIENCE_S)
 
 
 def test_concurrent_clients_lose_no_update(service: Service, commits: list[int]) -> None:

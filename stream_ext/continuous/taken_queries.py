@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Registered
+from stream_ext.network.combined_groups import GroupedQuery
 from stream_ext.plan.properties.divisible import KeyDivision, division_of
 from stream_ext.plan.properties.range_sums import sums_of
 from stream_ext.rows.key_range import KeyRange, Ranges
@@ -48,6 +49,17 @@ def division_over(registered: Registered) -> KeyDivision:
     return division_of(registered.query, registered.select, registered.parametrised is not None)
 
 
+def grouped_query(number: int, catalog: Catalog) -> GroupedQuery | None:
+    """For what is made of its partial groups; None: it was dropped meanwhile."""
+    definition = catalog.queries.get(number)
+    if definition is None or any(stream not in catalog.streams for stream in definition.streams):
+        return None
+    registered = Registered.of(definition, catalog)
+    shared = registered.parametrised
+    own = registered.query, registered.select
+    return GroupedQuery(*own) if shared is None else GroupedQuery(*own, shared.template, shared.constants)
+
+
 class DividedQueries:
     """`ranges_of`: the ranges that the shard has of a query; None: all of it."""
 
@@ -66,11 +78,12 @@ class DividedQueries:
         ranges = self._ranges_of(definition)
         if ranges is None:
             return None
-        variable, why_not, is_summed, _ = division_over(registered)
-        self._sums[definition.number] = sums_of(registered.query, registered.select) if is_summed else None
-        if variable is None:
-            raise ValueError(f"query {definition.name!r} cannot be divided among shards: {why_not}")
-        return KeyRange(variable, ranges, is_summed)
+        found = division_over(registered)
+        if found.variable is None:
+            raise ValueError(f"query {definition.name!r} cannot be divided among shards: {found.why_not}")
+        sums = sums_of(registered.query, registered.select, found.partial_groups) if found.is_summed else None
+        self._sums[definition.number] = sums
+        return KeyRange(found.variable, ranges, found.is_summed, found.partial_groups)
 
     def without_them(self, of_queries: dict[int, Found]) -> dict[int, Found]:
         return {number: each for number, each in of_queries.items() if number not in self._sums}

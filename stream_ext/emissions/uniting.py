@@ -50,10 +50,14 @@ class SummedRows(Protocol):
 class SumsRanges(Protocol):
     """Makes the result of the rows of all ranges."""
 
-    def __call__(self, sums: RangeSums, whose: Ids, columns: Sequence[Ids], created: Sequence[bytes]) -> SummedRows: ...
+    def __call__(
+        self, sums: RangeSums, queries: Ids, whose: Ids, columns: Sequence[Ids], created: Sequence[bytes]
+    ) -> SummedRows: ...
 
 
-def sums_none(sums: RangeSums, whose: Ids, columns: Sequence[Ids], created: Sequence[bytes]) -> SummedRows:
+def sums_none(
+    sums: RangeSums, queries: Ids, whose: Ids, columns: Sequence[Ids], created: Sequence[bytes]
+) -> SummedRows:
     raise AssertionError("there are no queries here whose rows are summed")
 
 
@@ -182,7 +186,7 @@ def _with_rows(one: Part, parts: Sequence[Part], sum_ranges: SumsRanges, numbers
         return msgspec.structs.replace(one, whose=np.unique(whose), boolean=answer)
     if sums is not None:
         # The rows of many queries are nobody's if there are none: there is no column for them then, either.
-        summed = sum_ranges(sums, whose, columns, created)
+        summed = sum_ranges(sums, one.queries, whose, columns, created)
         if summed.is_out_of_order:
             raise CannotUnite(numbers, "rows differ only in terms that the query made")
         return msgspec.structs.replace(one, whose=summed.whose, columns=summed.columns, created=summed.created)

@@ -44,6 +44,11 @@ class NetworkInputs:
         """Whether its rows are summed with those of other ranges, before they become the result."""
         return self.keys is not None and self.keys.is_summed
 
+    @property
+    def has_partial_groups(self) -> bool:
+        """Whether its rows are what its groups have in a range."""
+        return self.keys is not None and self.keys.partial_groups
+
     def builder(
         self, select: Select, orders: Orders, held: bool, numbered: bool = False
     ) -> tuple[Builder, list[bytes]]:

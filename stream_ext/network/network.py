@@ -45,6 +45,7 @@ from stream_ext.network.sharing import NetworkSharing
 from stream_ext.network.unread_removals import omit_unread_removals
 from stream_ext.network.wires import Plan, Scan, Stage, Wire, in_steps
 from stream_ext.plan.logic import Select
+from stream_ext.plan.properties.partial_groups import in_range
 from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.rows.zset import Columns, Ids, Weights, ZSet, concat, empty, in_order
 from stream_ext.windows.arrivals import Arrival
@@ -125,9 +126,10 @@ class Network:
     ) -> Network:
         """For a registered query, of this number. It returns its answers after R2S; `bags`: whole answers, before they
         are ordered and cut. `returns`: not every step is an evaluation. `orders` survive the network."""
+        select = in_range(select) if inputs.has_partial_groups else select
         builder, unknown = inputs.builder(select, orders, True)
         at_end = None
-        if query.form is Form.CONSTRUCT:
+        if query.form is Form.CONSTRUCT and not inputs.has_partial_groups:
             quads, salt = template_of(query), salt_of(number)
             wire, cut = builder.graph(select, quads, salt)
             # If the solutions are cut, the triples are made at the end, of those that are left.
@@ -137,7 +139,8 @@ class Network:
         if bags:
             answer = ResultState(Cut(cut.variables, cut.variables), R2S.RSTREAM)
         elif inputs.is_summed:
-            answer = RangeAnswer(cut, query.emits, select.distinct or query.form is not Form.SELECT)
+            is_set = select.distinct or query.form is not Form.SELECT or inputs.has_partial_groups
+            answer = RangeAnswer(cut, query.emits, is_set)
         else:
             answer = ResultState(cut, query.emits, at_end, returns, own_order(orders, cut))
         return cls(builder.plan, wire, cut, answer, orders, unknown, at_end)
@@ -145,12 +148,13 @@ class Network:
     @classmethod
     def shared(cls, template: QueryTemplate, relation: Parameters, inputs: NetworkInputs) -> Network:
         """For all queries of a template; the first column of its rows is the query's row in the relation."""
-        orders = Orders()
-        builder, unknown = inputs.builder(template.select, orders, True)
-        wire, cut = builder.shared(template.select, relation)
+        orders, select = Orders(), template.select
+        select = in_range(select) if inputs.has_partial_groups else select
+        builder, unknown = inputs.builder(select, orders, True)
+        wire, cut = builder.shared(select, relation)
         answer = ResultState(cut, template.r2s, ranking=own_order(orders, cut))
         if inputs.is_summed:
-            answer = RangeAnswer(cut, template.r2s, template.select.distinct)
+            answer = RangeAnswer(cut, template.r2s, select.distinct or inputs.has_partial_groups)
         return cls(builder.plan, wire, cut, answer, orders, unknown)
 
     def with_patterns(self, patterns: Sequence[tuple[int, IdPattern]], unknown: Sequence[bytes]) -> Network:

@@ -145,8 +145,10 @@ def _shards(query: Query) -> dict[str, Any]:
     if not query.windows or first_refusal(query) is not None:
         return {}
     found = division_of_text(query)
-    how = {"summed": found.is_summed, "reads_all": found.reads_all} if found.variable is not None else {}
-    return {"shards": {"divided_by": found.variable, **how, "why_not": found.why_not or None}}
+    how = {"summed": found.is_summed, "reads_all": found.reads_all, "partial_groups": found.partial_groups}
+    return {
+        "shards": {"divided_by": found.variable, **(how if found.variable else {}), "why_not": found.why_not or None}
+    }
 
 
 def _policy(policy: Policy) -> dict[str, Any]:

@@ -42,8 +42,9 @@ class Ranges:
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """The solutions of a query whose `variable` is in these ranges. `is_summed`: its rows are summed with those of the
-    other ranges before they become the result."""
+    other ranges before they become the result; `partial_groups`: they are what its groups have in these ranges."""
 
     variable: str
     ranges: Ranges
     is_summed: bool = False
+    partial_groups: bool = False

@@ -16,7 +16,7 @@ from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import divides_none, may_divide, takes_all
+from stream_ext.continuous.taken_queries import divides_none, grouped_query, may_divide, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
@@ -140,7 +140,7 @@ class Engine:
             sources=self._source_times.at,
             plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
             may_divide=lambda query: may_divide(query, injector.catalog),
-            sum_ranges=RangeSummation(store.ids, store.terms),
+            sum_ranges=RangeSummation(store.ids, store.terms, lambda query: grouped_query(query, injector.catalog)),
         )  # fmt: skip
 
     def _new_quarantine(self, spark: SparkSettings) -> Quarantine:

@@ -47,7 +47,8 @@ class RangeSums(msgspec.Struct, frozen=True, array_like=True):
     the answer now. The first `shown` columns are those of the result; behind them are others that `order` reads (a
     place, and whether it is descending). `is_set`: each row counts once; `distinct`: each row of the result, after it
     is ordered. `by_text`: rows that nothing else orders stand by their texts. `asks`: it is an ASK. `constants`: of the
-    template of a CONSTRUCT, in order; those that the store does not know get ids in this order.
+    template of a CONSTRUCT, in order; those that the store does not know get ids in this order. `partial_groups`: so
+    many columns say what the groups have in each range, and the columns of the result are made of them first.
 
     Unless `r2s` is RSTREAM, two more columns say how often a row is in the answer before, and in the answer now. Where
     rows are only added up, a row that is as often in both may be missing."""
@@ -62,6 +63,7 @@ class RangeSums(msgspec.Struct, frozen=True, array_like=True):
     by_text: bool = False
     asks: bool = False
     constants: list[bytes] = []
+    partial_groups: int = 0
 
     @property
     def is_counted(self) -> bool:
@@ -74,8 +76,13 @@ class RangeSums(msgspec.Struct, frozen=True, array_like=True):
         return max([self.shown, *(place + 1 for place, _ in self.order)])
 
     @property
+    def sent(self) -> int:
+        """How many columns a range has, but for counts."""
+        return self.partial_groups or self.ordered
+
+    @property
     def width(self) -> int:
-        return self.ordered + 2 * self.is_counted
+        return self.sent + 2 * self.is_counted
 
 
 class EmissionOfPart(NamedTuple):

@@ -115,7 +115,7 @@ def summary(figures: Figures) -> str:
         **{name: figures[name] for name in ("speed_up", "speed_up_of_two_cores", "cpu_of_two_over_one")},
         "larger_shard": figures["two"]["larger_shard"],
         "placed_larger_shard": figures["placed"]["by_load"]["larger_shard"],
-        "heavy_query_cpu_of_two_over_one": figures["divided_on_spark"]["cpu_of_two_over_one"],
+        "heavy_query_cpu_of_two_over_one": figures["divided_on_spark"]["many_pairs"]["cpu_of_two_over_one"],
         "push_ms_p50": figures["served_two"]["push_ms"]["p50"],
         "server_us_an_element": figures["served_two"]["elements"]["server_us_an_element"],
     }

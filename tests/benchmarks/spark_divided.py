@@ -3,6 +3,7 @@ and on one and two shards of Spark, where it is divided because of what was meas
 
     few_pairs, many_pairs    two windows joined by ?a, in groups: divided by ?a
     top                      the same, the ten largest groups: their rows are summed, and then ordered and cut
+    totals                   the same pairs, counted all together: each range counts, and the counts are added up
     no_key                   two windows without a common variable, all pairs compared: one window is divided
     arrivals                 CQELS-QL, evaluated at each arrival: divided by ?a
 
@@ -26,7 +27,7 @@ from typing import Any, Literal
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
-from stream_ext.continuous.taken_queries import divides_none, takes_all
+from stream_ext.continuous.taken_queries import divides_none, grouped_query, takes_all
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.uniting import united
 from stream_ext.network.range_summation import RangeSummation
@@ -48,7 +49,7 @@ class Heavy:
     keys: int = 200
     often: int = 11_500  # few groups have so many pairs
 
-    kind: str = "groups"  # top, no_key or arrivals
+    kind: str = "groups"  # top, totals, no_key or arrivals
 
     def text(self, name: str = "heavy") -> str:
         froms = "FROM NAMED WINDOW :w ON s [RANGE PT10S STEP PT1S] FROM NAMED WINDOW :x ON s [RANGE PT5S STEP PT1S]"
@@ -57,6 +58,8 @@ class Heavy:
         texts = {
             "groups": f"RSTREAM {name} AS {groups} HAVING (COUNT(*) >= {self.often})",
             "top": f"RSTREAM {name} AS {groups} ORDER BY DESC(?n) LIMIT 10",
+            "totals": f"RSTREAM {name} AS SELECT (COUNT(*) AS ?n) (MAX(?v) AS ?h) (AVG(?u) AS ?m) {froms} "
+            f"WHERE {{ {pairs} FILTER(?u < ?v) }}",
             "no_key": f"RSTREAM {name} AS SELECT ?a ?b {froms} "
             "WHERE { WINDOW :w { ?a :u ?u } WINDOW :x { ?b :v ?v } FILTER(?u - ?v > 990) }",
             "arrivals": f"ISTREAM {name} AS SELECT ?a ?u ?v "
@@ -87,14 +90,15 @@ def measure(load: Heavy, rounds: int, shards: int = 2) -> dict[str, Any]:
 
 
 def _measured(store: hbase_store.Store, rounds: int, shards: int) -> dict[str, Any]:
-    (query,) = Catalog.read(store, int(store.head())).queries.values()
+    catalog = Catalog.read(store, int(store.head()))
+    (query,) = catalog.queries.values()
     plan = ShardPlan(1, (1.0,) * shards, frozenset((query.placement or query.number,)))
     expected, ranges = list[list[Part]](), [list[list[Part]]() for _ in range(shards)]
     _spend(store, query, None, 0, expected)  # the first run of each loads compiled loops, too
     for number, made in enumerate(ranges):
         _spend(store, query, plan, number, made)
     began = time.process_time()
-    sum_ranges = RangeSummation(store.ids, store.terms)
+    sum_ranges = RangeSummation(store.ids, store.terms, lambda number: grouped_query(number, catalog))
     found = [united(senders, {query.number}, sum_ranges) for senders in zip(*ranges, strict=True)]
     united_s = time.process_time() - began
     rows = _compare(found, expected)
@@ -192,6 +196,7 @@ def loads(batches: int) -> dict[str, Heavy]:
         "few_pairs": Heavy(batches, keys=1_000, often=550),
         "many_pairs": Heavy(batches),
         "top": Heavy(batches, kind="top"),
+        "totals": Heavy(batches, kind="totals"),
         "no_key": Heavy(batches // 2, triples=700, kind="no_key"),
         "arrivals": Heavy(batches * 2 // 5, keys=100, kind="arrivals"),
     }
@@ -201,8 +206,8 @@ def run(batches: int, rounds: int) -> dict[str, Any]:
     return {name: measure(load, rounds) for name, load in loads(batches).items()}
 
 
-#: The loads that are run on a real Spark, too: with a common key, without one, and at each arrival.
-ON_SPARK = ("many_pairs", "no_key", "arrivals")
+#: The loads that are run on a real Spark, too: with a common key, all in one group, without a key, at each arrival.
+ON_SPARK = ("many_pairs", "totals", "no_key", "arrivals")
 
 
 def run_on_spark(batches: int, names: Sequence[str]) -> dict[str, Any]:

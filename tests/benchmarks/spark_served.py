@@ -6,15 +6,20 @@ idle       the CPU of each process while nothing comes; memory, pages that are s
 silence    the longest such time of each query after a SIGKILL of a worker, the JVM, the driver, in order: a query that
            was being evaluated then is tried in a process of its own before it goes on, the others are not; and after
            a SIGSTOP of each, with `--step-timeout 3s`
-elements   how many a second come in over HTTP, and what each costs the server and the others"""
+elements   how many a second come in over HTTP, and what each costs the server and the others
+
+python -m tests.benchmarks.spark_served [start] [elements]     these two alone: three starts, and 596,000 elements with
+                                                               each way to run the queries; some three minutes"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -356,3 +361,38 @@ def kind_of(pid: int) -> str:
 def percentiles(times: Sequence[float]) -> Figures:
     ordered = sorted(times)
     return {"p50": round(statistics.median(ordered), 2), "p99": round(ordered[int(len(ordered) * 0.99)], 2)}
+
+
+# ---- two figures alone ---------------------------------------------------------------------------------------------
+
+_ELEMENTS = 616_000  # 20,000 of them come before it is measured
+
+
+def starts(rounds: int = 3, shards: int = 2) -> Figures:
+    """Of servers with ten queries, each in a folder of its own."""
+    found = []
+    for _ in range(rounds):
+        with (
+            tempfile.TemporaryDirectory(prefix="rillet-bench-") as name,
+            Served(Path(name, "ten"), shards, ten()).running() as served,
+        ):
+            found.append(served.start)
+    return {"all_shards_s": [each["all_shards_s"] for each in found], "cpu_s": [each["cpu_s"] for each in found]}
+
+
+def elements_alone(elements: int = _ELEMENTS) -> Figures:
+    found: Figures = {}
+    for way, shards in (("inline", 0), ("one", 1), ("two", 2)):
+        with (
+            tempfile.TemporaryDirectory(prefix="rillet-bench-") as name,
+            Served(Path(name, "heavy"), shards, heavy()).running() as served,
+        ):
+            found[way] = over_http(served, elements)
+        print(way, json.dumps(found[way]), file=sys.stderr, flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["start", "elements"]
+    ways: dict[str, Callable[[], Figures]] = {"start": starts, "elements": elements_alone}
+    print(json.dumps({name: ways[name]() for name in wanted}, indent=2))

@@ -22,6 +22,7 @@ from stream_ext.network.operators.core.testing import Tester
 from stream_ext.network.operators.joins.left_join import LeftJoinOperator
 from stream_ext.network.operators.joins.minus import MinusOperator
 from stream_ext.network.operators.joins.otherwise import Otherwise
+from stream_ext.network.operators.rowwise.sources import GivenRows
 from stream_ext.network.operators.rowwise.sources import TableOperator as TableSource
 from stream_ext.network.wires import Ground, Plan, Wire, both_resources, maybe_of, merged_names
 from stream_ext.plan.logic import (
@@ -108,6 +109,13 @@ class Builder:
         read = NO_NAMES.union(*map(read_by, later))
         retained = tuple(v for v in wire.variables if v == wire.variables[0] or v in read)
         return self._selects.selected(select, wire, Ground(wire, frozenset(wire.variables)), retained)
+
+    def over_groups(self, select: Select, groups: GivenRows, carried: tuple[str, ...]) -> tuple[Wire, Cut]:
+        """The rows that are made of what groups have in several ranges (`plan.properties.partial_groups`). Each has
+        the columns `carried` in addition."""
+        wire = self._wiring.add(groups, (), frozenset(carried), "groups of all ranges")
+        self._selects.begin(select, with_places=False)
+        return self._selects.finished(select, wire, wire, Ground(wire, frozenset(carried)), carried)
 
     def graph(self, select: Select, template: Sequence[QuadPattern], salt: bytes) -> tuple[Wire, Cut]:
         """The triples that a template makes of the rows, each once."""

@@ -83,6 +83,12 @@ class Selects:
         else:
             wire = self._builder.extend(node.inner, start, ground)
         wire = self._conditions.all_assigned(node.before, wire, ground)
+        return self.finished(node, wire, start, ground, retained)
+
+    def finished(
+        self, node: Select, wire: Wire, start: Wire, ground: Ground, retained: tuple[str, ...]
+    ) -> tuple[Wire, Cut]:
+        """From solutions, with all that is computed of each, to the rows."""
         if node.grouping is not None:
             wire = self._grouped(node.grouping, wire, start, retained)
         wire = self._conditions.tested(node.having, wire, ground)

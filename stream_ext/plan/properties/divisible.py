@@ -3,15 +3,18 @@
     SELECT ?x ?y { WINDOW :w { ?x :p ?y } WINDOW :v { ?x :q ?z } }         by ?x
     SELECT ?k (AVG(?v) AS ?m) { WINDOW :w { ?k :v ?v } } GROUP BY ?k       by ?k
     SELECT ?x ?y { WINDOW :w { ?x :u ?u } WINDOW :v { ?y :v ?v } FILTER(?u < ?v) }     by ?x; of :v each reads all
-    SELECT (AVG(?v) AS ?m) { WINDOW :w { ?k :v ?v } }                      not: all solutions are one group
+    SELECT (AVG(?v) AS ?m) { WINDOW :w { ?k :v ?v } }                      by ?k; counts and sums of all are added up
+    SELECT (COUNT(DISTINCT ?v) AS ?n) { WINDOW :w { ?k :v ?v } }           by ?v: each value is counted in one range
+    SELECT ?a { { WINDOW :w { ?a :p ?b } } UNION { ?a :k ?b } }            not: some solutions are of no window
 
 Each solution has a value of the variable, the key, and belongs to the shard that has its range. A triple pattern over a
 window with the key reads what is in the range; one without it reads all, in each shard. No operator needs a row of
 another shard.
 
 What is done with the whole answer (ORDER BY, LIMIT, DISTINCT without the key, which rows are new without the key,
-CONSTRUCT, ASK) is done by whoever unites the shards' rows: they are summed first (`is_summed`). Otherwise the rows of
-all shards, put in order, are those that one shard makes."""
+CONSTRUCT, ASK) is done by whoever unites the shards' rows: they are summed first (`is_summed`), and so is what each
+shard counts in groups without the key (`partial_groups`). Otherwise the rows of all shards, put in order, are those
+that one shard makes."""
 
 from __future__ import annotations
 
@@ -46,18 +49,23 @@ from stream_ext.plan.logic import (
 )
 from stream_ext.plan.properties.arrival_batching import why_one_by_one
 from stream_ext.plan.properties.features import makes_terms
+from stream_ext.plan.properties.partial_groups import add_up, grouped, why_groups_stay_whole
 
+_WITHOUT_KEY = "no variable is in a triple pattern over a window of each solution, and in all groups"
+_NOR_ADDED_UP = "; nor can groups be added up: an aggregate is DISTINCT, or some solutions are of no range"
 _LENGTHS = (Extent.RANGE, Extent.SPAN, Extent.NOW)
 
 
 class KeyDivision(NamedTuple):
     """By the `variable`; None: not, for this reason. `is_summed`: the rows of all shards are summed, and then become
-    the result. `reads_all`: some patterns over windows are without the variable, and read whole by each shard."""
+    the result. `reads_all`: some patterns over windows are without the variable, and read whole by each shard.
+    `partial_groups`: the rows that are summed are what the groups have in each shard."""
 
     variable: str | None
     why_not: str = ""
     is_summed: bool = False
     reads_all: bool = False
+    partial_groups: bool = False
 
     @property
     def shown(self) -> str:
@@ -65,7 +73,10 @@ class KeyDivision(NamedTuple):
         if self.variable is None:
             return f"not: {self.why_not}"
         more = "; each reads all of the other patterns" if self.reads_all else ""
-        return f"by ?{self.variable}{more}" + ("; their rows are summed" if self.is_summed else "")
+        of_groups = "; each counts in groups, and their counts are summed"
+        summed = of_groups if self.partial_groups else "; their rows are summed" if self.is_summed else ""
+        name, *_ = self.variable.split(".")  # behind the point: in which sub-SELECT it is
+        return f"by ?{name}{more}{summed}"
 
 
 def division_of(query: Query, select: Select, shares: bool = False) -> KeyDivision:
@@ -74,14 +85,20 @@ def division_of(query: Query, select: Select, shares: bool = False) -> KeyDivisi
         return KeyDivision(None, why)
     scans = [node for node in nodes_of(select) if isinstance(node, PatternScan) and node.window is not None]
     able = [name for name in _candidates(scans) if divides_select(select, name) and _may_arrive(query, select, name)]
+    groups = None if able or _is_at_arrivals(query) else grouped(select)
+    if groups is not None:
+        able = [name for name in _candidates(scans) if _divides_groups(groups, name)]
+        if able and (why := why_groups_stay_whole(query, groups)) is not None:
+            return KeyDivision(None, why)
     if not able:
-        return KeyDivision(None, "no variable is in a triple pattern over a window of each solution, and in all groups")
+        return KeyDivision(None, _WITHOUT_KEY if groups is None else _WITHOUT_KEY + _NOR_ADDED_UP)
     if (why := why_out_of_order(query, select)) is not None:
         return KeyDivision(None, why)
     having = {name: sum(name in scan.variables for scan in scans) for name in able}
     # What is read by one shard only is least work; then what need not be summed.
     key = max(able, key=lambda name: (having[name], not _is_summed(query, select, name)))
-    return KeyDivision(key, "", _is_summed(query, select, key), having[key] < _windowed(select))
+    is_summed = groups is not None or _is_summed(query, select, key)
+    return KeyDivision(key, "", is_summed, having[key] < _windowed(select), groups is not None)
 
 
 def _why_whole(query: Query, select: Select, shares: bool) -> str | None:
@@ -101,9 +118,13 @@ def _why_whole(query: Query, select: Select, shares: bool) -> str | None:
     groupings = [node.grouping for node in nodes_of(select) if isinstance(node, Select) and node.grouping is not None]
     if any(each.function in ORDERED or each.follows for grouping in groupings for each in grouping.aggregates):
         return "SAMPLE, GROUP_CONCAT or a time of the latest triple: the order of rows decides"
-    if policy_of(query).evaluated.value == (EvaluationTrigger.ARRIVAL,):
+    if _is_at_arrivals(query):
         return _why_whole_at_arrivals(query, select, shares)
     return _why_whole_at_closes(query)
+
+
+def _is_at_arrivals(query: Query) -> bool:
+    return policy_of(query).evaluated.value == (EvaluationTrigger.ARRIVAL,)
 
 
 def _why_whole_at_closes(query: Query) -> str | None:
@@ -133,8 +154,7 @@ def _why_whole_at_arrivals(query: Query, select: Select, shares: bool) -> str | 
 
 def _may_arrive(query: Query, select: Select, key: str) -> bool:
     """What arrives may take a row back in one shard that comes in another, if the row has no key."""
-    at_arrivals = policy_of(query).evaluated.value == (EvaluationTrigger.ARRIVAL,)
-    return not at_arrivals or key in select.names or not _takes_back(select)
+    return not _is_at_arrivals(query) or key in select.names or not _takes_back(select)
 
 
 def _takes_back(select: Select) -> bool:
@@ -147,7 +167,7 @@ def _takes_back(select: Select) -> bool:
 
 def _is_summed(query: Query, select: Select, key: str) -> bool:
     """Whether what the shards emit is not, in order, what the query emits."""
-    if policy_of(query).evaluated.value == (EvaluationTrigger.ARRIVAL,):
+    if _is_at_arrivals(query):
         return False
     if query.form is not Form.SELECT or select.order:
         return True
@@ -198,11 +218,20 @@ def _divides(node: Logic, key: str) -> bool:
 
 def divides_select(node: Select, key: str) -> bool:
     """As `_divides`, of the whole query: ORDER BY, LIMIT and DISTINCT come after its solutions are together."""
-    computed = [name for name, _ in (*node.before, *node.after)]
-    tests = (*(test for _, test in (*node.before, *node.after)), *node.having)
-    if key in computed or not _divides(node.inner, key) or not _may_test(tests, key):
+    if not _divides_solutions(node, key):
         return False
     return node.grouping is None or (key in node.grouping.keys and not node.grouping.always)
+
+
+def _divides_groups(node: Select, key: str) -> bool:
+    """Whether what is counted in each range can be added up."""
+    return _divides_solutions(node, key) and add_up(node, key)
+
+
+def _divides_solutions(node: Select, key: str) -> bool:
+    computed = [name for name, _ in (*node.before, *node.after)]
+    tests = (*(test for _, test in (*node.before, *node.after)), *node.having)
+    return key not in computed and _divides(node.inner, key) and _may_test(tests, key)
 
 
 def _may_test(tests: tuple[Test, ...], key: str) -> bool:
@@ -262,7 +291,8 @@ def _why_triples_are_out_of_order(query: Query, select: Select) -> str | None:
         computed = [each.name for each in ends if isinstance(each, Variable) and each.name in made]
         if not computed:
             continue
-        is_of_subject = isinstance(quad.subject, Variable) and made[computed[-1]] <= {quad.subject.name}
+        subject = {quad.subject.name} if isinstance(quad.subject, Variable) else set[str]()
+        is_of_subject = made[computed[-1]] <= subject
         if computed != [getattr(quad.object, "name", None)] or not is_of_subject:
             return f"?{computed[0]} is computed, and not of the subject of its triple alone"
     are_other = len(set(predicates)) == len(predicates) and not any(isinstance(each, Variable) for each in predicates)

@@ -5,17 +5,25 @@ SELECT ?a (COUNT(*) AS ?n) { ... } GROUP BY ?a ORDER BY DESC(?n) LIMIT 3
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.plan.logic import Select
 from stream_ext.plan.properties.features import makes_terms
+from stream_ext.plan.properties.partial_groups import in_range
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.windows.part import RangeSums
 
 
-def sums_of(query: Query, select: Select) -> RangeSums:
+def sums_of(query: Query, select: Select, partial_groups: bool = False) -> RangeSums:
     """Of a query that `division_of` divides, and whose rows are summed."""
+    sums = _sums_of(query, select)
+    return replace(sums, partial_groups=len(in_range(select).names)) if partial_groups else sums
+
+
+def _sums_of(query: Query, select: Select) -> RangeSums:
     shown = columns_of(query)
     if query.form is not Form.SELECT:
         constants = _constants_of(query) if query.form is Form.CONSTRUCT else []

@@ -71,10 +71,31 @@ BY_KEY = [
     ("CONSTRUCT { ?a :mean ?m }", "{ SELECT ?a (AVG(?v) AS ?m) { WINDOW :w1 { ?a :v ?v } } GROUP BY ?a }", 1, "a"),
     ("ASK", "WINDOW :w1 { ?a :p ?b . ?a :p :n3 }", 1, "a"),
     ("SELECT ?b", "WINDOW :w1 { ?a :p % . ?a :p ?b } } ORDER BY DESC(?b) LIMIT 2 #", 1, "a"),
+    # Their groups have rows of several shards.
+    ("SELECT (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b }", 1, "a"),
+    ("SELECT (AVG(?v) AS ?m) (MIN(?v) AS ?l) (SUM(?v + 0.5) AS ?s)", "WINDOW :w1 { ?a :v ?v }", 1, "a"),
+    ("SELECT (COUNT(DISTINCT ?b) AS ?n) (COUNT(*) AS ?m)", "WINDOW :w1 { ?a :p ?b }", 1, "b"),
+    ("SELECT ?c (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k ?c } GROUP BY ?c #", 1, "a"),
+    (
+        "SELECT ?c (AVG(?v) AS ?m)",
+        "WINDOW :w1 { ?a :v ?v } ?a :k ?c } GROUP BY ?c HAVING(COUNT(*) > 1) ORDER BY ?m #",
+        1,
+        "a",
+    ),
+    ("CONSTRUCT { :all :mean ?m }", "{ SELECT (AVG(?v) AS ?m) { WINDOW :w1 { ?a :v ?v } } }", 1, "a.1"),
+    ("SELECT (MAX(?v) AS ?h) (AVG(?v) AS ?m)", "WINDOW :w1 { ?a :p % . ?a :v ?v } } HAVING(COUNT(*) != 2) #", 1, "a"),
+    (
+        "SELECT ?c (COUNT(*) AS ?n)",
+        "WINDOW :w1 { ?a :p % . ?a :v ?v } ?a :k ?c } GROUP BY ?c HAVING(SUM(?v) > 3) #",
+        1,
+        "a",
+    ),
 ]
 #: And why these are not.
 WHOLE = [
-    ("SELECT (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b }", 1, "no variable"),
+    ("SELECT (COUNT(DISTINCT ?a) AS ?n) (COUNT(DISTINCT ?b) AS ?m)", "WINDOW :w1 { ?a :p ?b }", 1, "DISTINCT"),
+    ("SELECT (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } } HAVING(EXISTS { ?x :k ?y }) #", 1, "EXISTS"),
+    ("ASK", "WINDOW :w1 { ?a :p ?b } ?b :k ?c } GROUP BY ?c HAVING(COUNT(*) > 2) #", 1, "ASK of groups"),
     ("SELECT ?a ?b", "WINDOW :w1 { ?a :p ?b } } LIMIT 2 #", 1, "LIMIT"),
     ("SELECT ?a (SAMPLE(?b) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "SAMPLE"),
     ("SELECT ?a (GROUP_CONCAT(STR(?b)) AS ?s)", "WINDOW :w1 { ?a :p ?b } } GROUP BY ?a #", 1, "GROUP_CONCAT"),
@@ -89,7 +110,6 @@ WHOLE = [
         "?m is computed in several places",
     ),
     ("SELECT ?b", "?a :k ?b MINUS { WINDOW :w1 { ?a :p ?c } }", 1, "no variable"),
-    ("SELECT ?c (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b } ?b :k ?c } GROUP BY ?c #", 1, "no variable"),
     ("SELECT ?a ?t", 'WINDOW :w1 { ?a :v ?v BIND(CONCAT("t", STR(?v)) AS ?t) } } ORDER BY ?t #', 1, "?t is computed"),
     ("CONSTRUCT { ?a :is ?b }", "WINDOW :w1 { ?a :p ?b } } ORDER BY ?b LIMIT 2 #", 1, "LIMIT"),
     ("CONSTRUCT { _:x :is ?b }", "WINDOW :w1 { ?a :p ?b }", 1, "blank node"),
@@ -131,6 +151,18 @@ def test_the_rows_that_go_must_have_been_shown() -> None:
     assert _division("SELECT ?a", pattern, 1, "ISTREAM")[0] == "a"
     variable, why, _ = _division("SELECT ?a", pattern, 1, "DSTREAM")
     assert variable is None and "OFFSET under DSTREAM" in why
+
+
+def test_groups_of_several_shards_are_new_or_gone_if_they_were_shown() -> None:
+    groups = "WINDOW :w1 { ?a :p ?b } ?b :k ?c } GROUP BY ?c"
+    assert _division("SELECT ?c", f"{groups} HAVING(COUNT(*) > 2) #", 1, "ISTREAM") == ("a", "", True)
+    assert _division("SELECT ?c (COUNT(*) AS ?n)", f"{groups} #", 1, "DSTREAM") == ("a", "", True)
+    for r2s, select, pattern, why in (
+        ("DSTREAM", "SELECT ?c", f"{groups} HAVING(COUNT(*) > 2) #", "HAVING"),
+        ("ISTREAM", "SELECT (COUNT(*) AS ?n)", "WINDOW :w1 { ?a :p ?b }", "one group of all"),
+    ):
+        variable, found, _ = _division(select, pattern, 1, r2s)
+        assert variable is None and why in found
 
 
 def test_what_a_source_evaluates_is_whole() -> None:

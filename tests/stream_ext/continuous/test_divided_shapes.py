@@ -1,6 +1,6 @@
 """Whatever a query looks like: if it may be divided, all shards together emit what one emits, byte for byte.
 
-python -m tests.stream_ext.continuous.test_divided_shapes SEED SHARDS [arrivals]"""
+python -m tests.stream_ext.continuous.test_divided_shapes SEED SHARDS [closes | arrivals | groups | faults | ...]"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stream_ext.catalog.registered_text import RegisteredText, query_of
 from stream_ext.continuous.taken_queries import division_over, may_divide
 from stream_ext.errors import RilletError
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.properties.divisible import division_of
+from stream_ext.plan.properties.divisible import KeyDivision, division_of
 from stream_ext.plan.refused_syntax.refuse import first_refusal
 from tests.stream_ext.continuous.query_shapes import random_shape
 from tests.stream_ext.continuous.test_divided import AllDivided, WithFaults
@@ -44,14 +44,18 @@ class RandomShapes(AllDivided):
 
     def _scene(self) -> Scene:
         scene = super()._scene()
-        for _ in range(200):
+        for _ in range(2_000):
             shape = random_shape(self.chance, self.at_arrivals)
             found = replace(scene, select=shape.select, pattern=shape.pattern, windows=self._windows(shape.windows))
             found = self._with_dialect(found)
-            if _is_accepted(filled(random.Random(0), found), self.chance.random() < 0.8):
+            if self._is_accepted(filled(random.Random(0), found)):
                 break
         steps = [*(each for each in scene.steps if isinstance(each, Change)), *self._pushes(shape.windows)]
         return replace(found, steps=self._with_leap(steps))
+
+    def _is_accepted(self, scene: Scene) -> bool:
+        division = _division(scene)
+        return division is not None and (division.variable is not None or self.chance.random() < 0.2)
 
     def _windows(self, count: int) -> list[Window]:
         ranges, steps = self.chance.choice([10, 20, 30]), self.chance.choice([5, 7, 10])
@@ -73,6 +77,7 @@ class RandomShapes(AllDivided):
             division = division_over(Registered.of(each, catalog))
             self.did["summed"] += division.is_summed
             self.did["reads_all"] += division.reads_all
+            self.did["partial_groups"] += division.partial_groups
         return frozenset(able)
 
 
@@ -105,16 +110,34 @@ class ArrivalsWithFaults(RandomArrivals, WithFaults):
     pass
 
 
-def _is_accepted(scene: Scene, is_divided: bool) -> bool:
-    """Whether the language has it; and whether it can be divided, if that is asked for."""
+class RandomGroups(RandomShapes):
+    """Groups that have rows of several shards."""
+
+    def _is_accepted(self, scene: Scene) -> bool:
+        division = _division(scene)
+        return division is not None and division.partial_groups
+
+
+class GroupsWithFaults(RandomGroups, WithFaults):
+    pass
+
+
+_KINDS: dict[str, type[RandomShapes]] = {
+    "closes": RandomShapes, "arrivals": RandomArrivals, "groups": RandomGroups, "faults": ShapesWithFaults,
+    "arrivals_faults": ArrivalsWithFaults, "groups_faults": GroupsWithFaults,
+}  # fmt: skip
+
+
+def _division(scene: Scene) -> KeyDivision | None:
+    """None: the language does not have it."""
     try:
         query = query_of(scene.text, BASE)
     except RilletError:
-        return False
+        return None
     shares = RegisteredText.of(query).parametrised is not None
     if first_refusal(query) is not None:
-        return False
-    return not is_divided or division_of(query, logic_of(query), shares).variable is not None
+        return None
+    return division_of(query, logic_of(query), shares)
 
 
 def play(seed: int, folder: Path, shards: int, kind: type[RandomShapes] = RandomShapes) -> tuple[int, Counter[str]]:
@@ -132,11 +155,11 @@ def play(seed: int, folder: Path, shards: int, kind: type[RandomShapes] = Random
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", [RandomShapes, RandomArrivals])
+@pytest.mark.parametrize("kind", [RandomShapes, RandomGroups, RandomArrivals])
 @pytest.mark.parametrize("shards", [2, 4])
 def test_whatever_is_divided_emits_what_one_shard_emits(shards: int, kind: type[RandomShapes], tmp_path: Path) -> None:
     emitted, did = 0, Counter[str]()
-    for seed in range(1, 3):
+    for seed in range(1, 2 if kind is RandomGroups else 3):
         some, what = play(seed, tmp_path / str(seed), shards, kind)
         emitted += some
         did += what
@@ -144,7 +167,7 @@ def test_whatever_is_divided_emits_what_one_shard_emits(shards: int, kind: type[
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", [RandomShapes, RandomArrivals, ShapesWithFaults, ArrivalsWithFaults])
+@pytest.mark.parametrize("kind", _KINDS.values())
 @pytest.mark.parametrize("shards", [2, 4])
 @pytest.mark.parametrize("block", range(50))
 def test_whatever_is_divided_emits_what_one_shard_emits_thousands_of_times(
@@ -155,9 +178,8 @@ def test_whatever_is_divided_emits_what_one_shard_emits_thousands_of_times(
 
 
 if __name__ == "__main__":
-    kinds = {"arrivals": RandomArrivals, "faults": ShapesWithFaults, "arrivals_faults": ArrivalsWithFaults}
     with tempfile.TemporaryDirectory() as where:
-        chosen = kinds.get(sys.argv[3], RandomShapes) if len(sys.argv) > 3 else RandomShapes
+        chosen = _KINDS[sys.argv[3]] if len(sys.argv) > 3 else RandomShapes
         for given in sys.argv[1].split(","):
             first, _, last = given.partition("-")
             for seed in range(int(first), int(last or first) + 1):

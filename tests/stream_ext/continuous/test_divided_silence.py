@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import hbase_store
+from stream_ext.catalog.catalog import Catalog
 from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.taken_queries import grouped_query
 from stream_ext.emissions.uniting import united
 from stream_ext.network.range_summation import RangeSummation
 from stream_ext.rows.key_range import Ranges
@@ -35,11 +37,13 @@ def test_the_closes_of_a_silence_are_emitted_as_one_shard_emits_them(
         sn = player.register()
         one = Shard(store)
         ranges = [Shard(store, ranges_of=lambda query, n=n: Ranges(2, frozenset({n}))) for n in (0, 1)]  # type: ignore[misc]
+        catalog = Catalog.read(store, sn)
+        summation = RangeSummation(store.ids, store.terms, lambda number: grouped_query(number, catalog))
         for shard in (one, *ranges):
             shard.build({}, sn)
         for push in (Push(1, ((21, triples),)), Push(1, (), 31), Push(1, (), 31 + silence_ms)):
             sn = player.play([push])
             expected = one.step(sn)
-            found = united([each.step(sn) for each in ranges], {1, 2, 3}, RangeSummation(store.ids, store.terms))
+            found = united([each.step(sn) for each in ranges], {1, 2, 3}, summation)
             assert [shown(part) for part in found] == [shown(part) for part in expected]
             assert [part.state for part in found[-1:]] == [part.state for part in expected[-1:]]

@@ -24,12 +24,13 @@ from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import divides_none, may_divide, takes_all
+from stream_ext.continuous.taken_queries import divides_none, grouped_query, may_divide, takes_all
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.part_merger import InJson
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.subscriptions import Emissions
+from stream_ext.network.combined_groups import GroupedQuery
 from stream_ext.network.range_summation import RangeSummation
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play, filled
 from tests.stream_ext.emissions.test_merge import Died, Log
@@ -91,8 +92,11 @@ class Divided(Play):
         return Merge(
             log, ManualClock(), lambda: self.registry.queries, self.store.terms, self.numbers.__next__, plan=plan,
             on_emissions=lambda rows, in_json: self.in_json.update(in_json),
-            sum_ranges=RangeSummation(self.store.ids, self.store.terms),
+            sum_ranges=RangeSummation(self.store.ids, self.store.terms, self._grouped),
         )  # fmt: skip
+
+    def _grouped(self, number: int) -> GroupedQuery | None:
+        return grouped_query(number, Catalog.read(self.store, int(self.store.head())))
 
     # ---- what is published: at once for the one shard
 

@@ -15,6 +15,7 @@ from stream_ext.windows.part import RangeSums
 
 Row = tuple[int, ...]
 NO_ONE = np.empty(0, np.uint64)
+ONE, TWO = np.array([1], np.uint64), np.array([1, 2], np.uint64)  # queries
 
 
 def id_of(value: int) -> int:
@@ -24,6 +25,7 @@ def id_of(value: int) -> int:
 summation = RangeSummation(
     lambda texts: np.array([inline_id(text) for text in texts], np.uint64),
     lambda ids: [inline_text(each) for each in ids.tolist()],
+    lambda number: None,
 )
 
 
@@ -76,7 +78,7 @@ def test_rows_of_ranges_are_the_result_of_one(seed: int) -> None:
     columns = columns_of(rows, 2)
     if sums.r2s != "RSTREAM":
         columns += [as_ids(np.array([each[i] for each in counts], np.int64)) for i in range(2)]
-    found = values_of(summation(sums, NO_ONE, columns, []).columns)
+    found = values_of(summation(sums, ONE, NO_ONE, columns, []).columns)
 
     if sums.r2s == "RSTREAM":
         assert found == shown(now, sums)
@@ -94,7 +96,7 @@ def test_the_rows_of_each_query_are_cut_by_themselves() -> None:
     sums = RangeSums("RSTREAM", 1, [(0, True)], limit=2)
     whose = np.array([1, 0, 0, 1, 0, 1], np.uint64)
     columns = columns_of([(3,), (1,), (7,), (9,), (5,), (4,)], 1)
-    found = summation(sums, whose, columns, [])
+    found = summation(sums, TWO, whose, columns, [])
     assert list(zip(found.whose.tolist(), values_of(found.columns), strict=True)) == [
         (0, (7,)), (0, (5,)), (1, (9,)), (1, (4,)),
     ]  # fmt: skip
@@ -104,10 +106,12 @@ def test_a_term_that_one_shard_computed_is_the_one_that_another_has_read() -> No
     """Summed by what they are: the store has learned it meanwhile."""
     known = {b'"read"': 77}
     summed = RangeSummation(
-        lambda texts: np.array([known.get(text, 0) for text in texts], np.uint64), lambda ids: [b'"read"'] * len(ids)
+        lambda texts: np.array([known.get(text, 0) for text in texts], np.uint64),
+        lambda ids: [b'"read"'] * len(ids),
+        lambda number: None,
     )
     local = np.array([9 << 60, 77], np.uint64)
-    found = summed(RangeSums("RSTREAM", 1, is_set=True), NO_ONE, [local], [b'"read"'])
+    found = summed(RangeSums("RSTREAM", 1, is_set=True), ONE, NO_ONE, [local], [b'"read"'])
     assert found.columns[0].tolist() == [77] and not found.created
 
 

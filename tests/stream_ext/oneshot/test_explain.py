@@ -54,7 +54,9 @@ def test_the_plan_is_explained_as_it_is_on_file(name: str) -> None:
 
 def test_the_explanation_as_json_says_how_the_query_would_be_divided() -> None:
     shards = explain(Question.read(TEXTS["summed"], BASE))["policy"]["shards"]
-    assert shards == {"divided_by": "a", "summed": True, "reads_all": True, "why_not": None}
+    assert shards == {
+        "divided_by": "a", "summed": True, "reads_all": True, "partial_groups": False, "why_not": None,
+    }  # fmt: skip
     at_arrivals = "REGISTER QUERY q AS SELECT * WHERE { STREAM s [RANGE 3s] { ?a <p> ?b } }"
     assert explain(Question.read(at_arrivals, BASE))["policy"]["shards"]["divided_by"] == "a"
     sharing = at_arrivals.replace("?b", "<b>")

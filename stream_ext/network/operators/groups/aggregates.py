@@ -33,6 +33,7 @@ from stream_ext.network.operators.groups.tallies import (
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.network.operators.scans import occurrences
 from stream_ext.plan.logic import LATEST, Occurrence
+from stream_ext.plan.properties.partial_groups import AVG_IN_RANGE, AVG_OF_RANGES, SUM_IN_RANGE, SUM_OF_RANGES
 from stream_ext.rows.kernels import group as kernels
 from stream_ext.rows.kernels.group import LOW_BITS
 from stream_ext.rows.key_table import KeyTable, Slots
@@ -105,6 +106,10 @@ class Tallies:
             return self._count_distinct_rows() if distinct else _count_rows
         if function == "COUNT":
             return _count_of(self._bound_of(argument, distinct))
+        if function in (SUM_IN_RANGE, AVG_IN_RANGE):
+            return partial(self._sum_in_range, self._sums_of(argument, distinct), function == AVG_IN_RANGE)
+        if function in (SUM_OF_RANGES, AVG_OF_RANGES):
+            return partial(self._sum, self._sums_of(argument, False, True), function == AVG_OF_RANGES)
         if function in ("SUM", "AVG"):
             return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
         if function == "GROUP_CONCAT":
@@ -129,11 +134,11 @@ class Tallies:
         self._want((argument,))
         return self._bound.setdefault(argument, ValueCounts())
 
-    def _sums_of(self, argument: str, distinct: bool) -> Sums:
+    def _sums_of(self, argument: str, distinct: bool, of_ranges: bool = False) -> Sums:
         if distinct:
             return self._follower("sums", argument, lambda members: Sums(self.terms))
         self._want((argument,))
-        return self._sums.setdefault(argument, Sums(self.terms))
+        return self._sums.setdefault(argument, Sums(self.terms, of_ranges))
 
     def _extremum_of(self, argument: str, greatest: bool) -> Extremum:
         kind = "greatest" if greatest else "least"
@@ -259,10 +264,17 @@ class Tallies:
             return
         plain = np.flatnonzero(~exact)
         ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
-        integers = [
-            (n, (high_part << LOW_BITS) + low_part) for n, low_part, high_part in sums.integers[slots[exact]].tolist()
-        ]
-        ids[exact] = self.terms.ids_of_numbers(sums.others.sums(slots[exact], integers, average))
+        others = slots[exact]
+        ids[exact] = self.terms.ids_of_numbers(sums.others.sums(others, sums.integers_of(others), average))
+
+    def _sum_in_range(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
+        """`average`: how many numbers there are has to be known, too."""
+        exact = sums.others.concern(slots) | average
+        plain, others = np.flatnonzero(~exact), slots[exact]
+        found = np.empty(len(plain), np.uint64)
+        self._sum(sums, False, slots[plain], rows, found)
+        ids[plain] = found
+        ids[exact] = self.terms.ids_of_sums(sums.others.texts(others, sums.integers_of(others)))
 
     def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
         """Each distinct sum is worked out once: averages of small numbers are often the same."""

@@ -6,6 +6,7 @@ too great or too fine for that; their sums are kept apart, in Python's decimals,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import inf, isfinite, nan
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext.language.algebra.algebra import ArithmeticOp
+from stream_ext.network.operators.groups.range_sums import SumOfRange, text_of_sum
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.rows.kernels import group as kernels
 from stream_ext.rows.key_table import KeyTable, Slots, fitted
@@ -68,12 +70,15 @@ class ExactSums:
         distinct = table.cells[: table.used, 0].view(np.uint64)
         effects = np.zeros((len(distinct), _WIDTH), np.int64)
         far: dict[int, Decimal] = {}
-        for place, value in enumerate(self._terms.values(distinct)):
+        for place, value in enumerate(self._values(distinct)):
             _fill(effects[place], value, far, place)
         lines = self._line_of[slots]
         kernels.add_effects(frozen(lines), weights, sign, frozen(places), frozen(effects), self._lines)
         if far:
             self._add_far(lines, weights, sign, places, far)
+
+    def _values(self, ids: Ids) -> Sequence[Value | SumOfRange | None]:
+        return self._terms.values(ids)
 
     def _open_lines(self, slots: Slots) -> None:
         new = np.unique(slots[self._line_of[slots] == 0])
@@ -106,6 +111,20 @@ class ExactSums:
         for place, more in far.items():
             line = int(own[place])
             self._far[line] = _CONTEXT.add(self._far.get(line, Decimal(0)), more)
+
+    def texts(self, slots: Slots, integers: list[tuple[int, int]]) -> list[bytes | None]:
+        """For each group its sum, to be added to those of other ranges; its inline integers as in `sums`. None with an
+        error among them."""
+        lines = self._line_of[slots]
+        sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
+        return [self._text(line, cells, *more) for line, cells, more in sums]
+
+    def _text(self, line: int, cells: list[int], count: int, integers: int) -> bytes | None:
+        if cells[_ERRORS]:
+            return None
+        counts = [cells[0] + count, *cells[1:_ERRORS], *cells[_NANS:_DECIMAL]]
+        decimals = _together(cells[_DECIMAL:_BINARY]) + integers * 10**_PLACES
+        return text_of_sum(counts, decimals, _together(cells[_BINARY:]), self._far.get(line, Decimal(0)))
 
     # ---- results
 
@@ -153,8 +172,18 @@ class ExactSums:
             return number if cells[3] else np.float32(number)
 
 
-def _fill(effect: Lines, value: Value | None, far: dict[int, Decimal], place: int) -> None:
+class SumsOfRanges(ExactSums):
+    """Of numbers, and of sums of other processes."""
+
+    def _values(self, ids: Ids) -> Sequence[Value | SumOfRange | None]:
+        return self._terms.values_or_sums(ids)
+
+
+def _fill(effect: Lines, value: Value | SumOfRange | None, far: dict[int, Decimal], place: int) -> None:
     """What a number adds to its group; what is too great or too fine for its parts is put into `far`."""
+    if isinstance(value, SumOfRange):
+        _fill_with_sum(effect, value, far, place)
+        return
     kind = _KINDS.get(type(value), _ERRORS)
     effect[kind] = 1
     if kind == _ERRORS:
@@ -172,8 +201,25 @@ def _fill(effect: Lines, value: Value | None, far: dict[int, Decimal], place: in
     if units % unit or (units // unit).bit_length() > _VALUE_BITS_MAX:
         far[place] = Decimal(value) if kind < 2 else Decimal(number)  # type: ignore[arg-type]  # as above
         return
-    units //= unit
-    first = _DECIMAL if kind < 2 else _BINARY
+    _put(effect, _DECIMAL if kind < 2 else _BINARY, units // unit)
+
+
+def _fill_with_sum(effect: Lines, value: SumOfRange, far: dict[int, Decimal], place: int) -> None:
+    effect[:_ERRORS] = value.counts[:_ERRORS]
+    effect[_NANS:_DECIMAL] = value.counts[_ERRORS:]
+    decimals, floats, rest = value.decimals, value.floats, value.far
+    if decimals.bit_length() > _VALUE_BITS_MAX:
+        rest, decimals = _CONTEXT.add(rest, Decimal(decimals).scaleb(-_PLACES, _CONTEXT)), 0
+    if floats.bit_length() > _VALUE_BITS_MAX:  # a half is five tenths
+        rest, floats = _CONTEXT.add(rest, Decimal(floats * 5**_UNIT_BITS).scaleb(-_UNIT_BITS, _CONTEXT)), 0
+    _put(effect, _DECIMAL, decimals)
+    _put(effect, _BINARY, floats)
+    if rest:
+        far[place] = rest
+
+
+def _put(effect: Lines, first: int, units: int) -> None:
+    """A number in its parts."""
     for part in range(_PARTS - 1):
         effect[first + part] = units & ((1 << _PART_BITS) - 1)
         units >>= _PART_BITS

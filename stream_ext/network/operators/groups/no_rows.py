@@ -10,10 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.groups.range_sums import NO_SUM
+from stream_ext.plan.properties.partial_groups import AVG_IN_RANGE, SUM_IN_RANGE
 from stream_ext.rows.zset import ZSet
 
 _INTEGER = b"^^<http://www.w3.org/2001/XMLSchema#integer>"
-_OF_NOTHING = {"COUNT": b'"0"' + _INTEGER, "SUM": b'"0"' + _INTEGER, "AVG": b'"0"' + _INTEGER, "GROUP_CONCAT": b'""'}
+_ZERO = b'"0"' + _INTEGER
+_OF_NOTHING = {
+    "COUNT": _ZERO, "SUM": _ZERO, "AVG": _ZERO, "GROUP_CONCAT": b'""', SUM_IN_RANGE: _ZERO, AVG_IN_RANGE: NO_SUM,
+}  # fmt: skip
 
 
 class NoRows:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from hbase_store.arrays import Ids, frozen
 from hbase_store.layout.terms import INTEGER, tag_of
-from stream_ext.network.operators.groups.exact_sums import ExactSums
+from stream_ext.network.operators.groups.exact_sums import ExactSums, SumsOfRanges
 from stream_ext.network.operators.groups.partial_groups import Array, PackedArray, PartialTally
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.rows.kernels import group as kernels
@@ -81,9 +81,10 @@ class RowCounts:
 class Sums:
     """The sum of the numbers of each group."""
 
-    def __init__(self, terms: TermsOfGroups) -> None:
+    def __init__(self, terms: TermsOfGroups, of_ranges: bool = False) -> None:
+        """`of_ranges`: some of the numbers are sums that were made elsewhere (`range_sums`)."""
         self.integers = np.zeros((0, 3), np.int64)  # how many inline integers, the low part of their sum, the high part
-        self.others = ExactSums(terms)
+        self.others = SumsOfRanges(terms) if of_ranges else ExactSums(terms)
 
     def fit(self, capacity: int) -> None:
         self.integers = fitted(self.integers, capacity)
@@ -97,6 +98,10 @@ class Sums:
         if kernels.tally_integers(slots, weights, sign, ids, self.integers):
             others = np.flatnonzero(tag_of(ids) != INTEGER)
             self.others.add(slots[others], frozen(weights[others]) if len(weights) else weights, sign, ids[others])
+
+    def integers_of(self, slots: Slots) -> list[tuple[int, int]]:
+        """Of each group, how many inline integers it has, and their sum."""
+        return [(n, (high << kernels.LOW_BITS) + low) for n, low, high in self.integers[slots].tolist()]
 
     def part(self, groups: int) -> PartialTally:
         owners, lines, far = self.others.part(groups)

@@ -4,7 +4,8 @@ Inline integers are read from their ids; other terms are decoded, each once in a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Ids
 from hbase_store.layout.terms import INTEGER, literal, parse_term, tag_of
 from stream_ext.evaluation_budget import Control
+from stream_ext.network.operators.groups.range_sums import SumOfRange, is_sum
 from stream_ext.values.decoding import decoded_within
 from stream_ext.values.expressions.rows import ExpressionContext
 from stream_ext.values.term_order import order_ranks
@@ -19,6 +21,7 @@ from stream_ext.values.values import Value, text_of, value_of
 from stream_ext.values.vocabulary import Vocabulary
 
 Ranks = npt.NDArray[np.int64]
+Read = TypeVar("Read")
 
 
 class TermsOfGroups:
@@ -33,9 +36,16 @@ class TermsOfGroups:
 
     def values(self, ids: Ids) -> list[Value | None]:
         """None for what is unbound."""
+        return self._read(ids, value_of)
+
+    def values_or_sums(self, ids: Ids) -> list[Value | SumOfRange | None]:
+        """The same, where some are sums of ranges."""
+        return self._read(ids, lambda text: SumOfRange(text) if is_sum(text) else value_of(text))
+
+    def _read(self, ids: Ids, read: Callable[[bytes], Read]) -> list[Read | None]:
         distinct, places = np.unique(ids, return_inverse=True)
         bound = distinct[distinct != 0]
-        values: list[Value | None] = [value_of(text) for text in self._texts(bound)]
+        values: list[Read | None] = [read(text) for text in self._texts(bound)]
         if len(bound) < len(distinct):
             values.insert(0, None)
         return [values[place] for place in places.tolist()]
@@ -64,6 +74,9 @@ class TermsOfGroups:
     def ids_of_numbers(self, values: Sequence[Value | None]) -> Ids:
         """0 for what is None."""
         return self._ids([None if value is None else text_of(value) for value in values])
+
+    def ids_of_sums(self, texts: Sequence[bytes | None]) -> Ids:
+        return self._ids(texts)
 
     def ids_of_strings(self, texts: Sequence[str | None]) -> Ids:
         return self._ids([None if text is None else literal(text) for text in texts])

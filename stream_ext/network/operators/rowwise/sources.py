@@ -1,4 +1,4 @@
-"""Sources that need no input: the unit row, tables of VALUES."""
+"""Sources that need no input: the unit row, tables of VALUES, rows that are given."""
 
 from __future__ import annotations
 
@@ -48,3 +48,20 @@ class TableOperator(Shareable):
             column[bound] = moment.vocabulary.encode([cell.text for cell in cells if cell is not None])
             columns.append(column)
         return ZSet(tuple(columns), self._count)
+
+
+class GivenRows(Shareable):
+    """Whoever steps the network says what the rows are."""
+
+    is_stateless = True
+
+    def __init__(self, variables: tuple[str, ...]) -> None:
+        self.variables = variables
+        self.rows = empty(len(variables))
+
+    @property
+    def likeness(self) -> Likeness | None:
+        return None
+
+    def step(self, moment: Moment) -> ZSet:
+        return self.rows

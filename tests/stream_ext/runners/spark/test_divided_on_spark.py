@@ -39,7 +39,13 @@ TEXTS = {
     "top": ("RSTREAM", "?x ?y", "WINDOW :w { ?x :p ?y } } ORDER BY DESC(?y) LIMIT 3 #"),
     "gone": ("DSTREAM", "?z", "WINDOW :w { ?x :p ?y . ?y :q ?z }"),
     "arriving": ("ISTREAM", "?x ?y ?z", ""),
-    "one": ("RSTREAM", "(COUNT(*) AS ?n)", "WINDOW :w { ?x :p ?y }"),
+    "all": ("RSTREAM", "(COUNT(*) AS ?n) (AVG(?y) AS ?m)", "WINDOW :w { ?x :p ?y }"),
+    "values": (
+        "ISTREAM",
+        "?z (MAX(?y) AS ?n)",
+        "WINDOW :w { ?x :p ?y . ?x :q ?z } } GROUP BY ?z HAVING(SUM(?y) > 1) #",
+    ),
+    "one": ("RSTREAM", "(COUNT(DISTINCT ?x) AS ?n) (COUNT(DISTINCT ?y) AS ?m)", "WINDOW :w { ?x :p ?y }"),
 }
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hbase_store import Store
 from stream_ext.continuous.run import Run
-from stream_ext.continuous.timing_class import TimingClass, Wakers, place_of, timing_without_names
+from stream_ext.continuous.shared_stages import SharedStages
+from stream_ext.continuous.timing_class import (
+    TimingClass,
+    Wakers,
+    place_of,
+    timing_without_lengths,
+    timing_without_names,
+)
 from stream_ext.windows.part import Part
 from stream_ext.windows.pushes import PushesOfSnapshot
 from stream_ext.windows.timing import Timing
@@ -28,12 +35,12 @@ class RunsByTiming:
         """Whatever is to be done with the run; `is_over`: it is not stepped any more."""
         self._of.pop(run).leave(run, is_over)
 
-    def settle(self, awake: Iterable[Run], sn: int) -> list[Run]:
+    def settle(self, awake: Collection[Run], sn: int) -> list[Run]:
         """After this snapshot: runs join the classes of others, and share what they have in common; returns those of
         the runs that sleep from now on."""
         self._join([run for run in awake if run not in self._of and may_join(run)])
-        for _, each in self._classes:
-            each.shared.gather()
+        for shared in dict.fromkeys(each.shared for _, each in self._classes):
+            shared.gather(awake)
         found = []
         for run in awake:
             timing_class = self._of.get(run)
@@ -49,10 +56,18 @@ class RunsByTiming:
             known = known or {(timing, each.place): each for timing, each in self._classes}
             key = timing, _ = timing_without_names(run.timing), place_of(run.cohorts[0])
             if key not in known:
-                known[key] = TimingClass(run)
+                known[key] = TimingClass(run, self._shared_with(run))
                 self._classes.append((timing, known[key]))
             self._of[run] = known[key]
             known[key].join(run)
+
+    def _shared_with(self, run: Run) -> SharedStages:
+        """The shared stages of the classes whose evaluations are those of this run, over windows of other lengths."""
+        timing, place = timing_without_lengths(run.timing), place_of(run.cohorts[0])
+        alike = (
+            each.shared for own, each in self._classes if timing_without_lengths(own) == timing and each.place == place
+        )
+        return next(alike, None) or SharedStages()
 
     def begin(self, sn: int, pushes: PushesOfSnapshot) -> tuple[list[Run], list[Part]]:
         """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on."""

@@ -13,14 +13,17 @@ it saw first; so of a run that was built later some rows may have others. Then i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX
+from stream_ext.continuous.window_lengths import Shape, WindowLengths
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
-from stream_ext.network.sharing import NetworkSharing
+from stream_ext.network.operators.scans.window_scan import WindowScan
+from stream_ext.network.sharing import NetworkSharing, are_same
+from stream_ext.rows.zset import of_shorter_windows
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
 
@@ -56,6 +59,9 @@ class SharedStages:
         self._runs: dict[Run, None] = {}
         self._terms: Vocabulary | None = None  # that of the shared stages
         self._renewal = _Trial()
+        self._lengths = WindowLengths()
+        self._awake: Collection[Run] = ()
+        self._unlike: dict[Shape, _Trial] = {}  # some of these have not shown yet what one over longer windows has
 
     def join(self, run: Run) -> None:
         """From the end of this snapshot on it may share."""
@@ -85,25 +91,28 @@ class SharedStages:
             sharing.read_ahead(arrivals)
             self._forget_unread(stages)
 
-    def give_up_lost(self, run: Run, others: Callable[[], Iterable[Run]]) -> None:
+    def give_up_lost(self, run: Run) -> None:
         """A step of `run` was not completed: the networks of the others that read one of the stages that it was in are
         built anew before they are stepped."""
         sharing = _network_of(run).sharing
         if sharing is None or not any(stage.is_lost for stage in sharing.stages):
             return
-        for each in (run, *others()):
+        for each in (run, *self._runs):
             sharing = _network_of(each).sharing
             if sharing is not None and any(stage.is_lost for stage in sharing.stages):
                 sharing.is_lost = True
-        self._stages = {key: stage for key, stage in self._stages.items() if not stage.is_lost}
+        self._forget([stage for stage in self._stages.values() if stage.is_lost])
 
     # ---- between two snapshots
 
-    def gather(self) -> None:
-        """All runs of the class are at the same evaluation."""
+    def gather(self, awake: Collection[Run]) -> None:
+        """All runs of the class are at the same evaluation. `awake`: those of them that are stepped at the next one,
+        and others."""
+        self._awake = awake
         if self._terms is not None and self._are_worn(self._terms):  # of one run that is left, too
             self._begin_anew()
         if len(self._runs) < 2:
+            self._own_lengths()
             return
         for run in [run for run, trial in self._trials.items() if trial.is_due()]:
             self._share(run)
@@ -111,6 +120,7 @@ class SharedStages:
                 self._trials[run].failed()
             else:
                 del self._trials[run]
+        self._unite_lengths()
 
     def _are_worn(self, terms: Vocabulary) -> bool:
         """Whether most of the created terms are in no row any more, or they take much memory; or a stream has brought
@@ -124,15 +134,20 @@ class SharedStages:
     def _share(self, run: Run) -> None:
         """Shares what the network of the run has in common with others now; a network that is found to have more in
         common then, too."""
+        shared = [found for each, place in self._waiting_of(run) for found in self._offered(each, place)]
+        self._go_on_with(shared)
+
+    def _go_on_with(self, shared: Iterable[tuple[Run, int]]) -> None:
+        """These networks share the operators in these places now: perhaps they share what reads them, too."""
         touched: dict[Run, None] = {}
-        offers = deque(self._waiting_of(run))
-        while offers:
-            each, place = offers.popleft()
-            for other, at in self._offered(each, place):
-                touched[other] = None
-                offers += [(other, reader) for reader in self._sharing_of(other).readers_of(at)]
-        for each in touched:
-            self._sharing_of(each).connect()
+        waiting = deque(shared)
+        while waiting:
+            run, place = waiting.popleft()
+            touched[run] = None
+            for reader in self._sharing_of(run).readers_of(place):
+                waiting += self._offered(run, reader)
+        for run in touched:
+            self._sharing_of(run).connect()
 
     def _waiting_of(self, run: Run) -> list[tuple[Run, int]]:
         sharing = self._sharing_of(run)
@@ -157,13 +172,17 @@ class SharedStages:
                 self._withdraw(key)
                 self._single[key] = run, place
                 sharing.offered.add(key)
+                self._lengths.add(key, sharing.operator_at(place))
                 return
         evaluated = run.cohorts[0].evaluated
         assert evaluated is not None, "it was evaluated before it joined"
-        if sharing.has_content_of(place, self._stages[key], evaluated.time):
-            sharing.share(place, self._stages[key])
+        stage = self._stages[key]
+        if not _is_about_to_renew(stage) and sharing.has_content_of(place, stage, evaluated.time):
+            sharing.share(place, stage)
             yield run, place
         else:
+            if _renews(stage) and run in self._awake:
+                _renew(sharing.operator_at(place))
             sharing.waiting += [place] if place not in sharing.waiting else []
             self._trials.setdefault(run, _Trial())
 
@@ -191,18 +210,118 @@ class SharedStages:
                 _network_of(run).sharing = None
                 self._trials[run] = _Trial()
         self._stages, self._single, self._terms = {}, {}, None
+        self._lengths, self._unlike = WindowLengths(), {}
 
     def _no_longer_of(self, sharing: NetworkSharing) -> list[SharedStage]:
         """What it has alone is not for others any more; returns its shared stages."""
         for key in sharing.offered:
             del self._single[key]
+            self._lengths.remove(key)
         sharing.offered.clear()
         return list(sharing.stages)
 
     def _forget_unread(self, stages: Iterable[SharedStage]) -> None:
-        for stage in stages:
-            if not stage.readers and self._stages.get(stage.key) is stage:
-                del self._stages[stage.key]
+        self._forget([stage for stage in stages if not stage.readers and not stage.lent])
+
+    def _forget(self, stages: Iterable[SharedStage]) -> None:
+        """With what was there for these only."""
+        waiting = list(stages)
+        while waiting:
+            stage = waiting.pop()
+            if self._stages.get(stage.key) is not stage:
+                continue
+            del self._stages[stage.key]
+            self._lengths.remove(stage.key)
+            if (longer := stage.longer) is not None:
+                stage.forget()
+                if not longer.shorter and isinstance(longer.operator, WindowScan):
+                    longer.operator.renew(False)
+                waiting += [each for each in longer.with_inputs() if not each.readers and not each.lent]
+
+    # ---- windows of other lengths
+
+    def _unite_lengths(self) -> None:
+        """Operators that do the same as one over longer windows have its rows from now on."""
+        for shape in [shape for shape, trial in self._unlike.items() if trial.is_due()]:
+            self._lengths.again(shape)
+        while (shape := self._lengths.next_changed()) is not None:
+            self._go_on_with(list(self._united(shape)))
+
+    def _united(self, shape: Shape) -> Iterator[tuple[Run, int]]:
+        """The networks that share an operator of this shape from now on, and where they have it."""
+        are_alike = True
+        for key, longer_key, by_ms in self._lengths.pairs(shape, self._stages):
+            (_, inputs), (_, longer_inputs) = key, longer_key
+            if any(each.source is not other.source for each, other in zip(inputs, longer_inputs, strict=True)):
+                continue  # when these are one it is tried again
+            for each in (longer_key, key):
+                yield from self._shared_alone(each)
+            stage, longer = self._stages.get(key), self._stages.get(longer_key)
+            if stage is None or longer is None or not self._has_content_of(stage, longer, by_ms):
+                are_alike = False
+                continue
+            length_ms = self._lengths.length_ms(longer_key)
+            stage.read_longer(longer, by_ms, (length_ms - by_ms) / length_ms)
+            self._lengths.united(stage)
+        if are_alike:
+            self._unlike.pop(shape, None)
+        else:
+            self._unlike.setdefault(shape, _Trial()).failed()
+
+    def _shared_alone(self, key: StageKey) -> Iterator[tuple[Run, int]]:
+        """An operator that one network has is made a stage, if it can."""
+        if key in self._stages:
+            return
+        run, place = self._single[key]
+        stage = self._sharing_of(run).made_shared(place, key)
+        if stage is not None:
+            self._stages[key] = stage
+            self._withdraw(key)
+            yield run, place
+
+    def _has_content_of(self, stage: SharedStage, longer: SharedStage, by_ms: int) -> bool:
+        """Whether it has shown what the other one has, as over windows that are shorter by so much. What a scan has
+        shown does so if every row has the validity of its latest copy: from now on it has."""
+        if not isinstance(stage.operator, WindowScan):
+            return True  # it follows from what they read
+        evaluated = next(iter(self._runs)).cohorts[0].evaluated
+        assert evaluated is not None, "it was evaluated before it joined"
+        renewed = self._is_renewed(stage), self._is_renewed(longer)
+        if not all(renewed):
+            return False
+        shown = zip(stage.shown(evaluated.time), longer.shown(evaluated.time), strict=True)
+        return all(are_same(mine, of_shorter_windows(theirs, by_ms, evaluated.time)) for mine, theirs in shown)
+
+    def _is_renewed(self, stage: SharedStage) -> bool:
+        """Whether the scan has shown each row with its latest copy, and will do so; if not, it does so with the next
+        evaluation, if all that read it are awake to see it."""
+        scan = stage.operator
+        assert isinstance(scan, WindowScan), "no others have copies"
+        is_renewed = scan.is_renewed
+        if is_renewed or all(run in self._awake for run in self._runs if self._sharing_of(run).reads(stage)):
+            scan.renew(True)
+        return is_renewed
+
+    def _own_lengths(self) -> None:
+        """A run that is left alone has what is over windows of its own lengths: what is over longer ones costs more."""
+        for run in self._runs:
+            sharing = _network_of(run).sharing
+            if sharing is not None and any(stage.longer is not None for stage in sharing.stages):
+                sharing.is_lost = True
+
+
+def _renews(stage: SharedStage) -> bool:
+    """Whether it shows rows with their latest copies."""
+    return isinstance(stage.operator, WindowScan) and stage.operator.renews
+
+
+def _is_about_to_renew(stage: SharedStage) -> bool:
+    return isinstance(stage.operator, WindowScan) and stage.operator.renews and not stage.operator.is_renewed
+
+
+def _renew(operator: object) -> None:
+    if isinstance(operator, WindowScan):
+        operator.renew(True)
 
 
 def _network_of(run: Run) -> Network:

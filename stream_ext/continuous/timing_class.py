@@ -53,9 +53,14 @@ def timing_without_names(timing: Timing) -> Timing:
     return replace(timing, windows=tuple(replace(window, name="") for window in timing.windows))
 
 
+def timing_without_lengths(timing: Timing) -> Timing:
+    """Equal for those that differ in the lengths of their windows only; their evaluations are at the same times."""
+    return replace(timing, windows=tuple(replace(window, name="", range_ms=0) for window in timing.windows))
+
+
 class TimingClass:
-    def __init__(self, first: Run) -> None:
-        """Of a run that is about to join it."""
+    def __init__(self, first: Run, shared: SharedStages) -> None:
+        """Of a run that is about to join it. `shared`: with other classes, over windows of other lengths."""
         self._schedule = first.cohorts[0].schedule.copy()
         self._occupancy: Sequence[Occupancy] = first.evaluator.triggered(False).occupancy()
         self._awake: dict[Run, None] = {}
@@ -66,7 +71,7 @@ class TimingClass:
         self._times: list[tuple[int, int, Run]] = []  # a heap: when a run wakes at the latest
         self._turns = count()
         self._streams = self._schedule.streams()
-        self.shared = SharedStages()
+        self.shared = shared
         self._joint: dict[tuple[object, ...], list[JointParts]] = {}
         self._before: LastEvaluation | None = None  # the evaluation before the present snapshot
 
@@ -103,7 +108,7 @@ class TimingClass:
     def leave(self, run: Run, is_over: bool = False) -> None:
         """The run goes on from where the class is, or from where its step has come to; unless it `is_over`."""
         self._wake(run)
-        self.shared.give_up_lost(run, self.members)
+        self.shared.give_up_lost(run)
         del self._awake[run]
         for key in self._wakers.pop(run):
             others = self._woken_by[key]

@@ -34,7 +34,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.core.reevaluated import Reevaluated
-from stream_ext.network.operators.core.shared_stage import COLUMN_BYTES, ROW_BYTES
+from stream_ext.network.operators.core.shared_stage import COLUMN_BYTES, ROW_BYTES, SharedReader
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
 from stream_ext.network.operators.scans.ends import NO_TIME
@@ -248,7 +248,9 @@ class Network:
     @property
     def state_bytes(self) -> int:
         """Measured now."""
-        return bytes_of([*(stage.operator for stage in self.stages), self.answer])
+        own: list[object] = [each for stage in self.stages if not isinstance(each := stage.operator, SharedReader)]
+        own.append(self.answer)
+        return bytes_of(own) if self.sharing is None else self.sharing.state_bytes(own)
 
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as

@@ -113,7 +113,7 @@ class OperatorMeter:
 
     def _others(self, stage: int) -> tuple[int, ...]:
         operator = self._stages[stage].operator
-        return tuple(operator.stage.queries) if isinstance(operator, SharedReader) else ()
+        return operator.stage.queries_of_all if isinstance(operator, SharedReader) else ()
 
 
 def as_json(metered: Metered) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from stream_ext.network.measuring import bytes_of
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.core.shared_stage import (
@@ -76,6 +77,19 @@ class NetworkSharing:
     @property
     def stages(self) -> Iterable[SharedStage]:
         return self._shared.values()
+
+    def operator_at(self, place: int) -> Shareable:
+        """Its own, of a place that it does not share."""
+        operator = self._stages[place].operator
+        assert isinstance(operator, Shareable), "no others are offered"
+        return operator
+
+    def state_bytes(self, own: Iterable[object]) -> int:
+        """Of `own` operators and of what it shares, measured now. Of what is over longer windows than its own it counts
+        the part that its own would have."""
+        whole = [*own, *(stage.operator for stage in self._shared.values() if stage.longer is None)]
+        parts = [stage.part * bytes_of([stage.operator]) for stage in self._shared.values() if stage.longer is not None]
+        return bytes_of(whole) + int(sum(parts))
 
     def come(self) -> int:
         """The bytes that have come to what it shares since the last call."""
@@ -155,15 +169,20 @@ class NetworkSharing:
         """Whether its own operator has shown what the shared one has, up to `time`."""
         operator = self._stages[place].operator
         assert isinstance(operator, Shareable), "no others have a key"
-        mine, theirs = operator.shown(time), stage.operator.shown(time)
+        mine, theirs = operator.shown(time), stage.shown(time)
         return all(
             are_same(rows, stage.with_ids_of(self._vocabulary, others))
             for rows, others in zip(mine, theirs, strict=True)
         )
 
+    def reads(self, scan: SharedStage) -> bool:
+        """Whether it has the rows of this stage, perhaps as over shorter windows."""
+        return any(stage.source is scan for stage in self._scans.values())
+
     def arrive(self, arrival: Arrival) -> None:
         place = arrival.sn, arrival.push
-        for stage in self._scans.values():
+        for each in self._scans.values():
+            stage = each if each.longer is None else each.source
             if place <= stage.arrived or not stage.is_new(place):
                 continue
             scan = stage.operator
@@ -234,6 +253,7 @@ class NetworkSharing:
             stage.left_by(self._query)
             operator.rename(self._names[place])
             if isinstance(operator, WindowScan):
+                operator.renew(False)
                 self._own_scans.append(operator)
             self._stages[place] = msgspec.structs.replace(self._stages[place], operator=operator)
         self._shared, self._scans = {}, {}
@@ -241,10 +261,12 @@ class NetworkSharing:
 
 def _next_change(stage: SharedStage, time: int) -> int:
     """As of its scan; found once."""
-    found = stage.next_change
+    found, scan = stage.next_change, stage.operator
+    assert isinstance(scan, WindowScan), "it is a scan"
+    if stage.longer is not None:
+        return scan.next_change(time, stage.by_ms)
     if found is None or found[0] != time:
-        assert isinstance(stage.operator, WindowScan), "it is a scan"
-        found = stage.next_change = time, stage.operator.next_change(time)
+        found = stage.next_change = time, scan.next_change(time)
     return found[1]
 
 

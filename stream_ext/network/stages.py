@@ -54,7 +54,10 @@ def _read(stage: Stage) -> tuple[int, ...]:
 
 
 def _label(stage: Stage) -> str:
-    """What a source is asked is written only where somebody looks at it. `shared by`: so many queries have it."""
+    """What a source is asked is written only where somebody looks at it. `shared by`: so many queries have it, some of
+    them perhaps over longer windows, or shorter ones."""
     if isinstance(stage.operator, SharedReader):
-        return f"{stage.label} (shared by {stage.operator.stage.readers})"
+        shared = stage.operator.stage
+        longer = f"over windows {shared.by_ms} ms longer, " if shared.longer is not None else ""
+        return f"{stage.label} ({longer}shared by {shared.readers_of_all})"
     return f"{stage.label}: {stage.operator.question}" if isinstance(stage.operator, SourceJoin) else stage.label

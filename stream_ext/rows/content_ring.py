@@ -13,7 +13,7 @@ from hbase_store.arrays import Ids, frozen
 from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import content as kernels
 from stream_ext.rows.row_index import buckets, room_for
-from stream_ext.rows.zset import Untils, Weights, ZSet
+from stream_ext.rows.zset import FOREVER, Untils, Weights, ZSet, ending_earlier
 
 Numbers = npt.NDArray[np.int64]
 #: Rows that are shown, a line for each column behind that of their validities; and whether some were shown just before.
@@ -70,6 +70,37 @@ class ContentRing:
         found = np.empty(len(numbers), np.int64)
         count = kernels.content_again(frozen(numbers), time, self._cells, self._tail, found)
         return self._at(found[:count]) if count else None
+
+    def renewed(self, time: int) -> tuple[ZSet, ZSet] | None:
+        """The rows that have a later copy than the one that they are shown with, as they were shown, and as they are
+        from now on: with their latest copy. After `back(time)`."""
+        if not len(self._again):
+            return None
+        waiting, self._again = self._again, ExpiryWheel(1)
+        numbers = self._with_later_copies(waiting.due(FOREVER)[0][0].view(np.int64), time)
+        if not len(numbers):
+            return None
+        before, cells = self._at(numbers), numbers & (len(self._cells) - 1)
+        self._cells[cells, kernels.SHOWN] = self._cells[cells, kernels.LATEST]
+        return before, self._at(numbers)
+
+    def has_later_copies(self, time: int) -> bool:
+        """Whether a row that is shown at `time` has a later copy than the one that it is shown with."""
+        return len(self._again) > 0 and len(self._with_later_copies(np.arange(self._tail, self._number), time)) > 0
+
+    def _with_later_copies(self, numbers: Numbers, time: int) -> Numbers:
+        """Which of these rows."""
+        numbers = numbers[numbers >= self._tail]
+        cells = self._cells[numbers & (len(self._cells) - 1)]
+        shown, latest = cells[:, kernels.SHOWN], cells[:, kernels.LATEST]
+        found: Numbers = numbers[(time <= shown) & (shown < latest)]
+        return found
+
+    def shorten(self, by: int) -> None:
+        """The window is shorter by so much from now on; no row has later copies."""
+        for place in (kernels.SHOWN, kernels.LATEST):
+            self._cells[:, place] = ending_earlier(self._cells[:, place], by)
+        self._again = ExpiryWheel(1)
 
     def shown(self, time: int) -> ZSet:
         """The rows that are shown at `time`, with the validity they are shown with."""

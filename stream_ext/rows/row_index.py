@@ -28,6 +28,7 @@ from stream_ext.rows.zset import (
     are_shared,
     consolidate,
     empty,
+    ending_earlier,
     latest,
     packed,
     spread,
@@ -169,6 +170,11 @@ class RowIndex:
     def number(self) -> int:
         """The number that the next row gets."""
         return self._number
+
+    def shorten(self, by: int) -> None:
+        """All rows end earlier by so much from now on."""
+        self._cells[:, ring.UNTIL] = ending_earlier(self._cells[:, ring.UNTIL], by)
+        self._ends = deque((number, last if last == FOREVER else last - by) for number, last in self._ends)
 
     def by(self, key: Sequence[int], time: int, mark: int) -> tuple[RowIndex, int]:
         """An index of the same rows by another key; and the number in it of the first row with `mark` or more here."""

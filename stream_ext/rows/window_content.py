@@ -17,7 +17,7 @@ import numpy.typing as npt
 from hbase_store.arrays import frozen
 from stream_ext.rows.content_ring import ContentRing
 from stream_ext.rows.kernels import expiry as kernels
-from stream_ext.rows.zset import FOREVER, Columns, Untils, ZSet, concat, empty, latest, packed
+from stream_ext.rows.zset import FOREVER, Columns, Untils, ZSet, concat, empty, ending_earlier, latest, packed
 
 #: After so many steps in which no column ascended, it is looked at only once in so many.
 _PATIENCE, _SELDOM = 8, 64
@@ -34,6 +34,9 @@ class WindowContent:
         self._likely = 0  # the column that ascended lately
         self._failed = 0  # so many steps ago
         self._before = -(1 << 63)  # the time of the last step
+        #: Whether a row of which a later copy comes is shown with that one at once; so what is shown follows from what
+        #: is in the window, and not from when copies came.
+        self.renews = False
 
     def __len__(self) -> int:
         """The number of rows that are remembered."""
@@ -44,7 +47,12 @@ class WindowContent:
         back = self._ring.back(time)
         change = self._entering(columns, untils, time) if len(untils) else empty(self._width)
         self._before = time
-        return change if back is None else concat([self._columns_of(back), change], self._width)
+        renewed = self._ring.renewed(time) if self.renews else None
+        if back is None and renewed is None:
+            return change
+        again = () if renewed is None else (renewed[0].negated(), renewed[1])
+        back_again = [self._columns_of(rows) for rows in (*(() if back is None else (back,)), *again)]
+        return concat([*back_again, change], self._width)
 
     def shown(self, time: int) -> ZSet:
         """The rows that are in the window at `time`, that of the last step, with the validity they were shown with."""
@@ -52,6 +60,18 @@ class WindowContent:
         parts += [ZSet(aside, len(untils), None, untils) for aside, untils, _ in self._aside or ()]
         shown = concat(parts, self._width)
         return shown.take(shown.until_array() >= time)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether all rows are shown with their latest copies."""
+        return not self._ring.has_later_copies(self._before)
+
+    def shorten(self, by: int) -> None:
+        """The window is shorter by so much from now on. All rows are shown with their latest copies."""
+        self.renews = False
+        self._ring.shorten(by)
+        if self._aside is not None:
+            self._aside = deque((rows, ending_earlier(untils, by), last - by) for rows, untils, last in self._aside)
 
     def _entering(self, columns: Columns, untils: Untils, time: int) -> ZSet:
         # Rows that are valid for ever are not put aside: they, and all behind them, would never be deleted.

@@ -160,6 +160,28 @@ def validities(untils: Untils, which: Picks, count: int) -> Untils:
     return shared(int(untils[0]), count) if count and are_shared(untils) else untils[which]
 
 
+def ending_earlier(untils: Untils, by: int) -> Untils:
+    """The validities, each shorter by so much; what is valid for ever stays so."""
+    if are_shared(untils) and len(untils):
+        until = int(untils[0])
+        return untils if until == FOREVER else shared(until - by, len(untils))
+    earlier: Untils = np.where(untils == FOREVER, FOREVER, untils - by)
+    return earlier
+
+
+def of_shorter_windows(change: ZSet, by: int, time: int) -> ZSet:
+    """Of a change at `time` what it would be if windows were shorter by so much: its rows end earlier, those that would
+    have ended before are not there."""
+    if change.untils is None or not change.count:
+        return change
+    untils = ending_earlier(change.untils, by)
+    kept = untils[:1] >= time if are_shared(untils) else untils >= time
+    if not np.count_nonzero(kept):
+        return empty(change.width)
+    change = msgspec.structs.replace(change, untils=untils)
+    return change if kept.all() else change.take(kept)
+
+
 @cache
 def empty(width: int) -> ZSet:
     return ZSet(tuple(np.empty(0, np.uint64) for _ in range(width)), 0)

@@ -8,10 +8,13 @@
 
 Medians of CPU milliseconds of a close. Answers are compared with pyoxigraph's before a time is reported.
 
-python -m tests.benchmarks.alike [--turns] [--rounds 3] [--json FILE] [PART ...]
+    lengths_N   Q5 by N queries over 20 windows of different length
+    one         one query by itself
+
+python -m tests.benchmarks.alike [--turns | --lengths] [--rounds 3] [--json FILE] [PART ...]
 
 With --turns also where only scans and joins of two are shared, and nothing is decoded once for several emissions, by
-turns."""
+turns. With --lengths also where windows of different length share nothing, and where no queries do."""
 
 from __future__ import annotations
 
@@ -22,11 +25,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stream_ext.continuous.shared_stages import SharedStages
+from stream_ext.continuous.window_lengths import WindowLengths
 from stream_ext.emissions.known_texts import KnownTexts, Texts
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
@@ -90,8 +95,8 @@ def copies(name: str) -> Iterator[Registered]:
         yield Registered(QUESTIONS[name], "RSTREAM", 10 * _SECOND_MS)
 
 
-def lengths(name: str) -> Iterator[Registered]:
-    for number in range(100):
+def lengths(name: str, queries: int = 100) -> Iterator[Registered]:
+    for number in range(queries):
         yield Registered(QUESTIONS[name], "RSTREAM", (5 + number % 20) * _SECOND_MS)
 
 
@@ -123,6 +128,11 @@ PARTS = {
     "copies_Q6": (lambda: copies("Q6"), 1_300),
     "lengths_Q5": (lambda: lengths("Q5"), 1_300),
     "lengths_Q6": (lambda: lengths("Q6"), 1_300),
+    "lengths_Q4": (lambda: lengths("Q4"), 1_300),
+    "lengths_Q10": (lambda: lengths("Q10"), 1_300),
+    "lengths_2": (lambda: lengths("Q5", 2), 1_300),
+    "lengths_10": (lambda: lengths("Q5", 10), 1_300),
+    "one": (lambda: lengths("Q5", 1), 1_300),
     "mixed": (mixed, 1_300),
 }
 
@@ -169,6 +179,25 @@ def _share_scans_and_joins_only() -> None:
     KnownTexts.of = knows_none  # type: ignore[method-assign, assignment]  # as above
 
 
+def _share_no_lengths() -> None:
+    def no_pairs(lengths: WindowLengths, *_: object) -> Iterator[tuple[StageKey, StageKey, int]]:
+        return iter(())
+
+    WindowLengths.pairs = no_pairs  # type: ignore[method-assign, assignment]  # to compare with
+
+
+def _share_nothing() -> None:
+    SharedStages.gather = lambda stages, awake: None  # type: ignore[method-assign]  # to compare with
+
+
+#: What is measured by turns: the flag of each, and what it leaves out.
+LESS: dict[str, Callable[[], None]] = {
+    "--less": _share_scans_and_joins_only, "--equal": _share_no_lengths, "--apart": _share_nothing,
+}  # fmt: skip
+TURNS = {"scans and joins": ["--less"], "all": []}
+OF_LENGTHS = {"nothing": ["--apart"], "equal windows": ["--equal"], "all": []}
+
+
 def _in_process(part: str, *flags: str) -> Figures:
     command = [sys.executable, "-m", "tests.benchmarks.alike", part, *flags]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -176,13 +205,13 @@ def _in_process(part: str, *flags: str) -> Figures:
     return found
 
 
-def by_turns(parts: Sequence[str], rounds: int) -> Figures:
+def by_turns(parts: Sequence[str], rounds: int, sides: Mapping[str, Sequence[str]]) -> Figures:
     figures: Figures = {}
     for part in parts:
-        runs: dict[str, list[Figures]] = {"scans and joins": [], "all": []}
+        runs: dict[str, list[Figures]] = {side: [] for side in sides}
         for _ in range(rounds):
-            runs["scans and joins"].append(_in_process(part, "--less"))
-            runs["all"].append(_in_process(part))
+            for side, flags in sides.items():
+                runs[side].append(_in_process(part, *flags))
         if len({each["rows"] for side in runs.values() for each in side}) > 1:
             raise AssertionError(f"{part}: the numbers of rows differ: {runs}")
         figures[part] = {
@@ -200,20 +229,23 @@ def by_turns(parts: Sequence[str], rounds: int) -> Figures:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("--turns", action="store_true")
-    parser.add_argument("--less", action="store_true")
+    parser.add_argument("--turns", dest="sides", action="store_const", const=TURNS)
+    parser.add_argument("--lengths", dest="sides", action="store_const", const=OF_LENGTHS)
+    for flag in LESS:
+        parser.add_argument(flag, dest="less", action="append_const", const=LESS[flag], help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    if given.less:
-        _share_scans_and_joins_only()
-    if not given.turns:
+    for leave_out in given.less or ():
+        leave_out()
+    if given.sides is None:
         for part in given.parts:
             with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
                 print(json.dumps(measured(part, Path(folder) / "store")), flush=True)
         return
-    command = f"python -m tests.benchmarks.alike --turns --rounds {given.rounds} {' '.join(given.parts)}"
-    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.parts, given.rounds)}
+    flag = "--turns" if given.sides is TURNS else "--lengths"
+    command = f"python -m tests.benchmarks.alike {flag} --rounds {given.rounds} {' '.join(given.parts)}"
+    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.parts, given.rounds, given.sides)}
     if given.json is not None:
         given.json.write_text(json.dumps(figures, indent=2) + "\n")
 

@@ -8,7 +8,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.continuous import course, joint_parts, run, shared_stages
+from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.continuous.turns import TurnLimits
@@ -507,9 +508,9 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
     chance = random.Random(seed)
     apart, gather = chance.choice((0.0, 0.0, 0.3)), SharedStages.gather
 
-    def now_and_then(stages: SharedStages) -> None:
+    def now_and_then(stages: SharedStages, awake: Collection[Run]) -> None:
         if chance.random() >= apart:
-            gather(stages)
+            gather(stages, awake)
 
     store: Store = hbase_store.open(f"lmdb:{folder}")
     try:

@@ -21,6 +21,9 @@ class Shareable:
     encodes_terms: bool = False
     #: Whether it remembers nothing of what came before.
     is_stateless: bool = False
+    #: Whether each of its rows is valid as long as all that it is made of: then over shorter windows it makes the same
+    #: rows, which end earlier, and none that it does not make over longer ones.
+    is_monotone: bool = False
 
     @property
     def likeness(self) -> Likeness | None:
@@ -31,6 +34,9 @@ class Shareable:
         """What it has given and not taken back at `time`, with validities, as far as that does not follow from its
         inputs: of several copies of a row the one counts that came first."""
         return ()
+
+    def shorten(self, by: int) -> None:
+        """All that it remembers ends earlier by so much from now on. Only of what is monotone."""
 
     @property
     def names(self) -> Any:

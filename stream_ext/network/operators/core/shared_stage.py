@@ -7,12 +7,20 @@ first of them.
     two networks, two closes     first network: close 1, close 2 (the operator is stepped)
                                  second network: close 1, close 2 (it finds both changes)
 
-Terms that shared stages create have the ids of a vocabulary of their own. Each network reads them with its own ids."""
+Terms that shared stages create have the ids of a vocabulary of their own. Each network reads them with its own ids.
+
+A stage may do the same as another one over windows that are all shorter by so much. Then it has no operator: its change
+is that of the other stage, whose rows end earlier by so much.
+
+    RANGE 10s   a join: the row (:a, :b) until 12:00:10
+    RANGE 4s    the same row until 12:00:04"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from time import thread_time
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -20,7 +28,7 @@ from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.shared_rows import SharedRows
-from stream_ext.rows.zset import ZSet
+from stream_ext.rows.zset import ZSet, of_shorter_windows
 from stream_ext.values.vocabulary import Vocabulary
 
 #: Bytes of a row, and of a column more, that an operator remembers, with its hashes, and room for as many again.
@@ -36,19 +44,87 @@ class SharedStage:
     bytes that have come to its operator, and to those that it reads, since it is shared."""
 
     def __init__(self, key: StageKey, operator: Shareable, terms: Vocabulary) -> None:
-        self.key, self.operator, self.terms = key, operator, terms
+        self.key, self.terms = key, terms
+        self._operator: Shareable | None = operator
+        #: The stage over longer windows that has the operator of both; by how much these are longer, and which part of
+        #: theirs its own windows are.
+        self.longer: SharedStage | None = None
+        self.by_ms, self.part = 0, 1.0
+        # Those over shorter windows; weakly, as the state of a stage is what it refers to.
+        self.shorter: WeakSet[SharedStage] | None = None
+        self.lent = 0  # to so many stages over shorter windows, by itself or by those that read it
         _, self.inputs = key
         self._reads_terms: bool = any(each.creates_terms for each in self.inputs)
         self.creates_terms: bool = self._reads_terms or operator.creates_terms
         self._rows: SharedRows | None = None  # the whole answer of queries that read nothing else
         self.readers = self.added = 0
         self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places
-        self._own_added = 0
+        self._own_added = self._longer_added = 0
         self._sn = -1  # the snapshot of `_changes`
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
         self._is_halfway = False
         self.arrived = -1, -1  # the last arrival (snapshot, push)
         self.next_change: tuple[int, int] | None = None  # of a scan, as of a time; None: something has come since
+
+    @property
+    def operator(self) -> Shareable:
+        """Its own, or that of the stage over longer windows."""
+        if self._operator is not None:
+            return self._operator
+        assert self.longer is not None, "then it would have one of its own"
+        return self.longer.operator
+
+    @property
+    def source(self) -> SharedStage:
+        """The stage that has the operator."""
+        return self if self.longer is None else self.longer.source
+
+    def read_longer(self, longer: SharedStage, by_ms: int, part: float) -> None:
+        """From now on it has no operator. `longer`: has one, and the same content but for rows that have ended here."""
+        self.forget()
+        self.longer, self.by_ms, self.part, self._operator = longer, by_ms, part, None
+        self._longer_added = longer.added
+        longer.shorter = WeakSet() if longer.shorter is None else longer.shorter
+        longer.shorter.add(self)
+        longer.lend(1)
+        for each in list(self.shorter or ()):
+            each.read_longer(longer, each.by_ms + by_ms, each.part * part)
+
+    def lend(self, more: int) -> None:
+        """So many more stages need it, and what it reads."""
+        self.lent += more
+        for each in self.inputs:
+            each.lend(more)
+
+    def forget(self) -> None:
+        """It does not need the stage over longer windows any more."""
+        if self.longer is not None and self.longer.shorter is not None:
+            self.longer.shorter.discard(self)
+            self.longer.lend(-1)
+
+    def with_inputs(self) -> Iterator[SharedStage]:
+        """It, and all that it reads."""
+        yield self
+        for each in self.inputs:
+            yield from each.with_inputs()
+
+    @property
+    def readers_of_all(self) -> int:
+        """With those of the stages over windows of other lengths that have the same operator."""
+        if self.longer is None and self.shorter is None:
+            return self.readers
+        source = self.source
+        return source.readers + sum([each.readers for each in source.shorter or ()])
+
+    @property
+    def queries_of_all(self) -> tuple[int, ...]:
+        """As `readers_of_all`, one query of each network."""
+        source = self.source
+        return tuple(dict.fromkeys(query for each in (source, *(source.shorter or ())) for query in each.queries))
+
+    def shown(self, time: int) -> list[ZSet]:
+        """What `Shareable.shown` of its operator says, over its windows."""
+        return [of_shorter_windows(rows, self.by_ms, time) for rows in self.operator.shown(time)]
 
     @property
     def has_created(self) -> bool:
@@ -71,6 +147,8 @@ class SharedStage:
     @property
     def is_lost(self) -> bool:
         """Whether a step of it was not completed: its state is that of no evaluation."""
+        if self.longer is not None:
+            return self.longer.is_lost
         return self._is_halfway or any(each.is_lost for each in self.inputs)
 
     def is_new(self, arrival: tuple[int, int]) -> bool:
@@ -94,19 +172,28 @@ class SharedStage:
         return found
 
     def _stepped(self, moment: Moment) -> ZSet:
+        if self.longer is not None:
+            change = of_shorter_windows(self.longer.step(moment), self.by_ms, moment.time)
+            self._count_longer(self.longer)
+            return change
         assert not self._is_halfway, "networks that read it are built anew"
         self._is_halfway, self.next_change = True, None
         changes = [each.step(moment) for each in self.inputs]
-        change = self.operator.step(self._with_terms(moment), *changes)
+        change = self._own_operator.step(self._with_terms(moment), *changes)
         self._is_halfway = False
         self.count(change.count * (change.width * COLUMN_BYTES + ROW_BYTES))
         return change
+
+    @property
+    def _own_operator(self) -> Shareable:
+        assert self._operator is not None, "it reads no other in its place"
+        return self._operator
 
     def _with_terms(self, moment: Moment) -> Moment:
         terms = self.terms
         if terms.created:
             terms.renew()
-        if not (self.operator.encodes_terms or terms.translates or moment.vocabulary.translates):
+        if not (self._own_operator.encodes_terms or terms.translates or moment.vocabulary.translates):
             return moment  # what is read has the same ids for all
         return replace(moment, vocabulary=terms)
 
@@ -114,6 +201,11 @@ class SharedStage:
         """So many bytes have come to its operator."""
         self._own_added += bytes
         self.added = self._own_added + sum([each.added for each in self.inputs])
+
+    def _count_longer(self, longer: SharedStage) -> None:
+        """Its readers are charged for the part of the operator's state that shorter windows would have."""
+        self.added += int((longer.added - self._longer_added) * self.part)
+        self._longer_added = longer.added
 
     def read_by(self, query: int) -> None:
         self.readers += 1
@@ -127,7 +219,11 @@ class SharedStage:
 
     def taken(self) -> Shareable:
         """The operator for one of its readers alone: a copy, unless it is the only one that is left."""
-        return deepcopy(self.operator) if self.readers > 1 else self.operator
+        if self._operator is not None:
+            return deepcopy(self._operator) if self.readers > 1 or self.lent else self._operator
+        operator = deepcopy(self.operator)
+        operator.shorten(self.by_ms)
+        return operator
 
 
 class SharedReader:
@@ -145,7 +241,7 @@ class SharedReader:
         if change is None:
             begun_s = thread_time()
             change = stage.step(moment)
-            self.for_others_s += (thread_time() - begun_s) * (1 - 1 / stage.readers)
+            self.for_others_s += (thread_time() - begun_s) * (1 - 1 / stage.readers_of_all)
         return stage.with_ids_of(moment.vocabulary, change) if change.count else change
 
 

@@ -34,6 +34,8 @@ def leads_to(pattern: IdPattern, bound: Names) -> str | None:
 class Intersection(Shareable):
     """`patterns` all lead from certain variables of the left side to one that is new."""
 
+    is_monotone = True
+
     def __init__(self, left: tuple[str, ...], patterns: tuple[IdPattern, ...]) -> None:
         self.patterns = patterns
         self._ends = [_bound_end(pattern, left) for pattern in patterns]
@@ -46,6 +48,10 @@ class Intersection(Shareable):
     @property
     def likeness(self) -> Likeness:
         return Intersection, *(join.likeness for join in self._chains[0])
+
+    def shorten(self, by: int) -> None:
+        for join in self._chains[0]:
+            join.shorten(by)
 
     def step(self, moment: Moment, left: ZSet) -> ZSet:
         if not moment.last:  # what is remembered of one order is nothing to another

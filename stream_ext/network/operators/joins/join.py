@@ -47,6 +47,11 @@ class Pairs:
         left, right = self._names
         return *self.pairing.likeness, len(left), len(right), self._stays
 
+    def shorten(self, by: int) -> None:
+        """All rows end earlier by so much from now on."""
+        self._left.shorten(by)
+        self._right.shorten(by)
+
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> tuple[ZSet, ZSet]:
         """The pairs as two lists of rows; the validity and the weight of each pair are in the left one."""
         if not left.count and not right.count and moment.evaluations is None:
@@ -129,6 +134,8 @@ def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
 class JoinOperator(Shareable):
     """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
 
+    is_monotone = True
+
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, stays: bool = False
     ) -> None:
@@ -141,6 +148,9 @@ class JoinOperator(Shareable):
     @property
     def likeness(self) -> Likeness:
         return JoinOperator, self._pairs.likeness
+
+    def shorten(self, by: int) -> None:
+        self._pairs.shorten(by)
 
     def step(self, moment: Moment, left: ZSet, right: ZSet) -> ZSet:
         pairing = self._pairs.pairing

@@ -35,6 +35,8 @@ Key = tuple[int, ...]  # places of the variables by which a part is looked up
 
 
 class ManyJoin(Shareable):
+    is_monotone = True
+
     def __init__(self, parts: Sequence[tuple[str, ...]], sources: Sequence[int] | None = None) -> None:
         """`parts`: the variables of each part, which all of its rows bind. `sources`: for each part its input; parts
         that differ only in the names of their variables share one. None: each part has its own."""
@@ -55,6 +57,10 @@ class ManyJoin(Shareable):
         places = {name: place for place, name in enumerate(self._names)}
         parts = tuple([tuple([places[name] for name in part.variables]) for part in self._parts])
         return ManyJoin, parts, self._sources
+
+    def shorten(self, by: int) -> None:
+        for rows in self._indexed:
+            rows.shorten(by)
 
     def step(self, moment: Moment, *changes: ZSet) -> ZSet:
         self._steps += 1
@@ -184,6 +190,10 @@ class _IndexedRows:
             index.insert_rows(rows.keyed(key), time)
             self._marks[key] = index.number - change.count
         return rows
+
+    def shorten(self, by: int) -> None:
+        for index in self._indexes.values():
+            index.shorten(by)
 
     def index(self, key: Key, time: int) -> tuple[RowIndex, int]:
         if key not in self._indexes:

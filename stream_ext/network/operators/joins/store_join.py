@@ -29,6 +29,8 @@ class StoreJoin(Shareable):
 
     `unread` names those of the pattern that are not read: their values are counted, not listed."""
 
+    is_monotone = True
+
     def __init__(
         self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES, unread: Names = NO_NAMES
     ) -> None:
@@ -47,6 +49,9 @@ class StoreJoin(Shareable):
     def likeness(self) -> Likeness:
         maybe, read = tuple(map(self._left.index, self._maybe)), tuple(self._read)
         return StoreJoin, self.pattern.likeness(self._left), maybe, read, self._counting is None
+
+    def shorten(self, by: int) -> None:
+        self._memory.shorten(by)
 
     def with_pattern(self, pattern: IdPattern) -> StoreJoin:
         """The same join with other constants in its pattern, for a network that is stepped once."""

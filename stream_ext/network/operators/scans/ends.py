@@ -5,6 +5,8 @@ is one with that before it."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 #: After all times.
 NO_TIME = 1 << 62
 
@@ -23,9 +25,19 @@ class Ends:
         if not spans or last > spans[-1][1]:
             spans.append((first, last))
 
-    def next(self, time: int) -> int:
-        """Before this time nothing leaves the window, of what is in it at `time`."""
+    def next(self, time: int, by: int = 0) -> int:
+        """Before this time nothing leaves the window, of what is in it at `time`; or a window that is shorter by so
+        much."""
         spans = self._spans
         while spans and spans[0][1] < time:
             del spans[0]
-        return max(spans[0][0], time) + 1 if spans else NO_TIME
+        at = bisect_left(spans, time + by, key=_last) if by else 0
+        return max(spans[at][0] - by, time) + 1 if at < len(spans) else NO_TIME
+
+    def shorten(self, by: int) -> None:
+        """The window is shorter by so much from now on."""
+        self._spans = [(first - by, last - by) for first, last in self._spans]
+
+
+def _last(span: tuple[int, int]) -> int:
+    return span[1]

@@ -29,6 +29,8 @@ Entering = tuple[Columns, Times, Times]
 
 
 class WindowScan(Shareable):
+    is_monotone = True
+
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
         """`as_bag`: rows may occur several times, as in a window that is a bag; or a later operator makes a set of
         them."""
@@ -59,6 +61,27 @@ class WindowScan(Shareable):
     def shown(self, time: int) -> Sequence[ZSet]:
         """What a bag has given follows from what arrived."""
         return () if self._content is None else (self._content.shown(time),)
+
+    def renew(self, renews: bool) -> None:
+        """From its next step on it shows each row with its latest copy, or no longer."""
+        if self._content is not None:
+            self._content.renews = renews
+
+    @property
+    def renews(self) -> bool:
+        return self._content is not None and self._content.renews
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether it has shown each row with its latest copy: then what it has shown follows from what is in the window
+        alone."""
+        return self._content is None or self._content.is_renewed
+
+    def shorten(self, by: int) -> None:
+        if self._content is not None:
+            self._content.shorten(by)
+        if self._ends is not None:
+            self._ends.shorten(by)
 
     def arrive(
         self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = (), copies: Times | None = None
@@ -131,12 +154,13 @@ class WindowScan(Shareable):
                 self._ends.add(window.last_of(rows.first), window.last_of(rows.last))
         return [self._in_instance(rows, time) for rows in entering]
 
-    def next_change(self, time: int) -> int:
-        """Before this time no row comes or goes, after the step at `time`. It may be too early, but never too late."""
-        if self._ends is None:
+    def next_change(self, time: int, by: int = 0) -> int:
+        """Before this time no row comes or goes, after the step at `time`. It may be too early, but never too late.
+        `by`: of a window that is shorter by so much."""
+        if self._ends is None or (self.renews and not self.is_renewed):
             return time
         entries = [first for each in (self._new, self._waiting) if (first := each.first()) is not None]
-        return min(self._ends.next(time), min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms)
+        return min(self._ends.next(time, by), min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms)
 
     def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:
         """The rows that the instance at `time` contains, and until when they are in one."""

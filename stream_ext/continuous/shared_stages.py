@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX
-from stream_ext.continuous.window_lengths import Shape, WindowLengths
+from stream_ext.continuous.window_lengths import OperatorShape, WindowLengths
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
@@ -61,7 +61,9 @@ class SharedStages:
         self._renewal = _Trial()
         self._lengths = WindowLengths()
         self._awake: Collection[Run] = ()
-        self._unlike: dict[Shape, _Trial] = {}  # some of these have not shown yet what one over longer windows has
+        self._unlike: dict[
+            OperatorShape, _Trial
+        ] = {}  # some of these have not shown yet what one over longer windows has
 
     def join(self, run: Run) -> None:
         """From the end of this snapshot on it may share."""
@@ -247,7 +249,7 @@ class SharedStages:
         while (shape := self._lengths.next_changed()) is not None:
             self._go_on_with(list(self._united(shape)))
 
-    def _united(self, shape: Shape) -> Iterator[tuple[Run, int]]:
+    def _united(self, shape: OperatorShape) -> Iterator[tuple[Run, int]]:
         """The networks that share an operator of this shape from now on, and where they have it."""
         are_alike = True
         for key, longer_key, by_ms in self._lengths.pairs(shape, self._stages):

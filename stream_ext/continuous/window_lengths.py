@@ -24,30 +24,30 @@ from stream_ext.network.operators.scans.window_scan import WindowScan
 LONGER_MAX = 8
 
 
-class Shape:
+class OperatorShape:
     """`keys`: those of its operators, by the length of their windows; of several windows of the first one. `below`: the
     shapes of what these read; `above`: of what reads these."""
 
     __slots__ = ("above", "below", "description", "keys", "step_ms")
 
-    def __init__(self, description: object, step_ms: int, below: Sequence[Shape]) -> None:
+    def __init__(self, description: object, step_ms: int, below: Sequence[OperatorShape]) -> None:
         self.description, self.step_ms, self.below = description, step_ms, below
         self.keys: dict[int, StageKey] = {}
-        self.above: dict[Shape, None] = {}
+        self.above: dict[OperatorShape, None] = {}
 
 
 class Sized(NamedTuple):
     """A shape, with a length; no shape: it reads no windows."""
 
-    shape: Shape | None
+    shape: OperatorShape | None
     length_ms: int = 0
 
 
 class WindowLengths:
     def __init__(self) -> None:
-        self._shapes: dict[object, Shape] = {}
+        self._shapes: dict[object, OperatorShape] = {}
         self._sized: dict[StageKey, Sized] = {}
-        self._changed: dict[Shape, None] = {}  # since they were looked at last
+        self._changed: dict[OperatorShape, None] = {}  # since they were looked at last
 
     def add(self, key: StageKey, operator: Shareable) -> None:
         """An operator that was not known yet. What it reads is known."""
@@ -84,10 +84,10 @@ class WindowLengths:
         )
         return Sized(self._shape(description, below[0].step_ms, below), first.length_ms)
 
-    def _shape(self, description: object, step_ms: int, below: Sequence[Shape]) -> Shape:
+    def _shape(self, description: object, step_ms: int, below: Sequence[OperatorShape]) -> OperatorShape:
         shape = self._shapes.get(description)
         if shape is None:
-            shape = self._shapes[description] = Shape(description, step_ms, below)
+            shape = self._shapes[description] = OperatorShape(description, step_ms, below)
         for each in below:
             each.above[shape] = None
         return shape
@@ -106,7 +106,7 @@ class WindowLengths:
 
     # ---- which of them may have the rows of which
 
-    def _note(self, shape: Shape) -> None:
+    def _note(self, shape: OperatorShape) -> None:
         if len(shape.keys) > 1:
             self._changed[shape] = None
 
@@ -116,11 +116,11 @@ class WindowLengths:
         for above in () if shape is None else shape.above:
             self._note(above)
 
-    def again(self, shape: Shape) -> None:
+    def again(self, shape: OperatorShape) -> None:
         """To be looked at once more."""
         self._note(shape)
 
-    def next_changed(self) -> Shape | None:
+    def next_changed(self) -> OperatorShape | None:
         """One that has got other operators, or whose inputs have. Shapes of inputs come before those of their
         readers."""
         shape = next(iter(self._changed), None)
@@ -128,7 +128,9 @@ class WindowLengths:
             del self._changed[shape]
         return shape
 
-    def pairs(self, shape: Shape, stages: Mapping[StageKey, SharedStage]) -> Iterator[tuple[StageKey, StageKey, int]]:
+    def pairs(
+        self, shape: OperatorShape, stages: Mapping[StageKey, SharedStage]
+    ) -> Iterator[tuple[StageKey, StageKey, int]]:
         """Operators with one over longer windows whose rows they might have, the longest first: (key, key of the longer
         one, by how much it is longer). `stages`: those that are shared."""
         lengths = sorted(shape.keys, reverse=True)

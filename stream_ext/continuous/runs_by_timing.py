@@ -67,7 +67,11 @@ class RunsByTiming:
         alike = (
             each.shared for own, each in self._classes if timing_without_lengths(own) == timing and each.place == place
         )
-        return next(alike, None) or SharedStages()
+        found = next(alike, None)
+        if found is None:
+            return SharedStages()
+        found.take_other_lengths()
+        return found
 
     def begin(self, sn: int, pushes: PushesOfSnapshot) -> tuple[list[Run], list[Part]]:
         """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on."""

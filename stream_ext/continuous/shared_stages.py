@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX
-from stream_ext.continuous.window_lengths import OperatorShape, WindowLengths
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.sharing import NetworkSharing, are_same
+from stream_ext.network.window_lengths import OperatorShape, WindowLengths
 from stream_ext.rows.zset import of_shorter_windows
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
@@ -59,7 +59,7 @@ class SharedStages:
         self._runs: dict[Run, None] = {}
         self._terms: Vocabulary | None = None  # that of the shared stages
         self._renewal = _Trial()
-        self._lengths = WindowLengths()
+        self._lengths: WindowLengths | None = None  # none, as long as all windows have one length
         self._awake: Collection[Run] = ()
         self._unlike: dict[
             OperatorShape, _Trial
@@ -69,6 +69,15 @@ class SharedStages:
         """From the end of this snapshot on it may share."""
         self._runs[run] = None
         self._trials[run] = _Trial()
+
+    def take_other_lengths(self) -> None:
+        """Runs over windows of other lengths join, too."""
+        if self._lengths is None:
+            self._lengths = WindowLengths()
+            for key, stage in self._stages.items():
+                self._lengths.add(key, stage.operator)
+            for key, (run, place) in self._single.items():
+                self._lengths.add(key, self._sharing_of(run).operator_at(place))
 
     def leave(self, run: Run, is_over: bool = False) -> None:
         """`is_over`: its network is not evaluated any more."""
@@ -122,7 +131,8 @@ class SharedStages:
                 self._trials[run].failed()
             else:
                 del self._trials[run]
-        self._unite_lengths()
+        if self._lengths is not None:
+            self._unite_lengths(self._lengths)
 
     def _are_worn(self, terms: Vocabulary) -> bool:
         """Whether most of the created terms are in no row any more, or they take much memory; or a stream has brought
@@ -174,7 +184,8 @@ class SharedStages:
                 self._withdraw(key)
                 self._single[key] = run, place
                 sharing.offered.add(key)
-                self._lengths.add(key, sharing.operator_at(place))
+                if self._lengths is not None:
+                    self._lengths.add(key, sharing.operator_at(place))
                 return
         evaluated = run.cohorts[0].evaluated
         assert evaluated is not None, "it was evaluated before it joined"
@@ -212,13 +223,14 @@ class SharedStages:
                 _network_of(run).sharing = None
                 self._trials[run] = _Trial()
         self._stages, self._single, self._terms = {}, {}, None
-        self._lengths, self._unlike = WindowLengths(), {}
+        self._lengths, self._unlike = None if self._lengths is None else WindowLengths(), {}
 
     def _no_longer_of(self, sharing: NetworkSharing) -> list[SharedStage]:
         """What it has alone is not for others any more; returns its shared stages."""
         for key in sharing.offered:
             del self._single[key]
-            self._lengths.remove(key)
+            if self._lengths is not None:
+                self._lengths.remove(key)
         sharing.offered.clear()
         return list(sharing.stages)
 
@@ -233,7 +245,8 @@ class SharedStages:
             if self._stages.get(stage.key) is not stage:
                 continue
             del self._stages[stage.key]
-            self._lengths.remove(stage.key)
+            if self._lengths is not None:
+                self._lengths.remove(stage.key)
             if (longer := stage.longer) is not None:
                 stage.forget()
                 if not longer.shorter and isinstance(longer.operator, WindowScan):
@@ -242,35 +255,35 @@ class SharedStages:
 
     # ---- windows of other lengths
 
-    def _unite_lengths(self) -> None:
+    def _unite_lengths(self, lengths: WindowLengths) -> None:
         """Operators that do the same as one over longer windows have its rows from now on."""
         for shape in [shape for shape, trial in self._unlike.items() if trial.is_due()]:
-            self._lengths.again(shape)
-        while (shape := self._lengths.next_changed()) is not None:
-            self._go_on_with(list(self._united(shape)))
+            lengths.again(shape)
+        while (shape := lengths.next_changed()) is not None:
+            self._go_on_with(list(self._united(lengths, shape)))
 
-    def _united(self, shape: OperatorShape) -> Iterator[tuple[Run, int]]:
+    def _united(self, lengths: WindowLengths, shape: OperatorShape) -> Iterator[tuple[Run, int]]:
         """The networks that share an operator of this shape from now on, and where they have it."""
         are_alike = True
-        for key, longer_key, by_ms in self._lengths.pairs(shape, self._stages):
+        for key, longer_key, by_ms in lengths.pairs(shape, self._stages):
             (_, inputs), (_, longer_inputs) = key, longer_key
             if any(each.source is not other.source for each, other in zip(inputs, longer_inputs, strict=True)):
                 continue  # when these are one it is tried again
             for each in (longer_key, key):
-                yield from self._shared_alone(each)
+                yield from self._made_shared(each)
             stage, longer = self._stages.get(key), self._stages.get(longer_key)
             if stage is None or longer is None or not self._has_content_of(stage, longer, by_ms):
                 are_alike = False
                 continue
-            length_ms = self._lengths.length_ms(longer_key)
+            length_ms = lengths.length_ms(longer_key)
             stage.read_longer(longer, by_ms, (length_ms - by_ms) / length_ms)
-            self._lengths.united(stage)
+            lengths.united(stage)
         if are_alike:
             self._unlike.pop(shape, None)
         else:
             self._unlike.setdefault(shape, _Trial()).failed()
 
-    def _shared_alone(self, key: StageKey) -> Iterator[tuple[Run, int]]:
+    def _made_shared(self, key: StageKey) -> Iterator[tuple[Run, int]]:
         """An operator that one network has is made a stage, if it can."""
         if key in self._stages:
             return
@@ -300,7 +313,7 @@ class SharedStages:
         scan = stage.operator
         assert isinstance(scan, WindowScan), "no others have copies"
         is_renewed = scan.is_renewed
-        if is_renewed or all(run in self._awake for run in self._runs if self._sharing_of(run).reads(stage)):
+        if is_renewed or all(run in self._awake for run in self._runs if _reads(run, stage)):
             scan.renew(True)
         return is_renewed
 
@@ -319,6 +332,11 @@ def _renews(stage: SharedStage) -> bool:
 
 def _is_about_to_renew(stage: SharedStage) -> bool:
     return isinstance(stage.operator, WindowScan) and stage.operator.renews and not stage.operator.is_renewed
+
+
+def _reads(run: Run, scan: SharedStage) -> bool:
+    sharing = _network_of(run).sharing
+    return sharing is not None and sharing.reads(scan)
 
 
 def _renew(operator: object) -> None:

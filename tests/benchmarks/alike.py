@@ -31,13 +31,13 @@ from pathlib import Path
 from typing import Any
 
 from stream_ext.continuous.shared_stages import SharedStages
-from stream_ext.continuous.window_lengths import WindowLengths
 from stream_ext.emissions.known_texts import KnownTexts, Texts
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
 from stream_ext.network.operators.joins.join import JoinOperator
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.sharing import NetworkSharing
+from stream_ext.network.window_lengths import WindowLengths
 from stream_ext.windows.part import Ids
 from tests.benchmarks.papers import _varied
 from tests.benchmarks.replay import Replay

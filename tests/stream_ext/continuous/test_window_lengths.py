@@ -210,6 +210,12 @@ def test_queries_over_windows_of_different_lengths_say_what_each_says_by_itself(
     assert kinds.total() > 50, f"rows over longer windows were read {kinds} times"
 
 
+def test_who_goes_its_own_way_leaves_the_operators_to_those_over_shorter_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(3003, tmp_path / "found by a soak", monkeypatch)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
 def test_queries_over_windows_of_different_lengths_say_what_each_says_by_itself_thousands_of_times(

@@ -34,14 +34,12 @@ class StoreJoin(Shareable):
     def __init__(
         self, left: tuple[str, ...], pattern: IdPattern, maybe: Names = NO_NAMES, unread: Names = NO_NAMES
     ) -> None:
-        self.pattern = pattern
-        self._left = left
+        self.pattern, self._left = pattern, left
         self._maybe = [v for v in left if v in maybe and v in pattern.variables]
         self._look_ups: dict[tuple[str, ...], _LookUp] = {}
         self._counting = Counting(left, pattern) if unread else None
         self._read = [i for i, v in enumerate(pattern.variables) if v not in unread]
-        read = tuple(pattern.variables[i] for i in self._read)
-        self._pairing = Pairing(left, read, frozenset(self._maybe))
+        self._pairing = Pairing(left, tuple(pattern.variables[i] for i in self._read), frozenset(self._maybe))
         self.variables = self._pairing.variables
         self._memory = RowIndex(len(left), self._pairing.left_key)
 
@@ -101,8 +99,7 @@ class StoreJoin(Shareable):
     def _met(self, change: ZSet, moment: Moment) -> ZSet:
         """The change of the store, joined with the stored rows of the left side."""
         change = change.with_columns(tuple(change.stored[i] for i in self._read))
-        keys = self._pairing.right_keys(change)
-        i, slot = self._memory.probe(keys, len(change), moment.time, moment.control)
+        i, slot = self._memory.probe(self._pairing.right_keys(change), len(change), moment.time, moment.control)
         moment.control.room(len(i), len(self.variables))
         return self._pairing.joined(self._memory.at(slot), change.take(i))
 
@@ -317,14 +314,12 @@ class _LookUp:
 
     def _with_quad(self, left: ZSet, i: Picks | None, quad: _Quad, moment: Moment) -> ZSet:
         """The left rows `i` with the quads that were found for each; i None: each left row once."""
-        count, g, keep = len(quad[0]), quad[G], None
-        for first, again in self._same:
-            same = _column(quad, first, count) == _column(quad, again, count)
-            keep = same if keep is None else keep & same
+        count, g = len(quad[0]), quad[G]
+        same = [_column(quad, first, count) == _column(quad, again, count) for first, again in self._same]
         if g is not None and self._pattern.binding[G] in self._at:
             graph = self._bound(G, left, moment)
-            same = g == (graph if i is None else graph[i])
-            keep = same if keep is None else keep & same
+            same.append(g == (graph if i is None else graph[i]))
+        keep = np.logical_and.reduce(same) if same else None
         if keep is not None:
             i = np.flatnonzero(keep) if i is None else i[keep]
         moment.control.room(count, self._width)

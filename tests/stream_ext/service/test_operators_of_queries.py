@@ -102,6 +102,21 @@ def test_queries_over_the_same_windows_say_which_operators_they_share(tmp_path: 
             assert ["rows" in line for line in lines] == [True, True, False, False]
 
 
+def test_queries_say_that_their_operators_are_over_longer_windows(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        pattern = "?x :p ?y . ?x :q ?z"
+        service.register(registration("q0", window="RANGE 5s STEP 1s", pattern=pattern, select="SELECT ?x"))
+        service.register(registration("q1", window="RANGE 2s STEP 1s", pattern=pattern, select="SELECT ?z"))
+        for time in range(1100, 9100, 1000):
+            push(service, "s", time, triple(f"x{time}", "a"), triple(f"x{time}", "b", "q"))
+        ((long,),) = (service.query_operators("q0")["networks"],)
+        ((short,),) = (service.query_operators("q1")["networks"],)
+        assert long["operators"][1]["operator"] == "join (shared by 2)"
+        assert long["operators"][1]["shared_with"] == ["q1"]
+        assert short["operators"][1]["operator"] == "join (over windows 3000 ms longer, shared by 2)"
+        assert short["operators"][1]["shared_with"] == ["q0"]
+
+
 # ---- what happened to a query
 
 

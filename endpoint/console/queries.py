@@ -61,7 +61,7 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
     return render_template(
         "console/registered.html",
         state=state,
-        stays=definition.home is not None,
+        stays=definition.home == "inline",
         has_spark=room.service.has_spark,
         plan=plan_of(parse(text, definition.base), {}, prefixes_of(text)),
         table=table_of(room.service, answer, TABLE, prefixes_of(text)),

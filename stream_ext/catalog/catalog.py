@@ -70,6 +70,10 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
         return "failed" if self.kind == "budget" else "parked"
 
 
+#: Where a query is that is not where all others are.
+Home = Literal["inline", "replay"]
+
+
 class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
@@ -77,11 +81,12 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     resumed. A query that is `paused` or has a `failure` is not evaluated. One that `constructs` emits triples. A `live`
     one ends with the connection that registered it. `output`: the stream of its emissions. A query that reads
     `any_stream` has a window on a variable: `streams` are those of its other windows. A query with `home` inline stays
-    in the server's process when the others are on Spark; `left`: its position when it was last moved.
-    `remote_patterns`: its patterns that the source main is asked for at each evaluation, as too many quads match to be
-    held. `placement`: the same number for all queries of a template, by which a shard of Spark is chosen; 0: the
-    query's number. `functions`: those of the source's process that it calls, by IRI; with any, the source evaluates it
-    as a whole. `past`: what happened to it, and to earlier queries that it replaced; the latest is the last."""
+    in the server's process when the others are on Spark; with `replay`, until it has caught up. `left`: its position
+    when it was last moved. `remote_patterns`: its patterns that the source main is asked for at each evaluation, as too
+    many quads match to be held. `placement`: the same number for all queries of a template, by which a shard of Spark
+    is chosen; 0: the query's number. `functions`: those of the source's process that it calls, by IRI; with any, the
+    source evaluates it as a whole. `past`: what happened to it, and to earlier queries that it replaced; the latest is
+    the last."""
 
     number: int
     name: str
@@ -99,7 +104,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
     live: bool = False
     output: int | None = None
     any_stream: bool = False
-    home: Literal["inline"] | None = None
+    home: Home | None = None
     left: Left | None = None
     failure: Failure | None = None
     remote_patterns: list[HeldPattern] = []

@@ -3,7 +3,7 @@
     a remote endpoint did not answer          the query waits until there may be an answer
     the query is in quarantine                it waits until the quarantine ends
     too many evaluations fell due             it is evaluated by turns, a piece at a time
-    it replays a long past                    other processes evaluate it, and what they find is handed on by turns
+    it has a long past, or has missed much    other processes evaluate it, and what they find is handed on by turns
     the query came from another runner        it continues from the state that this runner left
     the query takes too much of the time      it is evaluated by turns, and stays here until it is released
 
@@ -12,6 +12,7 @@ there; when that shard has reached the snapshot of the others, its runs become r
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ import msgspec
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
+from stream_ext.continuous.replayed_units import begin_again, begin_if_much, replay_of_past, take_replayed
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
@@ -97,8 +99,7 @@ class QueriesBehind:
                 shard.faults[number] = f"{why}; {CAUGHT_UP_LATER}"
         unit = UnitBehind(set(states), state.behind_at, own, state.unanswered or is_suspended)
         self._units |= dict.fromkeys(states, unit)
-        if not unit.unanswered and len(states) == 1:
-            self._begin_replay(unit)
+        begin_again(shard, unit)
 
     def part_from_those_underway(self, in_step: bool) -> None:
         """Separates the runs that did not get through a snapshot: the next one (`in_step`), else the one they began
@@ -142,7 +143,7 @@ class QueriesBehind:
 
     def replays(self, planned: PlannedQuery, sn: int) -> bool:
         """Whether other processes replay the past of a query that begins in snapshot `sn`."""
-        if (replay := self._shard.replays.begin(planned, sn)) is None:
+        if (replay := replay_of_past(self._shard, planned, sn)) is None:
             return False
         number = planned.number
         self._units[number] = UnitBehind({number}, sn - 1, {number: None}, replay=replay)
@@ -150,25 +151,14 @@ class QueriesBehind:
         self._shard.send_later(Part.silent(number, sn, 0, state))
         return True
 
-    def _begin_replay(self, unit: UnitBehind) -> None:
-        """Of a query that stays where it was, perhaps in the middle of its past."""
-        shard, ((number, state),) = self._shard, unit.states.items()
-        known = None if state is None else msgspec.structs.replace(state, behind_at=None, unanswered=False)
-        definition = shard.catalog.queries[number]
-        if unit.sn < definition.since and (planned := shard.read(definition, known, shard.catalog)) is not None:
-            unit.replay = shard.replays.begin(planned, unit.sn + 1)
-
-    def _take_replayed(self, unit: UnitBehind, replay: Replay) -> Sequence[Part]:
+    def _take_replayed(self, unit: UnitBehind, replay: Replay) -> Sequence[Part] | None:
         shard, (number,) = self._shard, unit.numbers
-        if (piece := replay.take()) is None:
-            unit.end_replay()
-            return []
-        unit.states[number] = piece.state
-        parts = [*piece.parts, Part.silent(number, unit.sn + 1, _k_after(piece.state), piece.state)]
-        if piece.state.behind_at is None:
+        parts = take_replayed(shard, unit, replay)
+        state = unit.states[number]
+        if parts is not None and state is not None and state.behind_at is None:  # it has ended
             unit.end_replay()
             del self._units[number]
-            shard.go_on_with(shard.catalog.queries[number], piece.state)
+            shard.go_on_with(shard.catalog.queries[number], state)
         return parts
 
     def end_replays(self) -> None:
@@ -199,9 +189,8 @@ class QueriesBehind:
     def _is_ready(self, unit: UnitBehind) -> bool:
         if unit.replay is not None:
             return unit.replay.has_more
-        return not (unit.unanswered or self._is_suspended(unit)) and (
-            unit.sn < self._shard.sn or (unit.own_shard is not None and not unit.is_there)
-        )
+        waits = unit.unanswered or self._is_suspended(unit)
+        return not waits and (unit.sn < self._shard.sn or not unit.is_there)
 
     def _is_suspended(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.suspended for number in unit.numbers)
@@ -236,14 +225,16 @@ class QueriesBehind:
         shard, own_shard, parts = self._shard, unit.own_shard, list[Part]()
         if unit.sn < shard.store.oldest():
             return self._begin_all_from_here(unit)
-        if unit.replay is not None:
-            return self._take_replayed(unit, unit.replay)
+        if unit.replay is not None and (replayed := self._take_replayed(unit, unit.replay)) is not None:
+            return replayed
+        turn, began_s = shard.pace.behind(shard.interrupted), time.thread_time()
         try:
             if own_shard is None:
                 own_shard = self._own_shard_again(unit)
-            parts += _advanced_to(own_shard, shard.sn, shard.pace.behind(shard.interrupted))
+            parts += _advanced_to(own_shard, shard.sn, turn)
         except SnapshotGone:  # the snapshot was deleted meanwhile
             return [*parts, *self._begin_all_from_here(unit)]
+        unit.spent.add(time.thread_time() - began_s, turn.made)
         for number in sorted(own_shard.faults.keys() & unit.numbers):
             self._take_fault(number, own_shard)
         shard.send_later(*own_shard.take_unsent())
@@ -263,6 +254,7 @@ class QueriesBehind:
         if unit.slowed:
             shard.faults |= dict.fromkeys(unit.numbers, unit.slowed)
         if own_shard.runs.underway:
+            begin_if_much(shard, unit)
             return []  # their parts contain their positions
         caught_up = own_shard.sn == shard.sn and not unit.slowed
         parts = [
@@ -274,6 +266,8 @@ class QueriesBehind:
             for number in unit.numbers:
                 del self._units[number]
             shard.runs.take_in(own_shard.runs, list(own_shard.runs.all))
+        else:
+            begin_if_much(shard, unit)
         return parts
 
     def _own_shard_again(self, unit: UnitBehind) -> Shard:
@@ -355,11 +349,6 @@ class QueriesBehind:
         shard = self._shard
         current = shard.since_it_runs(number, state)
         return msgspec.structs.replace(Part.silent(number, shard.sn, AFTER_ALL, current), after_move=True)
-
-
-def _k_after(state: QueryState) -> int:
-    """The number in the snapshot that comes after the evaluations which the state has."""
-    return AFTER_ALL if state.within is None else state.within.k
 
 
 def _advanced_to(own_shard: Shard, sn: int, turn: Turn) -> list[Part]:

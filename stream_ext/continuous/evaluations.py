@@ -20,7 +20,7 @@ from stream_ext.continuous.course import Course
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.pushes import PushesOfSnapshot
-from stream_ext.windows.query_state import Within
+from stream_ext.windows.query_state import ClosePlace, Within
 from stream_ext.windows.schedule import Due
 from stream_ext.windows.timing import arrives_by_element
 
@@ -51,8 +51,8 @@ class Evaluations:
     def past(self, sn: int) -> Iterator[int]:
         """Up to the last close that is evaluated here."""
         self.at, cohorts, until = self._run.within or _NOTHING, self._run.cohorts, self._plan.until
-        while (time := cohorts[0].schedule.next_time()) is not None and (until is None or time <= until):
-            self._close(sn, 0, Due(time, None, until), cohorts)
+        while (time := cohorts[0].schedule.next_time()) is not None and (until is None or time <= until.time):
+            self._close(sn, 0, Due(time, None, None if until is None else until.time), cohorts)
             yield 1
 
     def of_store(self, sn: int, is_first: bool) -> Iterator[int]:
@@ -76,13 +76,15 @@ class Evaluations:
         cohort.add(Due(time, None), 0, False, result)
 
     def of_pushes(self, sn: int, pushes: PushesOfSnapshot) -> Iterator[int]:
-        """Without those that were made before."""
-        within, streams = self._run.within, self._run.streams
+        """Without those that were made before, and up to the last close that is evaluated here."""
+        within, streams, until = self._run.within, self._run.streams, self._plan.until
         self.at = within or _NOTHING
         if self._plan.one_by_one is None:
             yield from NumberedArrivals(self._run, self, sn, within).of_pushes(pushes)
             return
         for arrival in pushes:
+            if until is not None and (sn, arrival.push) > (until.sn, until.push):
+                return
             if arrival.stream in streams:
                 yield from self._take(sn, arrival, within)
 
@@ -126,7 +128,10 @@ class Evaluations:
             self._run.evaluator.at_closes.arrive(arrival)
         # An evaluation at an arrival sees, of the elements of its push, those that have arrived by then.
         by_element = arrives_by_element(self._run.timing.windows, arrival.stream)
+        until = self._plan.until
         for each, cohorts in due:
+            if until is not None and ClosePlace(sn, arrival.push, each.time) > until:
+                return
             if each.arrived is not None:
                 came = arrival.between(arrived_at, each.arrived, by_element)
                 self._run.evaluator.triggered(True).arrive(came)

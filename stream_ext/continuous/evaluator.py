@@ -246,7 +246,7 @@ class Evaluator:
     ) -> list[Arrival]:
         """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
         acknowledgement. `before`: the push before which the windows are needed first."""
-        found, size, until = list[Arrival](), 0, self._plan.until
+        found, size, until = list[Arrival](), 0, self._plan.past_until
         self._control.begin(0)
         for arrival in retained_arrivals(self._store, windows, reference, sn, before, saved, until=until):
             found.append(arrival)

@@ -25,7 +25,7 @@ from stream_ext.plan.properties.range_sums import sums_of
 from stream_ext.plan.properties.result_columns import columns_of
 from stream_ext.plan.templates.parameters import QueryTemplate
 from stream_ext.rows.key_range import KeyRange
-from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.query_state import ClosePlace, QueryState
 from stream_ext.windows.timing import Timing
 
 #: Equal for queries that may share a network: the template, and the names of its streams.
@@ -44,14 +44,14 @@ class Joining:
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
     """A query of the catalog that is to run. `timing`: with T0, if it is known. `keys`: of a divided query, the part
-    that is evaluated here. `until`: of windows of the past, the last close that is evaluated here; None: each is."""
+    that is evaluated here. `until`: the last close that is evaluated here; None: each is."""
 
     number: int
     registered: Registered
     timing: Timing
     state: QueryState
     keys: KeyRange | None = None
-    until: int | None = None
+    until: ClosePlace | None = None
 
     @property
     def key(self) -> Key | None:
@@ -106,6 +106,11 @@ class RunPlan:
         select = self.template.select if is_shared else self.select
         self.one_by_one = "what a source is asked for" if self.asks_source else why_one_by_one(query, select)
         self.boolean = True if query.form is Form.ASK else None  # the result of an ASK with a row
+
+    @property
+    def past_until(self) -> int | None:
+        """Of a query over the past, the time of the last close that is evaluated here; None: each is."""
+        return None if self.until is None or not self.is_over_past else self.until.time
 
     @property
     def template(self) -> QueryTemplate:

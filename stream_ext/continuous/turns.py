@@ -28,7 +28,7 @@ class Turn:
         self, evaluations: int, seconds: float | None = None, interrupted: Callable[[], bool] = lambda: False
     ) -> None:
         """`seconds` None: however long it takes."""
-        self._left = evaluations
+        self._left, self.made = evaluations, 0  # evaluations that are left, and were made
         self._until = None if seconds is None else time.monotonic() + seconds
         self._interrupted = interrupted
 
@@ -39,6 +39,7 @@ class Turn:
 
     def spend(self, cells: int = 0, evaluations: int = 1) -> None:
         """One evaluation, or one snapshot, whose answer has so many cells; or several evaluations together."""
+        self.made += evaluations
         self._left -= evaluations + cells // _CELLS
 
     @property

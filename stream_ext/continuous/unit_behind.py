@@ -1,6 +1,6 @@
 """A unit behind: queries that are evaluated together, and are behind the other queries of their shard.
 
-A query that replays a long past may be evaluated by other processes meanwhile; the shard hands on what they find:
+A query with much to evaluate may be evaluated by other processes meanwhile; the shard hands on what they find:
 
     unit behind  --begin-->  Replay  --take, a piece at a time-->  parts, and the state after them
 
@@ -10,7 +10,8 @@ another replay, may go on. Who the others are is the business of `stream_ext.run
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from stream_ext.continuous.run_plan import PlannedQuery
@@ -46,17 +47,51 @@ class Replay(Protocol):
 
 
 class Replays(Protocol):
-    def begin(self, planned: PlannedQuery, sn: int) -> Replay | None:
-        """Of a query that began in snapshot `sn` and continues from the state of `planned`. None: the shard replays it
-        itself, if it has a past at all."""
+    @property
+    def least_s(self) -> float:
+        """What takes less is not worth it."""
+        ...
+
+    def begin(self, planned: PlannedQuery, defined_at: int, head: int, close_s: float | None = None) -> Replay | None:
+        """Of a query that is behind, and continues from the state of `planned` to snapshot `head`. `defined_at`: a
+        snapshot whose catalog has it; `close_s`: how long an evaluation takes, if that is known. None: the shard
+        evaluates it itself."""
         ...
 
 
 class NoReplays:
-    """A shard that replays everything itself."""
+    """A shard that evaluates everything itself."""
 
-    def begin(self, planned: PlannedQuery, sn: int) -> Replay | None:
+    least_s = inf
+
+    def begin(self, planned: PlannedQuery, defined_at: int, head: int, close_s: float | None = None) -> Replay | None:
         return None
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the shard itself has done for queries that are behind: `seconds` for so many `evaluations`. Once these are
+    `again_s`, it is considered again whether others should go on."""
+
+    seconds: float = 0.0
+    evaluations: int = 0
+    again_s: float = 0.0
+
+    def add(self, seconds: float, evaluations: int) -> None:
+        self.seconds += seconds
+        self.evaluations += evaluations
+
+    def is_much(self, least_s: float) -> bool:
+        """Whether it is time to consider it; `least_s`: what takes less is not worth it."""
+        if self.seconds < max(self.again_s, least_s / 2):
+            return False
+        self.again_s = self.seconds + max(least_s, self.seconds / 2)
+        return True
+
+    @property
+    def each_s(self) -> float | None:
+        """How long an evaluation takes; None: none was made."""
+        return self.seconds / self.evaluations if self.evaluations else None
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +101,7 @@ class UnitBehind:
 
     `unanswered`: they wait until the endpoints of `later` may be requested again, and until they are not suspended;
     else they continue by turns. `slowed`: why they stay behind even if they have reached the others. `replay`: other
-    processes evaluate the next snapshot."""
+    processes evaluate what they have missed. `spent`: by the shard itself, since they fell behind."""
 
     numbers: set[int]
     sn: int
@@ -76,6 +111,7 @@ class UnitBehind:
     own_shard: Shard | None = None
     slowed: str = ""
     replay: Replay | None = None
+    spent: Spent = field(default_factory=lambda: Spent())
 
     def end_replay(self) -> None:
         if self.replay is not None:

@@ -37,6 +37,7 @@ from stream_ext.runners.spark.runner import SparkRunner
 from stream_ext.runners.spark.settings import SparkSettings
 from stream_ext.runners.trial import Process
 from stream_ext.service.arrived_elements import ArrivedElements
+from stream_ext.service.far_behind import FarBehind
 from stream_ext.service.inline_queries import InlineQueries
 from stream_ext.service.past_faults import PastFaults
 from stream_ext.service.stream_alarms import StreamAlarms
@@ -115,6 +116,7 @@ class Engine:
             store, jobs, budget, self.inline.owner_changed, self.merge.accounts.add,
             lambda query, why: self._park(query, why, injector.head),
         )  # fmt: skip
+        self._far_behind = FarBehind(clock, self.alarms, merge, injector, self.replays)
         self._catch_up = CatchUpLimit(
             clock, self.alarms, self.merge.catching_up, lambda: self._queries,
             lambda sn: store.row(sn).published_ms, self.fail, catch_up_ms, lambda: injector.head,
@@ -131,13 +133,10 @@ class Engine:
         store, injector = self._store, self._injector
         return Merge(
             store.emissions, self.clock, lambda: self._queries, store.terms, lambda: injector.numbers.new("query"),
-            on_owner_change=lambda: self.inline.owner_changed(),
-            on_emissions=self._announce,
+            on_owner_change=lambda: self.inline.owner_changed(), on_emissions=self._announce,
             on_silence=lambda times: self.derived.silent(times),
             on_unstored=lambda by_ms: self.alarms.set("flush", by_ms, self.merge.flush),
-            on_fault=self._failed,
-            waits=self.waits,
-            sources=self._source_times.at,
+            on_fault=self._failed, waits=self.waits, sources=self._source_times.at,
             plan=ShardPlan() if self._spark is None else ShardPlan.of(self._spark.shard_count()),
             may_divide=lambda query: may_divide(query, injector.catalog),
             sum_ranges=RangeSummation(store.ids, store.terms, lambda query: grouped_query(query, injector.catalog)),
@@ -186,6 +185,7 @@ class Engine:
         self.inline.start()
         if self.spark is not None:
             self.spark.start()
+            self._far_behind.start()
         self._head_moved(self._injector.head)
         self.subscriptions.serve(self.emissions, self.merge.last, self.merge.memberships, self._subscription_changed)
         self.subscriptions.resume(catalog.queries)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from stream_ext.catalog.catalog import QueryDefinition
+from stream_ext.catalog.catalog import Home, QueryDefinition
 from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.metering import metered
 from stream_ext.emissions.merged_progress import Runner
@@ -156,7 +156,7 @@ class Registrations:
         )
         if runner == "spark" and asks:
             raise BadArgument(f"query {definition.name!r} asks an attached store, which only the server's process can")
-        home: Literal["inline"] | None = "inline" if runner == "inline" else None
+        home: Home | None = "inline" if runner == "inline" else None
         sn = int(self._opened.change(move_query(name, home, self._opened.engine.merge.left)))
         self._opened.engine.await_evaluated(sn, self._opened.limits.evaluated_s, for_all=False)
         return sn

@@ -234,7 +234,10 @@ def _why_of(query: QueryDefinition, engine: Engine, catalog: Catalog) -> str:
     if query.asks_source and engine.spark is not None:
         return "an attached store takes part in its evaluations, and only this process has it"
     if (replay := engine.replays.status(query.number)) is not None:
-        return f"its past is replayed by {replay['tasks']} tasks ({replay['by']}), and emitted by this process"
+        what = "its past is replayed" if replay["is_past"] else "what it has missed is evaluated"
+        return f"{what} by {replay['tasks']} tasks ({replay['by']}), and emitted by this process"
+    if query.home == "replay":
+        return "it was far behind: tasks of Spark evaluate what it has missed, and Spark has it again after that"
     if query.home is not None and query.left is None and engine.spark is not None:
         return "its past was long when it was registered: tasks of Spark replay it, and this process emits it"
     if query.home is not None:

@@ -48,6 +48,15 @@ class Within(msgspec.Struct, frozen=True, array_like=True):
     arrived_at: int | None = None
 
 
+class ClosePlace(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Where an evaluation at a close is among all of a query: its snapshot, the push in it that made it due (0 for
+    windows of the past), and its time. Later ones are greater."""
+
+    sn: int
+    push: int
+    time: int
+
+
 class QueryState(msgspec.Struct, frozen=True, array_like=True):
     """The progress of a query: with the streams, enough to go on after a restart as if nothing had happened.
 

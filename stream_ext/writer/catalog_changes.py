@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import msgspec
 
-from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, Left, QueryDefinition, StreamDefinition, names_of
+from stream_ext.catalog.catalog import (
+    Catalog,
+    CatalogStep,
+    Failure,
+    Home,
+    Left,
+    QueryDefinition,
+    StreamDefinition,
+    names_of,
+)
 from stream_ext.catalog.options import CHANGEABLE, StreamOptions, parse_options
 from stream_ext.catalog.past import PastEvent, What, with_event
 from stream_ext.catalog.registered import Registered
@@ -172,14 +180,21 @@ def resume_query(key: str, t0: int | None, failed: bool) -> Change:
     return change
 
 
-def move_query(key: str, home: Literal["inline"] | None, left: Callable[[QueryDefinition], Left]) -> Change:
+_WHERE_TO: dict[Home | None, str] = {
+    "inline": "to the server's process",
+    "replay": "to the server's process, until tasks have evaluated what it has missed",
+    None: "to Spark",
+}
+
+
+def move_query(key: str, home: Home | None, left: Callable[[QueryDefinition], Left]) -> Change:
     """After the next snapshot another runner steps it. Its result: the snapshot."""
 
     def change(view: HeadView) -> Intent:
         query = view.catalog.query(key)
         if query.home == home:
             return Intent(result=int)
-        past = _past(query, view, "moved", "to the server's process" if home == "inline" else "to Spark")
+        past = _past(query, view, "moved", _WHERE_TO[home])
         moved = msgspec.structs.replace(query, home=home, left=left(query), past=past)
         return Intent(result=int, steps=[CatalogStep("query", query.number, moved)])
 

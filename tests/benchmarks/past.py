@@ -52,7 +52,7 @@ QUERIES = {
 class InTurn:
     """Runs tasks one after the other in this process, and counts the CPU of each."""
 
-    name, limited_by = "this process", "nothing"
+    name, limited_by, is_ready = "this process", "nothing", True
 
     def __init__(self, lanes: int) -> None:
         self.lanes, self.used = lanes, list[float]()

@@ -4,6 +4,7 @@ Each replay has processes of its own, which end with it, as their memory stays a
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
@@ -11,7 +12,7 @@ from functools import partial
 
 from stream_ext.errors import JobFailed, QueryCancelled
 from stream_ext.evaluation_budget import Control
-from stream_ext.runners.replays.task import EncodedTask, RunTasks, TaskDied
+from stream_ext.runners.replays.task import AHEAD, EncodedTask, RunTasks, TaskDied
 from stream_ext.task_processes import LOWEST_PRIORITY, PoolClosed, ProcessLost, ProcessNotStarted, TaskProcesses
 
 #: So often a waiting replay looks whether it is to end.
@@ -21,7 +22,7 @@ _LOOK_S = 0.1
 class ReplayProcesses:
     """`lanes`: so many processes for each replay."""
 
-    name, limited_by = "processes beside the server", "--push-readers"
+    name, limited_by, is_ready = "processes beside the server", "--push-readers", True
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
@@ -34,8 +35,11 @@ class ReplayProcesses:
 
 
 def _results(processes: TaskProcesses, tasks: Sequence[EncodedTask], control: Control) -> Generator[bytes, None, None]:
-    for future in [processes.submit(task.encoded) for task in tasks]:
-        yield _result(future, control)
+    under_way, waiting = deque[Future[bytes]](), deque(tasks)
+    while waiting or under_way:
+        while waiting and len(under_way) < AHEAD * processes.most:
+            under_way.append(processes.submit(waiting.popleft().encoded))
+        yield _result(under_way.popleft(), control)
 
 
 def _result(future: Future[bytes], control: Control) -> bytes:

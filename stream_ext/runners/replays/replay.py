@@ -3,7 +3,8 @@
     find the cuts   ->   a task for each stretch   ->   pieces, one after the other, to the shard of the query
 
 A task that found too much for one result ended early: the rest of its stretch is another task. What is not handed on is
-evaluated again after a restart, or by the shard itself, from the state after the last piece."""
+evaluated again after a restart, or by the shard itself, from the state after the last piece. So is what is found to be
+too short for tasks."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,11 +21,12 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.unit_behind import ReplayedPiece
 from stream_ext.errors import JobFailed, QueryCancelled, RilletError
 from stream_ext.evaluation_budget import Control
+from stream_ext.runners.replays.stretches import Cuts
 from stream_ext.runners.replays.task import (
     RESULT_BYTES,
-    CutPast,
-    Cuts,
+    Cut,
     EncodedTask,
+    Missed,
     Replayed,
     ReplayFailed,
     ReplayStretch,
@@ -39,10 +40,10 @@ from stream_ext.runners.replays.task import (
     result_of,
 )
 from stream_ext.windows.part import Part
-from stream_ext.windows.query_state import LastEvaluation, QueryState
+from stream_ext.windows.query_state import ClosePlace, LastEvaluation, QueryState
 
-#: So many stretches for each task that runs at a time: one that is heavier than the others matters less then.
-_STRETCHES_PER_LANE = 2
+#: While a query cannot be parked, it is tried again so often.
+_PARK_AGAIN_S = 1.0
 #: Tasks that failed, one after the other, because whoever runs them had to begin anew.
 _FAILURES_MAX = 3
 
@@ -61,39 +62,42 @@ class ReplayJobs(Protocol):
     def name(self) -> str: ...
     @property
     def limited_by(self) -> str: ...
+    @property
+    def is_ready(self) -> bool:
+        """Whether tasks can begin now."""
+        ...
 
     def opened(self) -> AbstractContextManager[RunTasks]:
-        """For one replay: what runs its tasks. Its results, closed, cancel those that still run. They raise TaskDied if
-        the process of a task died again and again, JobFailed if there is nobody who runs tasks."""
+        """For one replay: what runs its tasks. Its results, closed, cancel those that still run; few of them wait to be
+        taken. They raise TaskDied if the process of a task died again and again, JobFailed if there is nobody who runs
+        tasks."""
         ...
 
 
 class QueryReplay:
     def __init__(
         self,
-        store: str,
-        sn: int,
-        query: int,
-        state: QueryState,
+        missed: Missed,
+        close_s: float,
+        least_s: float,
         budget: Budget,
         jobs: ReplayJobs,
         changed: Callable[[], None],
         ended: Callable[[QueryReplay, float], None],
         died: Callable[[str], object],
     ) -> None:
-        """Of the query that began in snapshot `sn`, from this state on.
-
-        `changed` is called when there is a piece, or the replay has failed; `ended`, with the CPU milliseconds of
-        its tasks, when it is over; `died` if a process of it died again and again."""
-        self._store, self._sn, self._query = store, sn, query
+        """`close_s`: how long an evaluation is expected to take; what is expected to take less than `least_s` in all is
+        left to the shard. `changed` is called when there is a piece, or there
+        will be no more; `ended`, with the CPU milliseconds of its tasks, when it is over; `died` if a process of it
+        died again and again: what it raises is tried again."""
+        self._missed, self._close_s, self._least_s = missed, close_s, least_s
         self._budget, self._jobs = budget, jobs
         self._changed, self._ended, self._died = changed, ended, died
         self._control = Control()
         self._lock = threading.Condition()
-        self._pieces: deque[tuple[StretchPiece, int]] = deque()  # and by how much its numbers are too small
-        self._has_failed = False
-        # After all that was found: the state, and the number of the next evaluation.
-        self._reached, self._evaluations = state, 0 if state.within is None else state.within.k
+        self._pieces: deque[tuple[StretchPiece, _Numbers]] = deque()
+        self._is_over = False  # the shard goes on itself
+        self._reached = missed.state  # after all that was found
         self._cpu_ms = 0.0
         self.stretches = self.stretches_done = 0
         self._thread = threading.Thread(target=self._run, name="rillet-replay", daemon=True)
@@ -106,6 +110,7 @@ class QueryReplay:
 
     def status(self) -> dict[str, Any]:
         return {
+            "is_past": self._missed.is_past,
             "by": self._jobs.name,
             "tasks": self._jobs.lanes,
             "stretches": self.stretches,
@@ -117,15 +122,15 @@ class QueryReplay:
     @property
     def has_more(self) -> bool:
         with self._lock:
-            return bool(self._pieces) or self._has_failed
+            return bool(self._pieces) or self._is_over
 
     def take(self) -> ReplayedPiece | None:
         with self._lock:
             if not self._pieces:
                 return None
-            piece, by = self._pieces.popleft()
+            piece, numbers = self._pieces.popleft()
             self._lock.notify_all()
-        return ReplayedPiece([_later(part, by) for part in codec.parts(piece.parts)], _state_later(piece.state, by))
+        return ReplayedPiece([numbers.part(part) for part in codec.parts(piece.parts)], numbers.state(piece.state))
 
     def cancel(self) -> None:
         self._control.cancel()
@@ -141,20 +146,35 @@ class QueryReplay:
         except QueryCancelled:
             pass
         except TaskDied as error:  # who evaluates it may die of it
-            self._died(str(error))
+            self._park(str(error))
         except Exception as error:  # noqa: BLE001 -- the shard goes on by itself, and says what is wrong with the query
-            if self._control.is_cancelled:
-                return
-            why = f"{type(error).__name__}: {error}"
-            log.warning(
-                "the tasks that replay a query have failed: the server goes on by itself",
-                extra={"fields": {"query": self._query, "why": why}},
-            )
-            with self._lock:
-                self._has_failed = True
-            self._changed()
+            if not self._control.is_cancelled:
+                self._log("the tasks that replay a query have failed: the server goes on by itself", error)
+                self._leave_rest()
+        else:
+            self._leave_rest()
         finally:
             self._ended(self, self._cpu_ms)
+
+    def _leave_rest(self) -> None:
+        with self._lock:
+            self._is_over = True
+        self._changed()
+
+    def _park(self, why: str) -> None:
+        """Until it is parked, or nobody waits for it any more: the shard must not evaluate it."""
+        while not self._control.is_cancelled:
+            try:
+                self._died(why)
+                return
+            except Exception as error:  # noqa: BLE001 -- whatever it was may have passed a little later
+                self._log("a query whose tasks die cannot be parked yet", error)
+            with self._lock:
+                self._lock.wait_for(lambda: self._control.is_cancelled, _PARK_AGAIN_S)
+
+    def _log(self, what: str, error: Exception) -> None:
+        why = f"{type(error).__name__}: {error}"
+        log.warning(what, extra={"fields": {"query": self._missed.query, "why": why}})
 
     def _replay(self) -> None:
         failures, is_over = 0, False
@@ -162,8 +182,8 @@ class QueryReplay:
             reached = self._reached
             try:
                 with self._jobs.opened() as run:
-                    self._replay_from(reached, run)
-                is_over = True
+                    while not is_over:
+                        is_over = self._replay_from(self._reached, run)
             except TaskDied:
                 raise
             except JobFailed:
@@ -171,45 +191,46 @@ class QueryReplay:
                 if failures == _FAILURES_MAX:
                     raise
 
-    def _replay_from(self, state: QueryState, run: RunTasks) -> None:
-        stretches = self._jobs.lanes * _STRETCHES_PER_LANE
-        found = self._one(CutPast(self._store, self._sn, self._query, state, stretches), run)
+    def _replay_from(self, state: QueryState, run: RunTasks) -> bool:
+        """Whether all is done; else it has to be cut again."""
+        found = self._one(Cut(self._missed.from_state(state), self._jobs.lanes, self._close_s), run)
         assert isinstance(found, Cuts), "it was asked for cuts"
-        ends = [*found.closes, None]
-        tasks = [self._stretch(state, after, until) for after, until in pairwise([None, *ends])]
-        self.stretches, self.stretches_done = len(tasks), 0
+        if found.expected_s < self._least_s:
+            return True
+        starts = [state, *found.starts]
+        ends = [*map(_cut_at, found.starts), *([None] if found.is_all else [])]
+        tasks = [self._stretch(start, end) for start, end in zip(starts, ends, strict=False)]
+        self.stretches = self.stretches_done + len(tasks)
         with closing(run([EncodedTask(encode(task)) for task in tasks], self._control)) as results:
             for task, body in zip(tasks, results, strict=True):
                 self._take_stretch(task, _checked(body), run)
                 self.stretches_done += 1
+        return found.is_all
 
-    def _stretch(self, state: QueryState, after: int | None, until: int | None) -> ReplayStretch:
-        return ReplayStretch(
-            self._store, self._sn, self._query, state, after, until, self._budget, RESULT_BYTES
-        )  # fmt: skip
+    def _stretch(self, state: QueryState, until: ClosePlace | None) -> ReplayStretch:
+        return ReplayStretch(self._missed.from_state(state), until, self._budget, RESULT_BYTES)
 
     def _take_stretch(self, task: ReplayStretch, found: Result, run: RunTasks) -> None:
         """What the task found, and what it left for others."""
         assert isinstance(found, Replayed), "it was to replay"
-        self._hand_on(found, 0 if task.after is None else self._evaluations)
+        self._hand_on(found, _Numbers.between(self._reached, task.missed.state))
         while not found.is_whole:
-            found = self._one(self._stretch(self._reached, None, task.until), run)
+            found = self._one(self._stretch(self._reached, task.until), run)
             assert isinstance(found, Replayed), "it was to replay"
-            self._hand_on(found, 0)
+            self._hand_on(found, _AS_THEY_ARE)
 
     def _one(self, task: Task, run: RunTasks) -> Result:
         with closing(run([EncodedTask(encode(task))], self._control)) as results:
             return _checked(next(results))
 
-    def _hand_on(self, found: Replayed, by: int) -> None:
+    def _hand_on(self, found: Replayed, numbers: _Numbers) -> None:
         """When all that was found before is taken: so what waits here is never more than one result."""
         with self._lock:
             self._lock.wait_for(lambda: not self._pieces or self._control.is_cancelled)
             self._control.check()
-            self._pieces.extend((piece, by) for piece in found.pieces)
+            self._pieces.extend((piece, numbers) for piece in found.pieces)
         self._cpu_ms += found.cpu_ms
-        self._evaluations = by + found.evaluations
-        self._reached = msgspec.structs.replace(_state_later(found.state, by), behind_at=None)
+        self._reached = numbers.state(found.state)
         self._changed()
 
 
@@ -220,23 +241,54 @@ def _checked(body: bytes) -> Result:
     return found
 
 
+def _cut_at(start: QueryState) -> ClosePlace:
+    """The last evaluation before a stretch."""
+    before, within = start.evaluated, start.within
+    assert before is not None and within is not None, "it is cut after an evaluation"
+    return ClosePlace(before.sn, within.push, before.time)
+
+
 # ---- numbers of evaluations
 
 
-def _later(part: Part, by: int) -> Part:
-    """The same part, if so many evaluations were made before."""
-    if not by:
-        return part
-    state, before = _state_later(part.state, by), _evaluation_later(part.before, by)
-    return msgspec.structs.replace(part, k=part.k + by, state=state, before=before)
+class _Numbers(NamedTuple):
+    """Evaluations of a stretch in snapshot `sn` have numbers that are too small `by` so many: those that were made in
+    it before the stretch."""
+
+    by: int
+    sn: int
+
+    @classmethod
+    def between(cls, reached: QueryState, start: QueryState) -> _Numbers:
+        """Of the stretch with this start, if the stretch before it has come to `reached`."""
+        there, here = reached.within, start.within
+        if there is None or here is None:
+            return _AS_THEY_ARE
+        return cls(there.k - here.k, _snapshot_of(start))
+
+    def part(self, part: Part) -> Part:
+        if not self.by:
+            return part
+        k = part.k + self.by if part.sn == self.sn else part.k
+        before = self._evaluation(part.before)
+        return msgspec.structs.replace(part, k=k, state=self.state(part.state), before=before)
+
+    def state(self, state: QueryState) -> QueryState:
+        within = state.within
+        if within is not None and _snapshot_of(state) == self.sn:
+            within = msgspec.structs.replace(within, k=within.k + self.by)
+        return msgspec.structs.replace(state, evaluated=self._evaluation(state.evaluated), within=within)
+
+    def _evaluation(self, evaluation: LastEvaluation | None) -> LastEvaluation | None:
+        if evaluation is None or evaluation.sn != self.sn:
+            return evaluation
+        return msgspec.structs.replace(evaluation, k=evaluation.k + self.by)
 
 
-def _state_later(state: QueryState, by: int) -> QueryState:
-    within = state.within
-    if within is not None:
-        within = msgspec.structs.replace(within, k=within.k + by)
-    return msgspec.structs.replace(state, evaluated=_evaluation_later(state.evaluated, by), within=within)
+_AS_THEY_ARE = _Numbers(0, -1)
 
 
-def _evaluation_later(evaluation: LastEvaluation | None, by: int) -> LastEvaluation | None:
-    return None if evaluation is None else msgspec.structs.replace(evaluation, k=evaluation.k + by)
+def _snapshot_of(state: QueryState) -> int:
+    """The one in the middle of which a query is."""
+    assert state.behind_at is not None, "it is behind"
+    return state.behind_at + 1

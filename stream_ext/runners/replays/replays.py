@@ -14,13 +14,14 @@ from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.unit_behind import Replay
 from stream_ext.oneshot.divided.open_stores import absolute
 from stream_ext.runners.replays.replay import QueryReplay, ReplayJobs
-from stream_ext.runners.replays.stretches import expected_s, schedule_of, why_not_divided
+from stream_ext.runners.replays.stretches import CLOSE_S, expected_s, schedule_of, why_not_divided
+from stream_ext.runners.replays.task import Missed
 from stream_ext.windows.query_state import QueryState
 
-#: A shorter past is replayed by the server itself: a process takes a second or two to begin.
+#: What is expected to take less is evaluated by the server itself: a process takes a second or two to begin.
 LEAST_S = 4.0
 #: At a time; the server itself replays others, by turns.
-_REPLAYS_MAX = 4
+REPLAYS_MAX = 4
 
 
 class QueryReplays:
@@ -41,30 +42,45 @@ class QueryReplays:
         self._changed, self._spent, self._died = changed, spent, died
         self._lock = threading.Lock()
         self._running: dict[int, QueryReplay] = {}
+        self._is_closed = False
 
-    def begin(self, planned: PlannedQuery, sn: int) -> Replay | None:
-        number, state = planned.number, planned.state
-        has_ended = state.sn > 0 and state.within is None
-        if planned.timing.ends_at is None or has_ended or self.why_not(planned, sn):
+    @property
+    def least_s(self) -> float:
+        return LEAST_S
+
+    def begin(self, planned: PlannedQuery, defined_at: int, head: int, close_s: float | None = None) -> Replay | None:
+        state = planned.state
+        assert state.behind_at is not None, "it is behind"
+        if planned.timing.ends_at is None:
+            why_not = self.why_not_missed(planned.registered, state)
+        else:
+            has_ended = state.sn > 0 and state.within is None
+            why_not = "it has ended" if has_ended else self.why_not(planned, state.behind_at + 1)
+        if why_not or not self._jobs.is_ready:
             return None
+        missed = Missed(absolute(self._store.url), planned.number, defined_at, head, state)
         with self._lock:
-            if len(self._running) >= _REPLAYS_MAX:
+            if len(self._running) >= REPLAYS_MAX or self._is_closed:
                 return None
-            replay = self._running[number] = QueryReplay(
-                absolute(self._store.url), sn, number, state, self._budget, self._jobs, self._changed,
-                partial(self._ended, number), partial(self._died, number),
+            replay = self._running[planned.number] = QueryReplay(
+                missed, close_s or CLOSE_S, LEAST_S, self._budget, self._jobs, self._changed,
+                partial(self._ended, planned.number), partial(self._died, planned.number),
             )  # fmt: skip
         replay.start()
         return replay
 
     def why_not(self, planned: PlannedQuery, sn: int) -> str:
-        """Why the past of the query is replayed by one process; empty: it is not."""
+        """Why the past of a query that begins in snapshot `sn` is replayed by one process; empty: it is not."""
         if why := self._why_nobody() or why_not_divided(planned.registered, planned.state):
             return why
         needs_s = expected_s(schedule_of(planned, self._store, sn), self._store.vts(sn))
         if needs_s < LEAST_S:
             return f"it is expected to take {needs_s:.1f} s, and less than {LEAST_S:g} s is not divided"
         return ""
+
+    def why_not_missed(self, registered: Registered, state: QueryState) -> str:
+        """Why what a query has missed is evaluated by one process, however much it is; empty: it is not."""
+        return self._why_nobody() or why_not_divided(registered, state)
 
     def explained(self, registered: Registered, sn: int) -> dict[str, Any]:
         """What would be done with a query that is registered now."""
@@ -89,7 +105,7 @@ class QueryReplays:
 
     def close(self) -> None:
         with self._lock:
-            running = list(self._running.values())
+            self._is_closed, running = True, list(self._running.values())
         for replay in running:
             replay.cancel()
         for replay in running:

@@ -9,7 +9,8 @@ is the answer at that close, which is evaluated again."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,32 +31,42 @@ from stream_ext.windows.schedule import Schedule
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 
 #: CPU seconds of a close, and of an element that comes into the windows: of a query that does little.
-_CLOSE_S, _ELEMENT_S = 0.0005, 0.000_005
+CLOSE_S, ELEMENT_S = 0.0005, 0.000_005
+#: A stretch is to take about so long: others who wait for tasks of Spark get theirs then.
+_STRETCH_S = 5.0
+#: At least so many stretches for each task that runs at a time: one that is heavier than the others matters less then.
+_STRETCHES_PER_LANE = 2
+#: What is longer than so many of them is cut again when these are done.
+_CUTS_MAX = 256
+#: Reading what the windows hold where stretches begin may be such a part of all work, if that makes stretches short.
+_REREADING = 0.25
 #: So many closes are looked at for one at which a window holds something.
 _LOOKED_AT = 64
 
 
 def why_not_divided(registered: Registered, state: QueryState) -> str:
-    """Why the past of a query is replayed by one process; empty: it can be divided."""
-    query, select = registered.query, registered.select
-    if registered.timing.ends_at is None:
-        return "it has no window of the past (START ... END)"
+    """Why the past of a query, or what it has missed, is evaluated by one process; empty: it can be divided."""
+    query, select, timing = registered.query, registered.select, registered.timing
+    if timing.arrivals or not timing.windows:
+        return "it is not evaluated at closes alone"
+    if any(window.holds_all for window in timing.windows):
+        return "a window holds all that ever came, part of which may be saved"
     if registered.remote_patterns or registered.functions or has_services(query) or is_volatile(query):
         return "it has a function or a SERVICE whose value may differ from process to process (NOW, RAND, UUID, ...)"
-    if any(window.by_variable for window in registered.timing.windows):
+    if any(window.by_variable for window in timing.windows):
         return "a window is on each stream"
     if any(isinstance(node, Select) and node.is_cut and not node.order for node in nodes_of(select)):
         return "LIMIT or OFFSET without ORDER BY cuts the order in which rows came first, at whatever close that was"
-    if (why := _why_other_order(query, select)) is not None:
+    if (why := why_other_order(query, select)) is not None:
         return why
     if state.gap:
         return "it was resumed, and its next emission says so, whichever stretch that is in"
     return ""
 
 
-def _why_other_order(query: Query, select: Select) -> str | None:
+def why_other_order(query: Query, select: Select) -> str | None:
     """Terms that a query computes have other ids in another process, and the rows of an emission may be in the order of
-    their ids. Not so if rows differ in the columns before."""
+    their ids: why that is so; None: it is not, or rows differ in the columns before."""
     computed = _computed(select)
     if query.form is Form.ASK:
         return None
@@ -101,7 +112,34 @@ def expected_s(schedule: Schedule, positions: Mapping[int, StreamPosition]) -> f
             length = max(1, at.latest - at.first)
             within = min(at.latest, due.last) - max(at.first, _start_of(schedule, stream))
             elements += at.elements_total * min(1.0, max(0, within) / length)
-    return due.count() * _CLOSE_S + elements * _ELEMENT_S
+    return due.count() * CLOSE_S + elements * ELEMENT_S
+
+
+class CutMarks(NamedTuple):
+    """`work_s`: the work up to each cut. Not `is_all`: there is more behind the last one, which is cut later."""
+
+    work_s: Sequence[float]
+    is_all: bool
+
+    @classmethod
+    def of(cls, expected_s: float, reread_s: float, lanes: int) -> CutMarks:
+        """Of so much work, for so many tasks at a time, if each stretch first reads, for up to `reread_s`, what its
+        windows hold."""
+        count = expected_s / _STRETCH_S
+        if reread_s > 0:
+            count = min(count, expected_s * 2 * _REREADING / reread_s)
+        count = max(lanes * _STRETCHES_PER_LANE, int(count))
+        cuts = min(count - 1, _CUTS_MAX)
+        return cls([expected_s * number / count for number in range(1, cuts + 1)], cuts == count - 1)
+
+
+class Cuts(msgspec.Struct, frozen=True, tag=True):
+    """How long one process is expected to need for all, and the states with which the other stretches begin. Not
+    `is_all`: the last of them is where it is to be cut again."""
+
+    expected_s: float
+    starts: Sequence[QueryState]
+    is_all: bool
 
 
 def _all_due(schedule: Schedule) -> RepeatedTimes | None:
@@ -118,27 +156,29 @@ def _start_of(schedule: Schedule, stream: int) -> int:
 # ---- where the past is cut
 
 
-def cuts(planned: PlannedQuery, store: Store, sn: int, stretches: int) -> list[int]:
-    """The closes after which the past is cut, for so many stretches of about the same work, or fewer."""
+def cuts(planned: PlannedQuery, store: Store, sn: int, lanes: int, close_s: float) -> Cuts:
+    """Where the past is cut into stretches of about the same work, for so many tasks at a time, if an evaluation takes
+    `close_s`."""
     schedule = schedule_of(planned, store, sn)
     due = _all_due(schedule)
-    if stretches < 2 or due is None:
-        return []
+    if due is None:
+        return Cuts(0.0, [], True)
     times = _times(store, sn, schedule)
 
     def work_s(time: int) -> float:
         """That of the closes up to this time."""
         run = schedule.run_until(time)
         elements = sum(int(np.searchsorted(each, time)) for each in times.values())
-        return elements * _ELEMENT_S + (0 if run is None else run.count()) * _CLOSE_S
+        return elements * ELEMENT_S + (0 if run is None else run.count()) * close_s
 
     span, whole_s, found = range(due.first, due.last), work_s(due.last), list[int]()
-    for number in range(1, stretches):
-        place = bisect_left(span, whole_s * number / stretches, key=work_s)
+    marks = CutMarks.of(whole_s, whole_s - due.count() * close_s, lanes)
+    for mark_s in marks.work_s:
+        place = bisect_left(span, mark_s, key=work_s)
         cut = _close_with_content(schedule, times, due.first + place)
         if cut is not None and cut < due.last and (not found or cut > found[-1]):
             found.append(cut)
-    return found
+    return Cuts(whole_s, [state_after(planned, store, sn, close) for close in found], marks.is_all or not found)
 
 
 def _times(store: Store, sn: int, schedule: Schedule) -> dict[int, Times]:
@@ -154,7 +194,7 @@ def _times(store: Store, sn: int, schedule: Schedule) -> dict[int, Times]:
 def _close_with_content(schedule: Schedule, times: Mapping[int, Times], time: int) -> int | None:
     """The first close from `time` on at which a window holds something; of those at which an element has come into it
     since the close before, if none is in it at first."""
-    close = _close_from(schedule, time)
+    close = close_from(schedule, time)
     for _ in range(_LOOKED_AT):
         if close is None or any(_holds(window, times[window.stream], close) for window in schedule.windows):
             return close
@@ -163,7 +203,7 @@ def _close_with_content(schedule: Schedule, times: Mapping[int, Times], time: in
             for window in schedule.windows
             if len(after := _after(times[window.stream], close - window.lead_ms))
         ]
-        close = _close_from(schedule, min(entries)) if entries else None
+        close = close_from(schedule, min(entries)) if entries else None
     return None
 
 
@@ -171,7 +211,8 @@ def _after(times: Times, time: int) -> Times:
     return times[np.searchsorted(times, time, "right") :]
 
 
-def _close_from(schedule: Schedule, time: int) -> int | None:
+def close_from(schedule: Schedule, time: int) -> int | None:
+    """The first close from `time` on that is not done."""
     later = schedule.copy()
     if later.after is None or time - 1 > later.after:
         later.done(time - 1)
@@ -189,9 +230,10 @@ def state_after(planned: PlannedQuery, store: Store, sn: int, close: int) -> Que
     schedule = schedule_of(planned, store, sn)
     schedule.done(close)
     evaluated = LastEvaluation(sn, 0, -1, close)
-    return within_past(schedule.state(evaluated, None, sn), sn, 0)
+    return within(schedule.state(evaluated, None, sn), sn, 0, 0)
 
 
-def within_past(state: QueryState, sn: int, evaluations: int) -> QueryState:
-    """The state in the middle of a past that is replayed in snapshot `sn`, after so many evaluations."""
-    return msgspec.structs.replace(state, ended=False).behind(sn - 1, Within(0, evaluations))
+def within(state: QueryState, sn: int, push: int, evaluations: int) -> QueryState:
+    """The state as one in the middle of snapshot `sn`, after so many evaluations, of which this push made the last
+    due."""
+    return msgspec.structs.replace(state, ended=False).behind(sn - 1, Within(push, evaluations))

@@ -1,15 +1,16 @@
-"""A task of a replay: a stretch of the past of a registered query as a value, and its evaluation in whatever process.
+"""A task of a replay: a stretch of what a registered query has to evaluate, as a value, and its evaluation in whatever
+process.
 
 The process needs the store alone: the text of the query is in the catalog. It only reads, so a task may run twice. Its
 result is bytes: the parts of all evaluations with the texts of their terms, in pieces, or why there are none.
 
-The numbers of the evaluations begin at 0, and so does that of the state; but for the first stretch, which begins with
-the state that is stored."""
+In the snapshot in which a stretch begins, the numbers of its evaluations begin at 0; but for the first stretch, which
+begins with the state that is stored."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -27,56 +28,83 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.oneshot.divided.open_stores import opened_to_read
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.remote.backoff import Backoff
-from stream_ext.runners.replays.stretches import cuts, state_after, within_past
+from stream_ext.runners.replays import missed_closes, stretches
+from stream_ext.runners.replays.stretches import Cuts
 from stream_ext.runners.spark.wire import Codec
 from stream_ext.windows.part import Part
-from stream_ext.windows.query_state import QueryState
+from stream_ext.windows.pushes import PushesOfSnapshot
+from stream_ext.windows.query_state import ClosePlace, QueryState
 
 #: A piece has so many evaluations, or fewer with many rows: the server goes on with other queries after each.
 _PIECE_EVALUATIONS = 256
 #: A task whose result is larger ends there; the rest is another task.
 RESULT_BYTES = 32 << 20
 
+#: For each task that runs at a time, so many are given to others before the result of the first of them is taken.
+AHEAD = 2
+
 codec = Codec("stream_ext.continuous.shard:open_shard")
 
 
-class CutPast(msgspec.Struct, frozen=True, tag=True):
-    """Finds where the past of a query is cut, for so many stretches. `state`: the one from which it is replayed."""
+class Missed(msgspec.Struct, frozen=True):
+    """What a query has to evaluate: from `state` on, in which it is behind, up to snapshot `head`. `defined_at`: a
+    snapshot whose catalog has the query. Of a past, `head` is the snapshot in which the query began."""
 
     store: str
-    sn: int
     query: int
+    defined_at: int
+    head: int
     state: QueryState
-    stretches: int
+
+    def planned(self, store: Store, until: ClosePlace | None = None) -> PlannedQuery:
+        catalog = Catalog.read(store, self.defined_at)
+        definition = catalog.queries.get(self.query)
+        if definition is None:
+            raise RilletError(f"there is no query {self.query} in snapshot {self.defined_at}")
+        registered = Registered.of(definition, catalog)
+        return PlannedQuery(
+            self.query, registered, registered.timing_from(self.state.t0), self.state, until=until
+        )  # fmt: skip
+
+    def from_state(self, state: QueryState) -> Missed:
+        return msgspec.structs.replace(self, state=state)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the query is over windows of the past: it began in the next snapshot."""
+        return self.defined_at > self.behind_at
+
+    @property
+    def behind_at(self) -> int:
+        assert self.state.behind_at is not None, "it is behind"
+        return self.state.behind_at
+
+
+class Cut(msgspec.Struct, frozen=True, tag=True):
+    """Finds where that is cut, if `lanes` tasks run at a time, and an evaluation takes `close_s`."""
+
+    missed: Missed
+    lanes: int
+    close_s: float
 
     def result(self, store: Store) -> Cuts:
-        planned = planned_query(store, self.sn, self.query, self.state)
-        return Cuts(cuts(planned, store, self.sn, self.stretches))
+        missed = self.missed
+        planned = missed.planned(store)
+        if planned.timing.ends_at is not None:
+            return stretches.cuts(planned, store, missed.head, self.lanes, self.close_s)
+        return missed_closes.cuts(planned, store, missed.head, self.lanes, self.close_s)
 
 
 class ReplayStretch(msgspec.Struct, frozen=True, tag=True):
-    """The closes after `after` (None: those of `state` and later) and up to `until` (None: all)."""
+    """The evaluations from the state of `missed` up to `until` (None: all)."""
 
-    store: str
-    sn: int
-    query: int
-    state: QueryState
-    after: int | None
-    until: int | None
+    missed: Missed
+    until: ClosePlace | None
     budget: Budget
     result_bytes: int = RESULT_BYTES
 
     def result(self, store: Store) -> Replayed:
-        planned = planned_query(store, self.sn, self.query, self.state, self.until)
-        if self.after is not None:
-            planned = replace(planned, state=state_after(planned, store, self.sn, self.after))
-        return _replayed(planned, store, self)
-
-
-class Cuts(msgspec.Struct, frozen=True, tag=True):
-    """The closes after which the past is cut."""
-
-    closes: list[int]
+        return _Stretch(self, store).replayed()
 
 
 class StretchPiece(msgspec.Struct, frozen=True):
@@ -87,12 +115,11 @@ class StretchPiece(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True, tag=True):
-    """`state`: the one after the last piece; of a stretch that `is_whole`, the one at its end, and at the end of the
-    past the query has ended. `evaluations`: the number of the next evaluation."""
+    """`state`: the one after the last piece; at the end of a past the query has ended. Not `is_whole`: the rest of the
+    stretch is left for another task."""
 
     pieces: list[StretchPiece]
     state: QueryState
-    evaluations: int
     is_whole: bool
     cpu_ms: float
 
@@ -101,7 +128,7 @@ class ReplayFailed(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-Task = CutPast | ReplayStretch
+Task = Cut | ReplayStretch
 Result = Cuts | Replayed | ReplayFailed
 _tasks: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
 _results: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
@@ -133,51 +160,70 @@ def run_encoded(task: bytes | bytearray) -> bytes:
     """What a process does with a task that it was sent. Never raises for what is wrong with the query or the store."""
     decoded = _tasks.decode(task)
     try:
-        return encode(decoded.result(opened_to_read(decoded.store, decoded.sn)))
+        return encode(decoded.result(opened_to_read(decoded.missed.store, decoded.missed.head)))
     except Exception as error:  # noqa: BLE001 -- it goes to whoever replays the query
         return encode(ReplayFailed(f"{type(error).__name__}: {error}"))
 
 
-def planned_query(store: Store, sn: int, query: int, state: QueryState, until: int | None = None) -> PlannedQuery:
-    catalog = Catalog.read(store, sn)
-    definition = catalog.queries.get(query)
-    if definition is None:
-        raise RilletError(f"there is no query {query} in snapshot {sn}")
-    registered = Registered.of(definition, catalog)
-    return PlannedQuery(query, registered, registered.timing_from(state.t0), state, until=until)
+class _Stretch:
+    """The evaluation of a stretch."""
+
+    def __init__(self, task: ReplayStretch, store: Store) -> None:
+        self._task, self._store, missed = task, store, task.missed
+        planned = missed.planned(store, task.until)
+        self._is_past = planned.timing.ends_at is not None
+        self._backoff = Backoff(NOTHING, lambda sn: store.row(sn).published_ms)
+        self._run = Run(RunPlan(planned, is_shared=False), store, self._backoff, task.budget)
+        self._began_s = time.process_time()
+        begins_at = missed.behind_at + self._is_past  # a past is built in the snapshot in which the query began
+        self._backoff.advance_to(begins_at)
+        self._run.build([replace(planned, state=_ahead(missed.state)).joining], begins_at)
+
+    def replayed(self) -> Replayed:
+        pieces, size, is_whole = list[StretchPiece](), 0, True
+        for parts, state, is_last in self._turns():
+            pieces.append(_piece(parts, state, self._store))
+            size += len(memoryview(pieces[-1].parts))
+            if size > self._task.result_bytes and not is_last:
+                is_whole = False
+                break
+        cpu_ms = (time.process_time() - self._began_s) * 1000
+        return Replayed(pieces, pieces[-1].state, is_whole, cpu_ms)
+
+    def _turns(self) -> Iterator[tuple[Sequence[Part], QueryState, bool]]:
+        """What each turn finds, the state after it, and whether it is the last one."""
+        run, until, parts, turn = self._run, self._task.until, list[Part](), Turn(_PIECE_EVALUATIONS)
+        last = self._task.missed.head if until is None else until.sn
+        for sn in range(self._task.missed.behind_at + 1, last + 1):
+            parts += self._stepped(sn, turn)
+            while run.is_underway:
+                yield parts, run.query_state(sn), False
+                turn = Turn(_PIECE_EVALUATIONS)
+                parts = [*run.continue_step(turn)]
+            if turn.is_over and sn < last:
+                yield parts, run.query_state(sn).behind(sn), False
+                parts, turn = [], Turn(_PIECE_EVALUATIONS)
+        yield parts, self._state_at_end(last), True
+
+    def _stepped(self, sn: int, turn: Turn) -> Sequence[Part]:
+        if self._is_past:
+            return self._run.start(sn, turn)
+        self._backoff.advance_to(sn)
+        turn.spend()
+        return self._run.step(sn, PushesOfSnapshot(self._store, sn, self._run.streams), turn)
+
+    def _state_at_end(self, sn: int) -> QueryState:
+        state, until = self._run.query_state(sn), self._task.until
+        if until is not None:
+            return stretches.within(state, sn, until.push, self._run.cohorts[0].steps.count)
+        return state if self._is_past else state.behind(sn)
 
 
-def _replayed(planned: PlannedQuery, store: Store, task: ReplayStretch) -> Replayed:
-    began, sn = time.process_time(), task.sn
-    backoff = Backoff(NOTHING, lambda sn: store.row(sn).published_ms)
-    backoff.advance_to(sn)
-    run = Run(RunPlan(planned, is_shared=False), store, backoff, task.budget)
-    run.build([planned.joining], sn)
-    pieces, size = list[StretchPiece](), 0
-    parts = run.start(sn, Turn(_PIECE_EVALUATIONS))
-    while run.is_underway:
-        pieces.append(_piece(parts, run.query_state(sn), store))
-        size += len(memoryview(pieces[-1].parts))
-        if size > task.result_bytes:
-            state = pieces[-1].state
-            return Replayed(pieces, state, _evaluations(state), False, _cpu_ms(began))
-        parts = run.continue_step(Turn(_PIECE_EVALUATIONS))
-    state, evaluations = run.query_state(sn), run.cohorts[0].steps.count
-    if task.until is not None:
-        state = within_past(state, sn, evaluations)
-    pieces.append(_piece(parts, state, store))
-    return Replayed(pieces, state, evaluations, True, _cpu_ms(began))
+def _ahead(state: QueryState) -> QueryState:
+    """The state of a run, which knows nothing of others that it is behind."""
+    return msgspec.structs.replace(state, behind_at=None)
 
 
 def _piece(parts: Sequence[Part], state: QueryState, store: Store) -> StretchPiece:
     done = [finish(part, store.terms, {}, (), lambda _: None) for part in parts if part.evaluated]
     return StretchPiece(codec.encode_parts(done), state)
-
-
-def _evaluations(state: QueryState) -> int:
-    assert state.within is not None, "it is in the middle of the past"
-    return state.within.k
-
-
-def _cpu_ms(began: float) -> float:
-    return (time.process_time() - began) * 1000

@@ -43,14 +43,21 @@ class TaskDriver(Protocol):
 
 
 class _Job:
-    """Tasks that belong together. `waiting`: its tasks by their places; `results`: of those that are done."""
+    """Tasks that belong together. `waiting`: its tasks by their places; `results`: of those that are done. `ahead`: so
+    many are given before the result of the first of them is taken; None: all."""
 
-    def __init__(self, tasks: Sequence[bytes], is_query: bool) -> None:
-        self.is_query = is_query
+    def __init__(self, tasks: Sequence[bytes], is_query: bool, ahead: int | None) -> None:
+        self.is_query, self._ahead, self.taken = is_query, ahead, 0
         self.waiting = deque(enumerate(tasks))
         self.under_way: dict[int, int] = {}  # the numbers of tasks, to their places
         self.results: dict[int, bytes] = {}
         self.failed = ""
+
+    @property
+    def may_give(self) -> bool:
+        if not self.waiting or self.failed:
+            return False
+        return self._ahead is None or self.waiting[0][0] < self.taken + self._ahead
 
     @property
     def waiting_bytes(self) -> int:
@@ -109,12 +116,20 @@ class SparkTasks:
 
     # ---- jobs
 
-    def run(self, tasks: Sequence[Task], control: Control, is_query: bool = True) -> Generator[bytes, None, None]:
-        """The results, in the order of the tasks; those that wait for their turn count for the memory of the query. Too
-        many queries at a time are rejected; loads and replays, which last, are not counted."""
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a driver."""
+        return self._driver is not None
+
+    def run(
+        self, tasks: Sequence[Task], control: Control, is_query: bool = True, ahead: int | None = None
+    ) -> Generator[bytes, None, None]:
+        """The results, in the order of the tasks; those that wait for their turn count for the memory of the query, and
+        at most `ahead` tasks run or wait so. Too many queries at a time are rejected; loads and replays, which last,
+        are not counted."""
         from pyspark import cloudpickle
 
-        job = _Job([cloudpickle.dumps(task) for task in tasks], is_query)
+        job = _Job([cloudpickle.dumps(task) for task in tasks], is_query, ahead)
         with self._changed:
             if is_query and sum(each.is_query for each in self._jobs) >= JOBS_MAX:
                 raise Overload(f"{JOBS_MAX} queries are evaluated by Spark: send this one again later", _RETRY_S)
@@ -153,6 +168,8 @@ class SparkTasks:
                 control.alive(job.waiting_bytes)
                 self._changed.wait(_LOOK_S)
             result = job.results.pop(place)
+            job.taken = place + 1
+            self._give()
             control.alive(job.waiting_bytes)
             return result
 
@@ -161,7 +178,7 @@ class SparkTasks:
     def _give(self) -> None:
         """Gives the driver as many tasks as there are lanes."""
         while self._driver is not None and self._under_way() < self.lanes:
-            able = [job for job in self._jobs if job.waiting and not job.failed]
+            able = [job for job in self._jobs if job.may_give]
             if not able:
                 return
             job = min(able, key=lambda each: len(each.under_way))

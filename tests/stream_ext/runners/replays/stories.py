@@ -130,7 +130,7 @@ class Story:
 class JobsHere:
     """Runs tasks in this process, on a store that is open; and fails now and then."""
 
-    name, limited_by, lanes = "this process", "nothing", 3
+    name, limited_by, lanes, is_ready = "this process", "nothing", 3, True
 
     def __init__(self, chance: random.Random, failing: float = 0.0, result_bytes: int | None = None) -> None:
         self.store: Store | None = None

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import RilletError
 from stream_ext.runners.replays import replay, replays, task
 from stream_ext.service import engine
-from stream_ext.service.service import Service
+from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 from tests.stream_ext.opened import open_service, opened
 from tests.stream_ext.runners.replays.stories import JobsHere, Story
@@ -56,11 +57,15 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
     monkeypatch.setattr(engine, "ReplayProcesses", lambda lanes: jobs)
     monkeypatch.setattr(task, "_PIECE_EVALUATIONS", chance.choice([5, 20, 256]))
     monkeypatch.setattr(replay, "RESULT_BYTES", chance.choice([2000, 20_000, 1 << 20]))
+    jobs.is_ready = chance.random() < 0.6  # else the server begins itself
+    if not jobs.is_ready:
+        monkeypatch.setattr(Limits, "pace", TurnLimits(50, None, 20, None))
     service = open_service(folder / "several")
     jobs.store = service._opened.store
     try:
         Story(seed).tell(service)
         assert register(service, texts) == names
+        jobs.is_ready = True
         if chance.random() < 0.5:  # it ends in the middle, and begins again
             for _ in range(chance.randrange(3)):
                 service.close()

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_ext.runners.replays import replays
-from stream_ext.runners.replays.stretches import cuts, state_after
-from stream_ext.runners.replays.task import planned_query
+from stream_ext.continuous.run_plan import PlannedQuery
+from stream_ext.runners.replays import missed_closes, replays, stretches
+from stream_ext.runners.replays.stretches import CLOSE_S, CutMarks, Cuts
+from stream_ext.runners.replays.task import Missed
 from stream_ext.service.service import Limits, Service
 from stream_ext.windows.query_state import QueryState
-from tests.stream_ext.opened import EX, open_service, push, registration, triple
+from tests.stream_ext.opened import EX, open_service, opened, push, push_lines, registration, triple
 
 WINDOW = "START 0 END 100000 STEP 1s"
 #: In two halves, with a long gap.
@@ -36,23 +37,56 @@ def explained(service: Service, text: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("stretches", [1, 2, 3, 7])
-def test_a_past_is_cut_at_closes_with_content_into_stretches_of_about_the_same_work(
-    service: Service, stretches: int
-) -> None:
-    name = f"q{stretches}"
-    service.register(registration(name, window=WINDOW))
+def planned_of(service: Service, name: str) -> tuple[PlannedQuery, int]:
+    """A query whose past is to be replayed, and the snapshot in which it began."""
     definition, store = service.query_definition(name), service._opened.store
-    planned = planned_query(store, definition.since, definition.number, QueryState())
-    found = cuts(planned, store, definition.since, stretches)
-    assert len(found) == stretches - 1 and found == sorted(set(found))
-    assert all(close % 1000 == 0 for close in found)
-    closes = np.diff([0, *found, 100_000]) / 1000
-    assert max(closes) <= 1.3 * 100 / stretches, "all take about as long"
-    for close in found:
-        state = state_after(planned, store, definition.since, close)
+    since = definition.since
+    missed = Missed("", definition.number, since, since, QueryState().behind(since - 1))
+    return missed.planned(store), since
+
+
+def closes_of(found: Cuts) -> list[int]:
+    return [state.after or 0 for state in found.starts]
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4])
+def test_a_past_is_cut_at_closes_with_content_into_stretches_of_about_the_same_work(
+    service: Service, lanes: int
+) -> None:
+    name = f"q{lanes}"
+    service.register(registration(name, window=WINDOW))
+    planned, since = planned_of(service, name)
+    found = stretches.cuts(planned, service._opened.store, since, lanes, CLOSE_S)
+    cuts = closes_of(found)
+    assert found.is_all and len(cuts) == 2 * lanes - 1 and cuts == sorted(set(cuts))
+    assert all(close % 1000 == 0 for close in cuts)
+    closes = np.diff([0, *cuts, 100_000]) / 1000
+    assert max(closes) <= 1.3 * 100 / (2 * lanes), "all take about as long"
+    for close, state in zip(cuts, found.starts, strict=True):
         assert (state.after, state.last, state.begins) == (close, close, [1000])
         assert state.evaluated is not None and state.evaluated.time == close and not state.ended
+
+
+def test_stretches_take_about_five_seconds_and_what_is_too_long_is_cut_again() -> None:
+    found = CutMarks.of(1000.0, 0.0, 2)
+    assert found.is_all and len(found.work_s) == 199 and found.work_s[0] == 5.0
+    found = CutMarks.of(1e9, 0.0, 2)
+    assert not found.is_all and len(found.work_s) == 256 and round(found.work_s[-1]) == 256 * 5
+    assert len(CutMarks.of(1000.0, 100.0, 2).work_s) == 4, "each stretch would read its windows for long"
+
+
+def test_what_was_missed_is_cut_in_the_middle_of_a_push_where_windows_hold_something(tmp_path: Path) -> None:
+    with opened(tmp_path) as service:
+        service.register(registration(window="RANGE 2s STEP 10ms", select="SELECT (COUNT(*) AS ?n)"))
+        push(service, "s", 0, triple("a", 1))
+        query, sn = service.query_definition("q"), service.head()
+        state = service._engine.merge.states()[query.number]
+        lines = [{"timestamp": time, "data": triple("a", time)} for time in (100, 50_000, 99_000, 100_000)]
+        push_lines(service, "s", *lines)
+        missed = Missed("", query.number, sn, service.head(), state.behind(sn))
+        found = missed_closes.cuts(missed.planned(service._opened.store), service._opened.store, sn + 1, 2, CLOSE_S)
+        assert closes_of(found) == [50_010, 99_010]
+        assert all((each.behind_at, each.evaluated is not None) == (sn, True) for each in found.starts)
 
 
 def test_a_past_is_not_cut_where_its_windows_are_empty(service: Service) -> None:
@@ -60,9 +94,9 @@ def test_a_past_is_not_cut_where_its_windows_are_empty(service: Service) -> None
     service.create_stream("late", {"retention": "1h"})
     push(service, "late", 90_000, triple("a", 1))
     service.register(registration("late_q", "late", window=WINDOW))
-    definition, store = service.query_definition("late_q"), service._opened.store
-    planned = planned_query(store, definition.since, definition.number, QueryState())
-    assert cuts(planned, store, definition.since, 4) == [93_000, 95_000, 98_000]
+    planned, since = planned_of(service, "late_q")
+    found = stretches.cuts(planned, service._opened.store, since, 2, CLOSE_S)
+    assert closes_of(found) == [93_000, 95_000, 98_000]
 
 
 def construct(template: str) -> str:

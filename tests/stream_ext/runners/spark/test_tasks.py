@@ -41,7 +41,7 @@ class Driver:
 
 
 def started(
-    tasks: SparkTasks, count: int, control: Control = Control.FREE, is_query: bool = True
+    tasks: SparkTasks, count: int, control: Control = Control.FREE, is_query: bool = True, ahead: int | None = None
 ) -> tuple[list[Any], threading.Thread]:
     """A query with so many tasks, which a thread waits for; what comes of it is in the list."""
     found: list[Any] = []
@@ -49,7 +49,8 @@ def started(
     def wait() -> None:
         try:
             orders: Any = list(range(count))  # they are never evaluated
-            found.extend(tasks.run(orders, control, is_query))
+            for result in tasks.run(orders, control, is_query, ahead):
+                found.append(result)
         except Exception as error:  # noqa: BLE001 -- the test looks at it
             found.append(error)
 
@@ -101,6 +102,20 @@ def test_results_that_wait_for_their_turn_count_for_the_memory_of_the_query(driv
         driver.does(tasks, task, b"x" * 300)
     thread.join(10)
     assert found == [b"x" * 300] * 3 and control.left == 1000
+
+
+def test_who_takes_results_slowly_has_few_of_them_waiting(driver: Driver) -> None:
+    tasks = SparkTasks(2)
+    tasks.begin(driver)
+    _, thread = started(tasks, 4, is_query=False, ahead=2)
+    driver.awaited(2)
+    driver.does(tasks, 2, b"second")
+    assert len(driver.orders) == 2, "the first one is not taken yet"
+    driver.does(tasks, 1, b"first")
+    driver.awaited(4)
+    driver.does(tasks, 3, b"third")
+    driver.does(tasks, 4, b"fourth")
+    thread.join(10)
 
 
 def test_queries_take_turns(driver: Driver) -> None:

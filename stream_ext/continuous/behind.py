@@ -22,11 +22,17 @@ import msgspec
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
-from stream_ext.continuous.replayed_units import begin_again, begin_if_much, replay_of_past, take_replayed
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.continuous.turns import Turn
-from stream_ext.continuous.unit_behind import Replay, UnitBehind
+from stream_ext.continuous.unit_behind import (
+    Replay,
+    UnitBehind,
+    begin_again,
+    begin_if_much,
+    replay_of_past,
+    take_replayed,
+)
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 
@@ -234,7 +240,7 @@ class QueriesBehind:
             parts += _advanced_to(own_shard, shard.sn, turn)
         except SnapshotGone:  # the snapshot was deleted meanwhile
             return [*parts, *self._begin_all_from_here(unit)]
-        unit.spent.add(time.thread_time() - began_s, turn.made)
+        unit.own_turns.add(time.thread_time() - began_s, turn.made)
         for number in sorted(own_shard.faults.keys() & unit.numbers):
             self._take_fault(number, own_shard)
         shard.send_later(*own_shard.take_unsent())

@@ -24,8 +24,8 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.runners.replays.stretches import Cuts
 from stream_ext.runners.replays.task import (
     RESULT_BYTES,
-    Cut,
     EncodedTask,
+    FindCuts,
     Missed,
     Replayed,
     ReplayFailed,
@@ -193,8 +193,8 @@ class QueryReplay:
 
     def _replay_from(self, state: QueryState, run: RunTasks) -> bool:
         """Whether all is done; else it has to be cut again."""
-        found = self._one(Cut(self._missed.from_state(state), self._jobs.lanes, self._close_s), run)
-        assert isinstance(found, Cuts), "it was asked for cuts"
+        found = self._one(FindCuts(self._missed.from_state(state), self._jobs.lanes, self._close_s), run)
+        assert isinstance(found, Cuts), "it was to find cuts"
         if found.expected_s < self._least_s:
             return True
         starts = [state, *found.starts]

@@ -80,7 +80,7 @@ class Missed(msgspec.Struct, frozen=True):
         return self.state.behind_at
 
 
-class Cut(msgspec.Struct, frozen=True, tag=True):
+class FindCuts(msgspec.Struct, frozen=True, tag=True):
     """Finds where that is cut, if `lanes` tasks run at a time, and an evaluation takes `close_s`."""
 
     missed: Missed
@@ -128,7 +128,7 @@ class ReplayFailed(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-Task = Cut | ReplayStretch
+Task = FindCuts | ReplayStretch
 Result = Cuts | Replayed | ReplayFailed
 _tasks: msgspec.msgpack.Decoder[Task] = msgspec.msgpack.Decoder(Task)
 _results: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)

@@ -178,7 +178,7 @@ class Pages:
                 if value is not None:
                     page = found[i] = unpack_page(value, numbers[i])
                     self._cache.put(numbers[i], page, page.nbytes)
-            self._note_sizes([page for i in missing if (page := found[i]) is not None])
+            self._note_sizes([each for i in missing if (each := found[i]) is not None])
         return found
 
     def _note_sizes(self, pages: Sequence[Page]) -> None:

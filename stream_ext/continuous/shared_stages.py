@@ -259,8 +259,8 @@ class SharedStages:
         """Operators that do the same as one over longer windows have its rows from now on."""
         for shape in [shape for shape, trial in self._unlike.items() if trial.is_due()]:
             lengths.again(shape)
-        while (shape := lengths.next_changed()) is not None:
-            self._go_on_with(list(self._united(lengths, shape)))
+        while (changed := lengths.next_changed()) is not None:
+            self._go_on_with(list(self._united(lengths, changed)))
 
     def _united(self, lengths: WindowLengths, shape: OperatorShape) -> Iterator[tuple[Run, int]]:
         """The networks that share an operator of this shape from now on, and where they have it."""

@@ -187,7 +187,7 @@ def _share_no_lengths() -> None:
 
 
 def _share_nothing() -> None:
-    SharedStages.gather = lambda stages, awake: None  # type: ignore[method-assign]  # to compare with
+    SharedStages.gather = lambda stages, awake: None  # type: ignore[method-assign, assignment]  # to compare with
 
 
 #: What is measured by turns: the flag of each, and what it leaves out.

@@ -23,7 +23,7 @@ from stream_ext.network.estimate import Estimates
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.groups.aggregates import ZERO_ID
+from stream_ext.network.operators.groups.sum_results import ZERO_ID
 from stream_ext.network.operators.rowwise.sources import GivenRows
 from stream_ext.network.wires import in_steps
 from stream_ext.plan.logic import NO_NAMES, Select

@@ -15,13 +15,11 @@ from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.terms import has_name
 from stream_ext.plan.logic import Aggregation, Conjunction, Grouping, Select
 
-#: Sums as they are added up: of the values in a range, and of such sums.
-SUM_IN_RANGE, AVG_IN_RANGE = "SUM IN RANGE", "AVG IN RANGE"
-SUM_OF_RANGES, AVG_OF_RANGES = "SUM OF RANGES", "AVG OF RANGES"
+#: A sum that is to be added to others; the sum of such sums; and that divided by how many numbers all have.
+SUM_IN_RANGE, SUM_OF_RANGES, AVG_OF_RANGES = "SUM IN RANGE", "SUM OF RANGES", "AVG OF RANGES"
 #: How many solutions a group has in a range.
 COUNTED = ".counted"
 
-_IN_RANGE = {"SUM": SUM_IN_RANGE, "AVG": AVG_IN_RANGE}
 _OF_RANGES = {"COUNT": "SUM", "SUM": SUM_OF_RANGES, "AVG": AVG_OF_RANGES, "MIN": "MIN", "MAX": "MAX"}
 
 
@@ -80,13 +78,27 @@ def in_range(select: Select) -> Select:
     """What is counted in each range: the keys of groups, and a part of each aggregate. If there is a group even of
     nothing, another column says how much it has."""
     select, grouping = _with_groups(select)
-    parts = [replace(each, function=_IN_RANGE.get(each.function, each.function)) for each in grouping.aggregates]
+    parts = [part for each in grouping.aggregates for part in _parts(each)]
     if grouping.always:
         parts.append(Aggregation(COUNTED, "COUNT", None, False, ""))
     names = (*grouping.keys, *(each.variable for each in parts))
     grouping = replace(grouping, aggregates=tuple(parts))
     return replace(
         select, grouping=grouping, having=(), after=(), order=(), names=names, distinct=False, offset=0, limit=None
+    )
+
+
+def count_of(average: str) -> str:
+    """The column with how many numbers an average has in a range."""
+    return f"{average}{COUNTED}"
+
+
+def _parts(each: Aggregation) -> list[Aggregation]:
+    if each.function not in ("SUM", "AVG"):
+        return [each]
+    sum_ = replace(each, function=SUM_IN_RANGE)
+    return (
+        [sum_] if each.function == "SUM" else [sum_, replace(each, variable=count_of(each.variable), function="COUNT")]
     )
 
 

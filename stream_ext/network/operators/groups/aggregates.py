@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids, frozen
-from hbase_store.layout.terms import INTEGER, TAG_SHIFT
 from stream_ext.evaluation_budget import Control
-from stream_ext.language.algebra.algebra import ArithmeticOp
 from stream_ext.language.algebra.terms import has_name
 from stream_ext.network.operators.groups.partial_groups import PackedArray, PartialTally
+from stream_ext.network.operators.groups.sum_results import ZERO_ID, SumResults
 from stream_ext.network.operators.groups.tallies import (
     ONCE,
     Counts,
@@ -33,20 +32,13 @@ from stream_ext.network.operators.groups.tallies import (
 from stream_ext.network.operators.groups.terms_of_groups import TermsOfGroups
 from stream_ext.network.operators.scans import occurrences
 from stream_ext.plan.logic import LATEST, Occurrence
-from stream_ext.plan.properties.partial_groups import AVG_IN_RANGE, AVG_OF_RANGES, SUM_IN_RANGE, SUM_OF_RANGES
+from stream_ext.plan.properties.partial_groups import AVG_OF_RANGES, SUM_IN_RANGE, SUM_OF_RANGES, count_of
 from stream_ext.rows.kernels import group as kernels
-from stream_ext.rows.kernels.group import LOW_BITS
 from stream_ext.rows.key_table import KeyTable, Slots
 from stream_ext.rows.zset import Weights
-from stream_ext.values.values import Value, arithmetic
 from stream_ext.values.vocabulary import Vocabulary
 
 _CELL = 8
-#: The id of the integer 0.
-ZERO_ID = (INTEGER << TAG_SHIFT) + (1 << (TAG_SHIFT - 1))
-#: Sums whose high part is below this are inline integers for certain.
-_HIGH_MAX = 1 << (TAG_SHIFT - 2 - LOW_BITS)
-_LOW_MAX = 1 << (TAG_SHIFT - 2)
 
 Places = npt.NDArray[np.intp]
 TallyT = TypeVar("TallyT", bound=Tally)
@@ -81,6 +73,7 @@ class Tallies:
     ) -> None:
         """`rows`: the place in the groups' cells of how many rows each has."""
         self.terms = TermsOfGroups(vocabulary, control)
+        self._of_sums = SumResults(self.terms)
         followed = {name for aggregate in aggregates for name in aggregate.followed}
         self._inside = tuple(name for name in inside if name not in followed)  # the variables of a solution
         self.arguments: tuple[str, ...] = ()  # the columns that the tallies want of each row
@@ -106,12 +99,15 @@ class Tallies:
             return self._count_distinct_rows() if distinct else _count_rows
         if function == "COUNT":
             return _count_of(self._bound_of(argument, distinct))
-        if function in (SUM_IN_RANGE, AVG_IN_RANGE):
-            return partial(self._sum_in_range, self._sums_of(argument, distinct), function == AVG_IN_RANGE)
-        if function in (SUM_OF_RANGES, AVG_OF_RANGES):
-            return partial(self._sum, self._sums_of(argument, False, True), function == AVG_OF_RANGES)
+        if function == SUM_IN_RANGE:
+            return partial(self._of_sums.part, self._sums_of(argument, distinct))
+        if function == SUM_OF_RANGES:
+            return partial(self._of_sums.sum, self._sums_of(argument, False, True), False)
+        if function == AVG_OF_RANGES:
+            counts = self._sums_of(count_of(argument), False)
+            return partial(self._of_sums.average_of_ranges, self._sums_of(argument, False, True), counts)
         if function in ("SUM", "AVG"):
-            return partial(self._sum, self._sums_of(argument, distinct), function == "AVG")
+            return partial(self._of_sums.sum, self._sums_of(argument, distinct), function == "AVG")
         if function == "GROUP_CONCAT":
             members, bound = self._members_of((argument, *followed)), self._bound_of(argument, False)
             if not followed:
@@ -254,40 +250,6 @@ class Tallies:
         aggregate its line (END: it is the count)."""
         rows = table.cell(slots, self._rows) if self._others else np.empty(0, np.int64)
         return self._lines, frozen(_written(self._others, slots, rows).view(np.int64))
-
-    def _sum(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
-        counts, low, high = sums.integers[slots].T
-        exact = sums.others.concern(slots)
-        small = bool((np.abs(high) < _HIGH_MAX).all() and (np.abs(low) < _LOW_MAX).all())
-        if small and not average and not exact.any():
-            ids[:] = ((high << LOW_BITS) + low).view(np.uint64) + np.uint64(ZERO_ID)
-            return
-        plain = np.flatnonzero(~exact)
-        ids[plain] = self._plain_sums(counts[plain], low[plain], high[plain], average)
-        others = slots[exact]
-        ids[exact] = self.terms.ids_of_numbers(sums.others.sums(others, sums.integers_of(others), average))
-
-    def _sum_in_range(self, sums: Sums, average: bool, slots: Slots, rows: Counts, ids: Ids) -> None:
-        """`average`: how many numbers there are has to be known, too."""
-        exact = sums.others.concern(slots) | average
-        plain, others = np.flatnonzero(~exact), slots[exact]
-        found = np.empty(len(plain), np.uint64)
-        self._sum(sums, False, slots[plain], rows, found)
-        ids[plain] = found
-        ids[exact] = self.terms.ids_of_sums(sums.others.texts(others, sums.integers_of(others)))
-
-    def _plain_sums(self, counts: Counts, low: Counts, high: Counts, average: bool) -> Ids:
-        """Each distinct sum is worked out once: averages of small numbers are often the same."""
-        table = KeyTable(3)
-        places = table.number(np.stack([counts, low, high]).view(np.uint64))
-        values: list[Value] = []
-        for n, low_part, high_part in table.cells[: table.used].tolist():
-            value: Value | None = (high_part << LOW_BITS) + low_part
-            if average and n:
-                value = arithmetic(ArithmeticOp.DIVIDE, value, n)
-            assert value is not None  # integers have a sum, and n is not 0
-            values.append(value)
-        return self.terms.ids_of_numbers(values)[places]
 
     def _concatenation(
         self,

@@ -141,6 +141,12 @@ class ExactSums:
         sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
         return [self._sum(line, cells, *more, average) for line, cells, more in sums]
 
+    def averages(self, slots: Slots, integers: list[tuple[int, int]], counts: list[int]) -> list[Value | None]:
+        """`counts`: of how many numbers, for each group."""
+        sums = self.sums(slots, integers, False)
+        each = zip(sums, counts, strict=True)
+        return [arithmetic(ArithmeticOp.DIVIDE, sum_, n) if sum_ is not None and n else sum_ for sum_, n in each]
+
     def _sum(self, line: int, cells: list[int], count: int, integers: int, average: bool) -> Value | None:
         if cells[_ERRORS]:
             return None
@@ -219,7 +225,9 @@ def _fill_with_sum(effect: Lines, value: SumOfRange, far: dict[int, Decimal], pl
 
 
 def _put(effect: Lines, first: int, units: int) -> None:
-    """A number in its parts."""
+    """A number in its parts, which are zero."""
+    if not units:
+        return
     for part in range(_PARTS - 1):
         effect[first + part] = units & ((1 << _PART_BITS) - 1)
         units >>= _PART_BITS

@@ -7,13 +7,11 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.groups.aggregates import Aggregated
 from stream_ext.network.operators.groups.group import GroupOperator
-from stream_ext.plan.properties.partial_groups import AVG_IN_RANGE, AVG_OF_RANGES, SUM_IN_RANGE, SUM_OF_RANGES
+from stream_ext.plan.properties.partial_groups import AVG_OF_RANGES, SUM_IN_RANGE, SUM_OF_RANGES
 from stream_ext.rows.zset import ZSet
 
 #: Aggregates whose values may be no terms of the input, nor whole numbers.
-_CREATING = frozenset(
-    ("SUM", "AVG", "GROUP_CONCAT", SUM_IN_RANGE, AVG_IN_RANGE, SUM_OF_RANGES, AVG_OF_RANGES)
-)  # fmt: skip
+_CREATING = frozenset(("SUM", "AVG", "GROUP_CONCAT", SUM_IN_RANGE, SUM_OF_RANGES, AVG_OF_RANGES))
 
 
 class Grouped(Shareable):

@@ -10,15 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.groups.range_sums import NO_SUM
-from stream_ext.plan.properties.partial_groups import AVG_IN_RANGE, SUM_IN_RANGE
+from stream_ext.plan.properties.partial_groups import SUM_IN_RANGE
 from stream_ext.rows.zset import ZSet
 
 _INTEGER = b"^^<http://www.w3.org/2001/XMLSchema#integer>"
 _ZERO = b'"0"' + _INTEGER
-_OF_NOTHING = {
-    "COUNT": _ZERO, "SUM": _ZERO, "AVG": _ZERO, "GROUP_CONCAT": b'""', SUM_IN_RANGE: _ZERO, AVG_IN_RANGE: NO_SUM,
-}  # fmt: skip
+_OF_NOTHING = {"COUNT": _ZERO, "SUM": _ZERO, "AVG": _ZERO, "GROUP_CONCAT": b'""', SUM_IN_RANGE: _ZERO}
 
 
 class NoRows:

@@ -31,7 +31,3 @@ class SumOfRange:
 
 def is_sum(text: bytes) -> bool:
     return text.startswith(_PREFIX)
-
-
-#: The sum and the count of nothing.
-NO_SUM = text_of_sum([0] * 7, 0, 0, Decimal(0))

@@ -13,7 +13,8 @@ import numpy as np
 
 from hbase_store.arrays import Ids
 from stream_ext.network.operators.core.moment import Moment
-from stream_ext.network.operators.groups.aggregates import ZERO_ID, Aggregated
+from stream_ext.network.operators.groups.aggregates import Aggregated
+from stream_ext.network.operators.groups.sum_results import ZERO_ID
 from stream_ext.network.operators.instants.counts import Changed, CountsByInstant
 from stream_ext.network.operators.instants.lives import HiddenColumns
 from stream_ext.network.operators.scans.numbered_scan import CAME, evaluations_of

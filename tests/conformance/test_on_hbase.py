@@ -1,4 +1,4 @@
-"""The W3C's queries and updates on a real HBase: every 25th in continuous integration, all of them in a campaign.
+"""The W3C's queries and updates on a real HBase: every 75th in continuous integration, all of them in a campaign.
 
 All are played in one store, one after the other, as HBase takes a second to create tables. What a test leaves is
 deleted, and folded into the base."""
@@ -21,7 +21,7 @@ from tests.stream_ext.w3c import folder
 pytestmark = [pytest.mark.hbase, pytest.mark.xdist_group("hbase")]
 
 #: One in so many; 1: all.
-_EVERY = [25, pytest.param(1, marks=pytest.mark.soak)]
+_EVERY = [75, pytest.param(1, marks=pytest.mark.soak)]
 
 
 @pytest.fixture

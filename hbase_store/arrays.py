@@ -78,6 +78,8 @@ def lexicographic(columns: Columns) -> npt.NDArray[np.intp]:
 
 def last_of_each(columns: Columns, flags: Mask) -> tuple[Columns, Mask]:
     """Rows in order, each once, with the flag of its last occurrence."""
+    if len(flags) == 1:
+        return columns, flags
     if flags.all() or not flags.any():
         distinct = sort_distinct(columns)
         return distinct, np.full(len(distinct[0]), bool(flags.all()))

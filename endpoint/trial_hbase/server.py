@@ -54,6 +54,11 @@ class HBase:
     def thrift_port(self) -> int:
         return self._ports["THRIFT_PORT"]
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "it was not started"
+        return self._process.pid
+
     def start(self) -> HBase:
         """Returns when Thrift accepts connections."""
         command = self._command()

@@ -52,6 +52,7 @@ from hbase_store.backends.thrift_verbs import (
     salts,
     scan_chunk,
     that_fit,
+    to_border,
 )
 from hbase_store.clock import Clock
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
@@ -70,8 +71,8 @@ _TRIES = 2
 _THREADS = 16
 _AT_A_TIME = 4
 #: Answers of twice so many bytes, as far as that is known, or rows are divided among calls at the same time: of a
-#: server of regions a row takes as long as some ten kilobytes.
-_DIVIDED_BYTES, _DIVIDED_ROWS = 1 << 20, 24
+#: server of regions a row takes as long as some ten kilobytes, and a call as long as fifty rows.
+_DIVIDED_BYTES, _DIVIDED_ROWS = 1 << 20, 48
 #: So many calls of a long write are on their way at a time: each takes several times its bytes of a Thrift server.
 _WRITES_AT_A_TIME = 3
 #: Of the tables: what HBase compresses its files with.
@@ -151,8 +152,8 @@ class HBaseKeyValue:
         """The values of some keys, in their order. `sizes`: how long each is about, so that large ones share no
         call.
 
-        What is more than a little is divided among calls at the same time, each for a range of keys, which is in few
-        regions: other threads of the Thrift server, other servers of regions."""
+        What is more than a little is divided among calls at the same time, each for some whole buckets, which are in
+        few regions: other threads of the Thrift server, other servers of regions."""
         found: dict[Key, Value] = {}
         wanted = sorted(salted(table, key) for key in dict.fromkeys(keys) if key)
         size_of = {salted(table, key): size for key, size in zip(keys, sizes, strict=True) if key} if sizes else None
@@ -164,10 +165,10 @@ class HBaseKeyValue:
                 # While nothing is known of the sizes in this table, the first answer is awaited alone.
                 if calls and size_of is None and not self._largest[table]:
                     break
-                count = self._rows_per_call(table) if size_of is None else that_fit(wanted, start, size_of)
-                count = min(count, share)
-                calls.append(partial(self._read, table, get_rows, wanted[start : start + count]))
-                start += count
+                most = self._rows_per_call(table) if size_of is None else that_fit(wanted, start, size_of)
+                end = to_border(wanted, start, start + min(most, share), most)
+                calls.append(partial(self._read, table, get_rows, wanted[start:end]))
+                start = end
             try:
                 with self._sizing(table):
                     answers = self._parallel.all(calls)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hbase_store.backends.in_parallel import InParallel
+from hbase_store.backends.thrift_connections import NoAnswer
 from hbase_store.backends.thrift_verbs import create_table
 from hbase_store.errors import StoreUnavailable
 
@@ -17,7 +18,13 @@ def create_tables(
     call: Callable[..., object], parallel: InParallel, names: Sequence[bytes], where: str, compression: str = "NONE"
 ) -> None:
     """Those that are absent, with one region each. `call` makes a call of Thrift; `where` names the store in errors."""
-    parallel.all([partial(_create, call, name, where, compression) for name in names])
+    creations = [partial(_create, call, name, where, compression) for name in names]
+    try:
+        parallel.all(creations)
+    except NoAnswer:
+        # A busy HBase takes longer for all of them than a call may take. It goes on with those that it has begun.
+        for create in creations:
+            create()
 
 
 def _create(call: Callable[..., object], name: bytes, where: str, compression: str) -> None:

@@ -6,6 +6,7 @@ all new rows, which have the highest keys, would go to one region."""
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -91,6 +92,18 @@ def that_fit(wanted: Sequence[bytes], start: int, size_of: Mapping[bytes, int]) 
             break
         count += 1
     return count
+
+
+def to_border(wanted: Sequence[bytes], start: int, end: int, most: int) -> int:
+    """`end`, or where a bucket ends near it, if these are at most `most` rows: tables are split at buckets, so a call
+    for whole buckets goes to fewer regions."""
+    if end >= len(wanted):
+        return len(wanted)
+    salt = wanted[end][0]
+    borders = bisect_left(wanted, bytes([salt]), start), bisect_left(wanted, bytes([salt + 1]), end)
+    nearest = min(borders, key=lambda border: abs(border - end))
+    is_near = 4 * abs(nearest - end) <= end - start
+    return nearest if start < nearest <= start + most and is_near else end
 
 
 def mutate(client: Any, name: bytes, mutations: Sequence[Any], cell_time: int) -> None:

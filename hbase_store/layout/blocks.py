@@ -18,6 +18,7 @@ from hbase_store.layout.columns import pack_column, unpack_column
 
 BLOCK_ROWS = 8192
 _PREDICATE = struct.Struct("<Q")
+_ONE = np.ones(1, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,16 @@ def by_predicate(s: Ids, p: Ids, o: Ids, g: Ids) -> Iterator[tuple[bool, int, Co
 
 
 def pack_block(block: Block) -> bytes:
-    subjects = block.columns[0]
-    starts = np.flatnonzero(np.concatenate(([True], subjects[1:] != subjects[:-1])))
-    counts = np.diff(starts, append=len(subjects)).astype(np.uint64)
-    parts = (subjects[starts], counts, *block.columns[1:])
+    parts = (*_counted(block.columns[0]), *block.columns[1:])
     return _PREDICATE.pack(block.predicate) + b"".join(map(pack_column, parts))
+
+
+def _counted(subjects: Ids) -> tuple[Ids, Ids]:
+    """Each subject once, and how often it is there."""
+    if len(subjects) == 1:  # as in most updates
+        return subjects, _ONE
+    starts = np.flatnonzero(np.concatenate(([True], subjects[1:] != subjects[:-1])))
+    return subjects[starts], np.diff(starts, append=len(subjects)).astype(np.uint64)
 
 
 def unpack_block(data: memoryview, named: bool, inserted: bool) -> Block:

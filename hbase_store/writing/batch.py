@@ -253,7 +253,10 @@ class Batch:
         self._operate(_DELETED, s, p, o, g)
 
     def _operate(self, operation: int, *quad: npt.ArrayLike) -> None:
-        s, p, o, g = (as_ids(column) for column in np.broadcast_arrays(*(np.atleast_1d(as_ids(c)) for c in quad)))
+        columns = [np.atleast_1d(as_ids(column)) for column in quad]
+        if len({len(column) for column in columns}) > 1:
+            columns = [as_ids(column) for column in np.broadcast_arrays(*columns)]
+        s, p, o, g = columns
         if not (s.all() and p.all() and o.all()):
             raise ValueError("a quad with id 0 (no term) as subject, predicate or object")
         self._quads.append((s, p, o, g))

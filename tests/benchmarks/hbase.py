@@ -140,9 +140,9 @@ def _by(server: Server, connections: int, seconds: float, requests: list[Sent]) 
     time for the Java process of HBase, which compiles what is called often."""
     cut = len(requests) // 4
     _sent(server, connections, seconds / 3, requests[:cut])
-    calls, cpu_s = _Calls(server), _cpu_s(server.pid)
+    calls, cpu_s = _Calls(server), cpu_s_of(server.pid)
     found = _sent(server, connections, seconds, requests[cut:])
-    used_s, count = _cpu_s(server.pid) - cpu_s, found["requests_per_s"] * seconds
+    used_s, count = cpu_s_of(server.pid) - cpu_s, found["requests_per_s"] * seconds
     if found["failed"]:
         raise AssertionError(f"{found['failed']} requests failed")
     return {
@@ -162,7 +162,7 @@ def _sent(server: Server, connections: int, seconds: float, requests: list[Sent]
     return found
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s_of(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -38,7 +38,7 @@ def run(folder: Path, store: str, mappings: int) -> Figures:
         "mappings": mappings,
         "load": loads,
         "open_s": _opening(f"{store}loaded2"),
-        "small_cache": _small_cache(f"{store}loaded2", mappings),
+        "small_cache": small_cache(f"{store}loaded2", mappings),
         "batches": _batches(f"{store}batches"),
     }
 
@@ -58,7 +58,7 @@ def _opening(store: str) -> float:
     return round(statistics.median(_timed(lambda: subprocess.run(command, check=True)) for _ in range(3)), 2)
 
 
-def _small_cache(address: str, mappings: int) -> Figures:
+def small_cache(address: str, mappings: int) -> Figures:
     """The subjects and objects of all mappings are 16 bytes each."""
     budget = mappings * 16 // 10
     chance, times, cpu = random.Random(mappings), [], []

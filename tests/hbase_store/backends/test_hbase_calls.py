@@ -12,6 +12,7 @@ from hbase_store import Batch, Store
 from hbase_store.backends.hbase import TIMEOUT_MS, HBaseKeyValue
 from hbase_store.backends.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, Put
 from hbase_store.backends.lease import LEASE_MS
+from hbase_store.backends.thrift_verbs import BUCKETS
 from hbase_store.clock import WallClock
 from hbase_store.errors import BadRow, StoreUnavailable
 from hbase_store.layout.terms import iri, literal
@@ -154,6 +155,26 @@ def test_large_rows_whose_sizes_are_known_come_in_answers_of_eight_megabytes(
     with server.counted():
         assert all(backend.get_many("slab", small, [100] * 300))
     assert server.calls.total() == 4, "at the same time"
+
+
+def test_calls_at_the_same_time_are_for_whole_buckets(
+    server: PretendedHBase, backend: HBaseKeyValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that was split from the beginning has a region for each bucket."""
+    keys = rows_of(backend, "run", 400, 100)
+    backend.get_many("run", keys[:2])
+    asked: list[list[bytes]] = []
+    answer = server.row_answer
+
+    def noted(rows: list[tuple[bytes, bytes]]) -> list[object]:
+        asked.append([row for row, _ in rows])
+        return answer(rows)
+
+    monkeypatch.setattr(server, "row_answer", noted)
+    assert backend.get_many("run", keys, [100] * 400) == [bytes(100)] * 400
+    assert len(asked) == 4
+    assert sum(len({row[0] for row in rows}) for rows in asked) == BUCKETS, "no bucket is in two calls"
+    assert max(map(len, asked)) < 400 // 4 * 1.25
 
 
 def test_rows_of_unknown_size_are_asked_for_by_the_largest_of_late(

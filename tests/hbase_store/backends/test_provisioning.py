@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import Hbase_thrift as thrift
@@ -15,11 +16,14 @@ import pytest
 import hbase_store
 from endpoint.trial_hbase.server import HBase
 from hbase_store import provisioning
+from hbase_store.backends.hbase import HBaseKeyValue
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import LEASE_MS
+from hbase_store.backends.meta_cells import LAYOUT_KEY, LAYOUT_VERSION
 from hbase_store.errors import AnotherWriter, BadStoreUrl, StoreUnavailable
 from tests.benchmarks.server import free_port
 from tests.hbase_store.backends.thrift_server import Tables, served
+from tests.parts.waiting import PATIENCE_S
 
 
 def test_the_script_makes_every_table_split_into_its_buckets() -> None:
@@ -57,6 +61,29 @@ class CreatedTogether(Tables):
 def test_the_tables_of_a_new_store_are_created_at_the_same_time(make: Callable[[str], None]) -> None:
     with served("buffered", CreatedTogether()) as port:
         make(f"hbase://127.0.0.1:{port}/ns")
+
+
+class BusyWithAll(Tables):
+    """An HBase that is busy with the first call for each table until another call for one comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[bytes] = []
+        self.again = threading.Event()
+
+    def createTable(self, name: bytes, families: Any) -> None:
+        if name in self.begun:
+            self.again.set()
+            raise thrift.AlreadyExists(b"it is being created")
+        self.begun.append(name)
+        self.again.wait(PATIENCE_S)
+
+
+def test_tables_that_a_busy_hbase_does_not_create_in_time_are_requested_again() -> None:
+    tables = BusyWithAll()
+    with served("buffered", tables) as port, closing(HBaseKeyValue("127.0.0.1", port, "ns", timeout_ms=300)) as backend:
+        assert backend.get_many("meta", [LAYOUT_KEY]) == [LAYOUT_VERSION]
+    assert sorted(tables.begun) == sorted(b"ns_%s" % table.encode() for table in TABLES)
 
 
 @pytest.mark.hbase

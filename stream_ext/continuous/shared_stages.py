@@ -20,7 +20,6 @@ from stream_ext.continuous.evaluator import TERMS_CREATED_MAX
 from stream_ext.network.network import Network
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
-from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.sharing import NetworkSharing, are_same
 from stream_ext.network.window_lengths import OperatorShape, WindowLengths
 from stream_ext.rows.zset import of_shorter_windows
@@ -190,12 +189,14 @@ class SharedStages:
         evaluated = run.cohorts[0].evaluated
         assert evaluated is not None, "it was evaluated before it joined"
         stage = self._stages[key]
-        if not _is_about_to_renew(stage) and sharing.has_content_of(place, stage, evaluated.time):
+        is_about_to_renew = stage.operator.renews and not stage.operator.is_renewed
+        if not is_about_to_renew and sharing.has_content_of(place, stage, evaluated.time):
             sharing.share(place, stage)
             yield run, place
         else:
-            if _renews(stage) and run in self._awake:
-                _renew(sharing.operator_at(place))
+            operator = sharing.operator_at(place)
+            if stage.operator.renews and (operator.is_renewed or (operator.renews_later and run in self._awake)):
+                operator.renew(True)
             sharing.waiting += [place] if place not in sharing.waiting else []
             self._trials.setdefault(run, _Trial())
 
@@ -249,7 +250,7 @@ class SharedStages:
                 self._lengths.remove(stage.key)
             if (longer := stage.longer) is not None:
                 stage.forget()
-                if not longer.shorter and isinstance(longer.operator, WindowScan):
+                if not longer.shorter:
                     longer.operator.renew(False)
                 waiting += [each for each in longer.with_inputs() if not each.readers and not each.lent]
 
@@ -295,10 +296,8 @@ class SharedStages:
             yield run, place
 
     def _has_content_of(self, stage: SharedStage, longer: SharedStage, by_ms: int) -> bool:
-        """Whether it has shown what the other one has, as over windows that are shorter by so much. What a scan has
+        """Whether it has shown what the other one has, as over windows that are shorter by so much. What a set has
         shown does so if every row has the validity of its latest copy: from now on it has."""
-        if not isinstance(stage.operator, WindowScan):
-            return True  # it follows from what they read
         evaluated = next(iter(self._runs)).cohorts[0].evaluated
         assert evaluated is not None, "it was evaluated before it joined"
         renewed = self._is_renewed(stage), self._is_renewed(longer)
@@ -308,13 +307,13 @@ class SharedStages:
         return all(are_same(mine, of_shorter_windows(theirs, by_ms, evaluated.time)) for mine, theirs in shown)
 
     def _is_renewed(self, stage: SharedStage) -> bool:
-        """Whether the scan has shown each row with its latest copy, and will do so; if not, it does so with the next
+        """Whether it has shown each row with its latest copy, and will do so; if not, a scan does so with the next
         evaluation, if all that read it are awake to see it."""
-        scan = stage.operator
-        assert isinstance(scan, WindowScan), "no others have copies"
-        is_renewed = scan.is_renewed
-        if is_renewed or all(run in self._awake for run in self._runs if _reads(run, stage)):
-            scan.renew(True)
+        operator = stage.operator
+        is_renewed = operator.is_renewed
+        may_renew = operator.renews_later and all(run in self._awake for run in self._runs if _reads(run, stage))
+        if is_renewed or may_renew:
+            operator.renew(True)
         return is_renewed
 
     def _own_lengths(self) -> None:
@@ -325,23 +324,9 @@ class SharedStages:
                 sharing.is_lost = True
 
 
-def _renews(stage: SharedStage) -> bool:
-    """Whether it shows rows with their latest copies."""
-    return isinstance(stage.operator, WindowScan) and stage.operator.renews
-
-
-def _is_about_to_renew(stage: SharedStage) -> bool:
-    return isinstance(stage.operator, WindowScan) and stage.operator.renews and not stage.operator.is_renewed
-
-
 def _reads(run: Run, scan: SharedStage) -> bool:
     sharing = _network_of(run).sharing
     return sharing is not None and sharing.reads(scan)
-
-
-def _renew(operator: object) -> None:
-    if isinstance(operator, WindowScan):
-        operator.renew(True)
 
 
 def _network_of(run: Run) -> Network:

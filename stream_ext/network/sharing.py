@@ -252,8 +252,8 @@ class NetworkSharing:
             operator = stage.taken()
             stage.left_by(self._query)
             operator.rename(self._names[place])
+            operator.renew(False)
             if isinstance(operator, WindowScan):
-                operator.renew(False)
                 self._own_scans.append(operator)
             self._stages[place] = msgspec.structs.replace(self._stages[place], operator=operator)
         self._shared, self._scans = {}, {}

@@ -179,18 +179,19 @@ def _valid_until(entry, entry_until, entry_weight, entry_next, time):
 @numba.njit(cache=True, nogil=True)
 def distinct_show(
     before, time, first, entry_until, entry_weight, entry_next, shown, marks, touched,
-    out_slot, out_until, out_sign, out_again, out_when,
+    out_slot, out_until, out_sign, out_again, out_when, renews,
 ):  # fmt: skip
     """What changes in the set at `time`, of the rows touched: (slot, until, sign) triples; and which rows must be
     looked at again after which time. Returns how many of each, and how many shown were there at the step `before`.
 
     A row that is shown stays as it is while its shown validity still counts for it; when that has run out and a later
-    one exists, the row is shown anew with the later one. Only a retraction takes a shown row back before its time."""
+    one exists, the row is shown anew with the later one; if it `renews`, as soon as that exists. Else only a retraction
+    takes a shown row back before its time."""
     n, later, returned = 0, 0, 0
     for slot in touched:
         marks[slot] &= WAITS
         until, again = _valid_until(first[slot], entry_until, entry_weight, entry_next, time)
-        if shown[slot] >= time and until < shown[slot]:
+        if shown[slot] >= time and (until < shown[slot] or (renews and until > shown[slot])):
             out_slot[n], out_until[n], out_sign[n] = slot, shown[slot], -1
             n += 1
             shown[slot] = NEVER
@@ -230,5 +231,5 @@ def warm() -> None:
     distinct_wake(touched[:0], marks, touched, 0)
     distinct_show(
         0, 0, first, untils, weights, nexts, shown, marks, touched[:1],
-        out, out.copy(), out.copy(), out.copy(), out.copy(),
+        out, out.copy(), out.copy(), out.copy(), out.copy(), False,
     )  # fmt: skip

@@ -20,8 +20,34 @@ from stream_ext.continuous import course, joint_parts
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage
 from stream_ext.rows.zset import ZSet
+from tests.stream_ext.continuous import test_shared_stages
 from tests.stream_ext.continuous.test_shared_stages import Scenery, SharingPlay, _stages_of
 from tests.stream_ext.scene import Scene, Window
+
+#: Sets of rows with several copies, of which some are stored.
+SETS = [
+    ("SELECT ?a ?c", "{ SELECT DISTINCT ?a ?b { WINDOW :w1 { ?a :p ?b } } } WINDOW :w1 { ?b :p ?c }", 1),
+    (
+        "SELECT ?b (COUNT(*) AS ?n)",
+        "{ SELECT DISTINCT ?b { WINDOW :w1 { ?a :p ?b } } } WINDOW :w1 { ?b :p ?c } } GROUP BY ?b #",
+        1,
+    ),
+    ("SELECT ?b ?m", "{ SELECT DISTINCT ?b { { WINDOW :w1 { ?a :p ?b } } UNION { ?a :k ?b } } } ?b :k ?m", 1),
+    ("SELECT ?b", "{ SELECT DISTINCT ?b { { WINDOW :w1 { ?a :p ?b } } UNION { ?a :k ?b } } }", 1),
+    ("SELECT DISTINCT ?m", "WINDOW :w1 { ?i :p ?j } ?i :k ?m", 1),
+    ("SELECT ?m ?x", "{ SELECT DISTINCT ?m { WINDOW :w1 { ?i :p ?j } ?i :k ?m } } WINDOW :w1 { ?x :p ?m }", 1),
+    (
+        "SELECT ?b ?c",
+        "{ SELECT DISTINCT ?b { { WINDOW :w1 { ?a :p ?b } } UNION { WINDOW :w2 { ?a :p ?b } } } } "
+        "WINDOW :w2 { ?b :p ?c }",
+        2,
+    ),
+    (
+        "SELECT ?b",
+        "{ SELECT DISTINCT ?b { { WINDOW :w1 { ?a :p ?b } } UNION { WINDOW :w2 { ?a :p ?b } } } } FILTER(?b != :n1)",
+        2,
+    ),
+]
 
 
 class Lengths(SharingPlay):
@@ -214,6 +240,36 @@ def test_who_goes_its_own_way_leaves_the_operators_to_those_over_shorter_windows
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play(3003, tmp_path / "found by a soak", monkeypatch)
+
+
+@pytest.mark.parametrize("seed", [19, 27])
+def test_sets_over_windows_of_different_lengths_are_those_of_each(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_shared_stages, "PATTERNS", SETS)
+    assert play(seed, tmp_path / "store", monkeypatch)["Distinct"] > 0
+
+
+def test_windows_that_are_merged_have_one_join(store: Store) -> None:
+    """A triple is in the merge as often as it is in one of them: once."""
+    both, merged = OfLengths(store), "{ SELECT DISTINCT ?a ?b { { ?a :p ?b } UNION { ?a :r ?b } } }"
+    for length in (60, 20, 30):
+        both.over(length, f"{merged} ?b :q ?c{length}")
+    for time in range(5, 125, 10):
+        both.push(time, f"a p b{time}", f"a r b{time - 10}", f"b{time - 10} q c", f"b{time - 20} q c")
+    assert both.longer()["Distinct"] == both.longer()["JoinOperator"] == [30, 40]
+    for time in range(131, 201, 10):
+        both.push(time)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_sets_over_windows_of_different_lengths_are_those_of_each_thousands_of_times(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_shared_stages, "PATTERNS", SETS)
+    for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed), monkeypatch)
 
 
 @pytest.mark.soak

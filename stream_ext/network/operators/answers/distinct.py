@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
@@ -20,7 +21,7 @@ from stream_ext.rows.expiry_wheel import ExpiryWheel
 from stream_ext.rows.kernels import distinct as kernels
 from stream_ext.rows.row_index import buckets, room_for
 from stream_ext.rows.window_content import WindowContent
-from stream_ext.rows.zset import FOREVER, Ids, Weights, ZSet, concat, empty
+from stream_ext.rows.zset import FOREVER, Ids, Weights, ZSet, concat, empty, ending_earlier
 
 Longs = np.typing.NDArray[np.int64]
 
@@ -29,6 +30,8 @@ _ONCE: Weights = np.empty(0, np.int64)
 
 
 class Distinct(Shareable):
+    is_monotone = True
+
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables
         self._growing: _GrowingRows | None = _GrowingRows(len(variables))
@@ -40,6 +43,21 @@ class Distinct(Shareable):
 
     def shown(self, time: int) -> Sequence[ZSet]:
         return [held.shown_at(time) for held in (self._growing, self._table) if held is not None]
+
+    def renew(self, renews: bool) -> None:
+        self.renews = renews
+        for held in (self._growing, self._table):
+            if held is not None:
+                held.renew(renews)
+
+    @property
+    def is_renewed(self) -> bool:
+        return all(held.is_renewed for held in (self._growing, self._table) if held is not None)
+
+    def shorten(self, by: int) -> None:
+        for held in (self._growing, self._table):
+            if held is not None:
+                held.shorten(by)
 
     def step(self, moment: Moment, change: ZSet) -> ZSet:
         if moment.last and self._table is None and (self._growing is None or not self._growing.has_begun):
@@ -62,6 +80,10 @@ class Distinct(Shareable):
         return len(self._table or self._growing or ())
 
 
+def _ending_earlier(rows: ZSet, by: int) -> ZSet:
+    return rows if rows.untils is None else replace(rows, untils=ending_earlier(rows.untils, by))
+
+
 class _GrowingRows:
     """The rows of DISTINCT as long as none was retracted."""
 
@@ -69,7 +91,7 @@ class _GrowingRows:
         self._width = width
         self._content = WindowContent(width)
         self._recent: deque[tuple[ZSet, int]] = deque()  # with the greatest validity
-        self._permanent: list[ZSet] = []  # rows that are valid for ever
+        self._permanent: list[ZSet] = []  # rows of which some are valid for ever
         self._time = -(1 << 63)
         self.has_begun = False
 
@@ -88,6 +110,18 @@ class _GrowingRows:
     def shown_at(self, time: int) -> ZSet:
         return self._content.shown(time)
 
+    def renew(self, renews: bool) -> None:
+        self._content.renews = renews
+
+    @property
+    def is_renewed(self) -> bool:
+        return self._content.is_renewed
+
+    def shorten(self, by: int) -> None:
+        self._content.shorten(by)
+        self._recent = deque((_ending_earlier(rows, by), last - by) for rows, last in self._recent)
+        self._permanent = [_ending_earlier(rows, by) for rows in self._permanent]
+
     def _keep(self, change: ZSet) -> None:
         latest = FOREVER if change.untils is None else int(change.untils.max())
         if latest == FOREVER:
@@ -102,6 +136,7 @@ class _GrowingRows:
         if rows.count:
             alive = rows.take(rows.until_array() >= self._time)
             table.take_over(alive, self._content.shown(self._time), self._time)
+        table.renews, table.is_renewed = self._content.renews, self._content.renews and self._content.is_renewed
         return table
 
 
@@ -112,6 +147,7 @@ class _Copies:
         self._width = width
         self._every_column = frozenset(range(width))
         self._before = -(1 << 63)  # the time of the last step
+        self.renews = self.is_renewed = False
         self._allocate(_LEAST_CAPACITY)
 
     def __len__(self) -> int:
@@ -134,6 +170,18 @@ class _Copies:
     def shown_at(self, time: int) -> ZSet:
         slots = np.flatnonzero(self.shown[: self._used] >= time)
         return ZSet(tuple(self.rows[slots, i] for i in range(self._width)), len(slots), None, self.shown[slots])
+
+    def renew(self, renews: bool) -> None:
+        self.renews = renews
+        self.is_renewed &= renews  # later copies come, and are not shown at once
+
+    def shorten(self, by: int) -> None:
+        """All copies end earlier by so much from now on. All rows are shown with their latest copies."""
+        for untils in (self.shown, self.entry_until):
+            untils[:] = np.where(untils == kernels.NEVER, kernels.NEVER, ending_earlier(untils, by))
+        self._waiting = ExpiryWheel(1)
+        self._marks[:] = 0
+        self.renew(False)
 
     def add_and_show(self, change: ZSet, time: int) -> ZSet:
         due = self._waiting.due(time)[0][0].astype(np.int64)
@@ -161,7 +209,7 @@ class _Copies:
         again, when = np.empty(count, np.int64), np.empty(count, np.int64)
         n, later, returned = kernels.distinct_show(
             self._before, time, self.first, self.entry_until, self.entry_weight, self.entry_next, self.shown,
-            self._marks, self._touched[:count], slots, untils, signs, again, when,
+            self._marks, self._touched[:count], slots, untils, signs, again, when, self.renews,
         )  # fmt: skip
         if later:
             self._waiting.add(again[:later].astype(np.uint64).reshape(1, -1), _ONCE, when[:later], time)

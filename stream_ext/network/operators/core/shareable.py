@@ -21,9 +21,13 @@ class Shareable:
     encodes_terms: bool = False
     #: Whether it remembers nothing of what came before.
     is_stateless: bool = False
-    #: Whether each of its rows is valid as long as all that it is made of: then over shorter windows it makes the same
-    #: rows, which end earlier, and none that it does not make over longer ones.
+    #: Whether each of its rows is valid as long as all that it is made of, or as one of its copies: then over shorter
+    #: windows it makes the same rows, which end earlier, and none that it does not make over longer ones.
     is_monotone: bool = False
+    #: Whether it shows a row of which a later copy comes with that one at once; and may begin so while there are rows
+    #: with later copies than the one that they are shown with.
+    renews: bool = False
+    renews_later: bool = False
 
     @property
     def likeness(self) -> Likeness | None:
@@ -34,6 +38,14 @@ class Shareable:
         """What it has given and not taken back at `time`, with validities, as far as that does not follow from its
         inputs: of several copies of a row the one counts that came first."""
         return ()
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether it has shown each row with its latest copy: then what it has shown follows from what came alone."""
+        return True
+
+    def renew(self, renews: bool) -> None:
+        """From its next step on it shows each row with its latest copy, or no longer."""
 
     def shorten(self, by: int) -> None:
         """All that it remembers ends earlier by so much from now on. Only of what is monotone."""

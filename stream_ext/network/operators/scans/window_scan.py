@@ -29,7 +29,7 @@ Entering = tuple[Columns, Times, Times]
 
 
 class WindowScan(Shareable):
-    is_monotone = True
+    is_monotone = renews_later = True
 
     def __init__(self, window: ScheduledWindow, pattern: IdPattern, as_bag: bool = False) -> None:
         """`as_bag`: rows may occur several times, as in a window that is a bag; or a later operator makes a set of
@@ -63,18 +63,11 @@ class WindowScan(Shareable):
         return () if self._content is None else (self._content.shown(time),)
 
     def renew(self, renews: bool) -> None:
-        """From its next step on it shows each row with its latest copy, or no longer."""
         if self._content is not None:
-            self._content.renews = renews
-
-    @property
-    def renews(self) -> bool:
-        return self._content is not None and self._content.renews
+            self.renews = self._content.renews = renews
 
     @property
     def is_renewed(self) -> bool:
-        """Whether it has shown each row with its latest copy: then what it has shown follows from what is in the window
-        alone."""
         return self._content is None or self._content.is_renewed
 
     def shorten(self, by: int) -> None:

@@ -7,6 +7,7 @@ columns are not in memory yet. Large columns are not brought as a whole, so for 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -15,7 +16,7 @@ from hbase_store import Snapshot
 from hbase_store.edges.layers import Lookup
 from hbase_store.layout import terms
 from hbase_store.sorted.view import FORWARD, INVERSE
-from stream_ext.language.algebra.terms import Constant
+from stream_ext.language.algebra.terms import Constant, Variable
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
 from stream_ext.network.operators.joins.intersection import Intersection
 from stream_ext.network.operators.joins.store_join import StoreJoin
@@ -29,9 +30,11 @@ _DEFAULT = GraphScope()
 def fetch_for_planning(snapshot: Snapshot, logic: Logic, id_of: Callable[[bytes], int]) -> None:
     """Before the joins are ordered: the edges of constants, which are counted for it; and small columns by subject, the
     way that most joins go. `id_of`: of the constants; 0 for one that the store does not know."""
-    lookups = [lookup for node in nodes_of(logic) for lookup in _of_node(node, id_of)]
-    if lookups and snapshot.layers.is_remote:
-        _fetch(snapshot, lookups)
+    if not snapshot.layers.is_remote:
+        return
+    nodes = [*nodes_of(logic)]
+    lookups = [lookup for node in nodes for lookup in _of_node(node, id_of)]
+    _fetch(snapshot, [*lookups, *_of_several_constants(nodes, id_of)])
 
 
 def fetch_for_joins(snapshot: Snapshot, stages: Sequence[Stage]) -> None:
@@ -60,6 +63,19 @@ def _of_node(node: Logic, id_of: Callable[[bytes], int]) -> Iterator[Lookup]:
             for predicate in predicates_in(path):
                 yield Lookup(id_of(predicate.text), FORWARD, None)
                 yield Lookup(id_of(predicate.text), INVERSE, None)
+
+
+def _of_several_constants(nodes: Sequence[Logic], id_of: Callable[[bytes], int]) -> Iterator[Lookup]:
+    """Of patterns with a constant object that share their subject, all but one will be looked up by subject."""
+    found: defaultdict[str, list[Constant]] = defaultdict(list)
+    for node in nodes:
+        match node:
+            case PatternScan(Variable(name), Constant() as predicate, Constant(), graph) if node.window is None:
+                if graph == _DEFAULT:
+                    found[name].append(predicate)
+    for predicates in found.values():
+        if len(predicates) > 1:
+            yield from (Lookup(id_of(predicate.text), FORWARD, None) for predicate in predicates)
 
 
 def _of_stage(stage: Stage, stages: Sequence[Stage]) -> Iterator[Lookup]:

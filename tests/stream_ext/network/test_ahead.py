@@ -26,7 +26,8 @@ QUERIES = {
     "SELECT ?city (COUNT(?f) AS ?n) { ?p :city ?city ; :age ?age ; :knows ?f } GROUP BY ?city": 5,
     "SELECT ?a ?b { ?a :org :org5 . ?b :knows ?a . ?b :age ?age FILTER(?age > 60) }": 7,
     "SELECT ?org { ?org :partOf+ :org5 }": 6,
-    "SELECT ?p ?o { :person9 ?p ?o }": 6,
+    "SELECT ?p ?o { :person9 ?p ?o }": 3,
+    "SELECT ?p ?name { ?p :city :city7 ; :org :org5 ; :name ?name }": 5,
 }
 
 

@@ -7,6 +7,7 @@ import random
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ _PUSHES = 6
 _SNAPSHOT = re.compile(rb'"snapshot":\d+,')
 
 
-def play(service: Service, dies: bool = False) -> dict[str, list[bytes]]:
+def fill(service: Service) -> None:
     chance = random.Random(3)
     service.create_stream("s", {"retention": "1h"})
     for text in TEXTS.values():
@@ -39,14 +40,17 @@ def play(service: Service, dies: bool = False) -> dict[str, list[bytes]]:
     for step in range(1, _PUSHES):
         at = step * 1000 + chance.randrange(500)
         push(service, "s", at, triple(f"a{step % 3}", step), triple("b", step), wait="published")
-    if dies:
-        spark = service._engine.spark
-        assert spark is not None
-        until(lambda: moved(service, "whole"), "that it is taken")
-        os.kill(spark.status()["driver_pid"], signal.SIGKILL)
+
+
+def emitted(service: Service) -> dict[str, list[bytes]]:
     push(service, "s", _PUSHES * 1000, triple("a", 1))
     service._engine.await_evaluated(service.head(), PATIENCE_S)
     return {name: [_SNAPSHOT.sub(b"", each.json) for each in service.emissions(name, 0, None)] for name in TEXTS}
+
+
+def spark_of(service: Service) -> Any:
+    assert service._engine.spark is not None
+    return service._engine.spark
 
 
 def moved(service: Service, name: str) -> list[str]:
@@ -56,7 +60,8 @@ def moved(service: Service, name: str) -> list[str]:
 @pytest.mark.timeout(240)
 def test_they_are_evaluated_by_tasks_and_go_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "inline") as service:
-        expected = play(service)
+        fill(service)
+        expected = emitted(service)
     monkeypatch.setattr("stream_ext.runners.spark.runner.DriverProcess", TasksWithoutSpark)
     monkeypatch.setattr("stream_ext.runners.spark.runner.find_java", lambda environ: None)
     monkeypatch.setattr("stream_ext.runners.spark.runner._RETRY_S_MIN", 0.05)
@@ -66,9 +71,14 @@ def test_they_are_evaluated_by_tasks_and_go_back(tmp_path: Path, monkeypatch: py
     settings = SparkSettings(epoch_s=0.2, warmup_epochs=0, grace_s=0.05, shard_factory=FACTORY)
     with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=settings) as service:
         jobs.store = service._opened.store
-        spark = service._engine.spark
-        assert spark is not None and spark.wait_for("up", PATIENCE_S)
-        assert play(service, dies=True) == expected
+        assert spark_of(service).wait_for("up", PATIENCE_S)
+        fill(service)
+        until(lambda: moved(service, "whole"), "that it is taken")
+        os.kill(spark_of(service).status()["driver_pid"], signal.SIGKILL)
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=settings) as service:
+        jobs.store = service._opened.store
+        assert emitted(service) == expected
+        assert spark_of(service).wait_for("up", PATIENCE_S)
         for name in expected:
             until(lambda: service.query_definition(name).home is None, "that it is back")  # noqa: B023  waited for here
         *_, first = moved(service, "whole")  # the latest comes first

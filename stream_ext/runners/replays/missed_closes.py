@@ -7,16 +7,22 @@ evaluation. As in a past (`stretches.py`), a stretch begins after a close at whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 
-from hbase_store import Store
+from hbase_store import Store, StreamPosition
 from stream_ext.continuous.run_plan import PlannedQuery
-from stream_ext.runners.replays.stretches import ELEMENT_S, CutMarks, Cuts, close_from, within
+from stream_ext.runners.replays.stretches import ELEMENT_S, CutMarks, Cuts, close_from, stretch_s, within
 from stream_ext.windows.arrivals import Arrival, arrivals
 from stream_ext.windows.grids import RepeatedTimes
 from stream_ext.windows.occupancy import Occupancy, next_entry
-from stream_ext.windows.query_state import ClosePlace, LastEvaluation, QueryState
+from stream_ext.windows.query_state import LastEvaluation, QueryState
 from stream_ext.windows.schedule import Schedule
+
+#: For each task that runs at a time so many stretches are cut; the others later.
+_STRETCHES_AT_ONCE = 8
+#: Where a stretch may begin is known to such a part of a stretch.
+_PLACES_PER_STRETCH = 16
 
 
 class _Course:
@@ -63,38 +69,64 @@ class _Course:
 
 def cuts(planned: PlannedQuery, store: Store, head: int, lanes: int, close_s: float) -> Cuts:
     """Where all up to snapshot `head` is cut into stretches of about the same work, for so many tasks at a time, if an
-    evaluation takes `close_s`."""
+    evaluation takes `close_s`. Of very much only the beginning is cut: the rest is, while tasks evaluate that."""
     behind_at = planned.state.behind_at
     assert behind_at is not None, "it is behind"
-    course, closes = _Course(planned, store, behind_at, head), 0
-    reached_s = [0.0]  # by each push that makes closes due
-    for _, due in course:
-        closes += due.count()
-        reached_s.append(closes * close_s + course.elements * ELEMENT_S)
-    marks = CutMarks.of(reached_s[-1], 0.0, lanes)
-    starts = _cut(_Course(planned, store, behind_at, head), reached_s, [*reversed(marks.work_s)])
-    return Cuts(reached_s[-1], starts, marks.is_all or not starts)
+    reread_s = _reread_s(planned, store.vts(head))
+    most_s = lanes * _STRETCHES_AT_ONCE * stretch_s(reread_s)
+    places, closes, expected_s = _Places(stretch_s(reread_s) / _PLACES_PER_STRETCH), 0, 0.0
+    course = _Course(planned, store, behind_at, head)
+    for arrival, due in course:
+        before_s, count = closes * close_s + course.elements * ELEMENT_S, due.count()
+        closes, expected_s = closes + count, before_s + count * close_s
+        places.find(course, arrival, due, before_s, expected_s, most_s)
+        if expected_s > most_s and places.states:
+            starts = places.nearest(CutMarks.of(most_s, reread_s, lanes).work_s) or places.states[-1:]
+            return Cuts(expected_s, starts, False)
+    return Cuts(expected_s, places.nearest(CutMarks.of(expected_s, reread_s, lanes).work_s), True)
 
 
-def _cut(course: _Course, reached_s: Sequence[float], wanted_s: list[float]) -> list[QueryState]:
-    """`wanted_s`: the work up to each cut, the last one first."""
-    found: list[QueryState] = []
-    latest: ClosePlace | None = None
-    for place, (arrival, due) in enumerate(course):
-        if not wanted_s:
-            break
-        low_s, high_s = reached_s[place : place + 2]
-        while wanted_s and wanted_s[-1] <= high_s:
-            part = max(0.0, (wanted_s[-1] - low_s) / (high_s - low_s))
-            close = _occupied_close(course, due.first + int((due.last - due.first) * part), due.last)
+class _Places:
+    """Closes at which a window holds something, about `apart_s` of work apart: the state after each, and the work up
+    to it."""
+
+    def __init__(self, apart_s: float) -> None:
+        self._apart_s, self._next_s = apart_s, apart_s
+        self.states: list[QueryState] = []
+        self._work_s: list[float] = []
+
+    def find(
+        self, course: _Course, arrival: Arrival, due: RepeatedTimes, before_s: float, after_s: float, most_s: float
+    ) -> None:
+        """Among the closes that a push makes due, if the work up to these is `before_s`, and up to their end `after_s`.
+        None is looked for from `most_s` on, if there are any."""
+        latest, span = due.first - 1, max(1, due.last - due.first)
+        while self._next_s <= after_s and (self._next_s <= most_s or not self.states):
+            part = max(0.0, (self._next_s - before_s) / (after_s - before_s))
+            close = _occupied_close(course, due.first + int(span * part), due.last)
             if close is None:
-                break  # the next push may bring one
-            cut = ClosePlace(arrival.sn, arrival.push, close)
-            if latest is None or cut > latest:  # what is occupied is known from the latest one on
-                found.append(course.state_after(arrival, close))
-                latest = cut
-            wanted_s.pop()
-    return found
+                return  # the next push may bring one
+            at_s = before_s + (after_s - before_s) * (close - due.first) / span
+            if close > latest:  # what is occupied is known from the latest one on
+                latest = close
+                self.states.append(course.state_after(arrival, close))
+                self._work_s.append(at_s)
+            self._next_s = max(self._next_s, at_s) + self._apart_s
+
+    def nearest(self, marks_s: Sequence[float]) -> list[QueryState]:
+        """The first state from each mark on, each once."""
+        found = dict.fromkeys(bisect_left(self._work_s, mark_s) for mark_s in marks_s)
+        return [self.states[place] for place in found if place < len(self.states)]
+
+
+def _reread_s(planned: PlannedQuery, positions: Mapping[int, StreamPosition]) -> float:
+    """How long a stretch is expected to read what its windows hold."""
+    elements = 0.0
+    for window in planned.timing.windows:
+        at = positions.get(window.stream)
+        if at is not None and at.first is not None and at.latest is not None:
+            elements += at.elements_total * min(1.0, window.range_ms / max(1, at.latest - at.first))
+    return elements * ELEMENT_S
 
 
 def _occupied_close(course: _Course, time: int, last: int) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any, NamedTuple, Protocol
 
@@ -182,8 +182,8 @@ class QueryReplay:
             reached = self._reached
             try:
                 with self._jobs.opened() as run:
-                    while not is_over:
-                        is_over = self._replay_from(self._reached, run)
+                    self._replay_from(reached, run)
+                is_over = True
             except TaskDied:
                 raise
             except JobFailed:
@@ -191,21 +191,31 @@ class QueryReplay:
                 if failures == _FAILURES_MAX:
                     raise
 
-    def _replay_from(self, state: QueryState, run: RunTasks) -> bool:
-        """Whether all is done; else it has to be cut again."""
-        found = self._one(FindCuts(self._missed.from_state(state), self._jobs.lanes, self._close_s), run)
-        assert isinstance(found, Cuts), "it was to find cuts"
-        if found.expected_s < self._least_s:
-            return True
-        starts = [state, *found.starts]
-        ends = [*map(_cut_at, found.starts), *([None] if found.is_all else [])]
-        tasks = [self._stretch(start, end) for start, end in zip(starts, ends, strict=False)]
-        self.stretches = self.stretches_done + len(tasks)
-        with closing(run([EncodedTask(encode(task)) for task in tasks], self._control)) as results:
-            for task, body in zip(tasks, results, strict=True):
-                self._take_stretch(task, _checked(body), run)
+    def _replay_from(self, start: QueryState, run: RunTasks) -> None:
+        """What comes behind the last cut is cut while the stretches before it are evaluated."""
+        found: Cuts | None = _cuts_of(self._one(self._find_cuts(start), run))
+        if found is not None and found.expected_s < self._least_s:
+            return
+        while found is not None:
+            ends = [*map(_cut_at, found.starts), *([None] if found.is_all else [])]
+            stretches = [self._stretch(*each) for each in zip([start, *found.starts], ends, strict=False)]
+            self.stretches = self.stretches_done + len(stretches)
+            start, found = found.starts[-1] if found.starts else start, self._replayed(stretches, found, run)
+
+    def _replayed(self, stretches: Sequence[ReplayStretch], cuts: Cuts, run: RunTasks) -> Cuts | None:
+        """Hands on what these stretches have; where the rest is cut, None: there is none."""
+        first: list[Task] = [] if cuts.is_all else [self._find_cuts(cuts.starts[-1])]
+        tasks, found = [EncodedTask(encode(task)) for task in (*first, *stretches)], None
+        with closing(run(tasks, self._control)) as results:
+            if first:
+                found = _cuts_of(_checked(next(results)))
+            for stretch, body in zip(stretches, results, strict=True):
+                self._take_stretch(stretch, _checked(body), run)
                 self.stretches_done += 1
-        return found.is_all
+        return found
+
+    def _find_cuts(self, start: QueryState) -> FindCuts:
+        return FindCuts(self._missed.from_state(start), self._jobs.lanes, self._close_s)
 
     def _stretch(self, state: QueryState, until: ClosePlace | None) -> ReplayStretch:
         return ReplayStretch(self._missed.from_state(state), until, self._budget, RESULT_BYTES)
@@ -232,6 +242,11 @@ class QueryReplay:
         self._cpu_ms += found.cpu_ms
         self._reached = numbers.state(found.state)
         self._changed()
+
+
+def _cuts_of(found: Result) -> Cuts:
+    assert isinstance(found, Cuts), "it was to find cuts"
+    return found
 
 
 def _checked(body: bytes) -> Result:

@@ -36,7 +36,7 @@ CLOSE_S, ELEMENT_S = 0.0005, 0.000_005
 _STRETCH_S = 5.0
 #: At least so many stretches for each task that runs at a time: one that is heavier than the others matters less then.
 _STRETCHES_PER_LANE = 2
-#: What is longer than so many of them is cut again when these are done.
+#: What is longer than so many of them is cut again, while these are evaluated.
 _CUTS_MAX = 256
 #: Reading what the windows hold where stretches begin may be such a part of all work, if that makes stretches short.
 _REREADING = 0.25
@@ -115,6 +115,11 @@ def expected_s(schedule: Schedule, positions: Mapping[int, StreamPosition]) -> f
     return due.count() * CLOSE_S + elements * ELEMENT_S
 
 
+def stretch_s(reread_s: float) -> float:
+    """How long a stretch should be that first reads, for so long, what its windows hold."""
+    return max(_STRETCH_S, reread_s / _REREADING)
+
+
 class CutMarks(NamedTuple):
     """`work_s`: the work up to each cut. Not `is_all`: there is more behind the last one, which is cut later."""
 
@@ -123,12 +128,8 @@ class CutMarks(NamedTuple):
 
     @classmethod
     def of(cls, expected_s: float, reread_s: float, lanes: int) -> CutMarks:
-        """Of so much work, for so many tasks at a time, if each stretch first reads, for up to `reread_s`, what its
-        windows hold."""
-        count = expected_s / _STRETCH_S
-        if reread_s > 0:
-            count = min(count, expected_s * 2 * _REREADING / reread_s)
-        count = max(lanes * _STRETCHES_PER_LANE, int(count))
+        """Of so much work, for so many tasks at a time, if a stretch first reads its windows for `reread_s`."""
+        count = max(lanes * _STRETCHES_PER_LANE, int(expected_s / stretch_s(reread_s)))
         cuts = min(count - 1, _CUTS_MAX)
         return cls([expected_s * number / count for number in range(1, cuts + 1)], cuts == count - 1)
 
@@ -172,7 +173,7 @@ def cuts(planned: PlannedQuery, store: Store, sn: int, lanes: int, close_s: floa
         return elements * ELEMENT_S + (0 if run is None else run.count()) * close_s
 
     span, whole_s, found = range(due.first, due.last), work_s(due.last), list[int]()
-    marks = CutMarks.of(whole_s, whole_s - due.count() * close_s, lanes)
+    marks = CutMarks.of(whole_s, (whole_s - due.count() * close_s) / 2, lanes)  # on average half of the elements
     for mark_s in marks.work_s:
         place = bisect_left(span, mark_s, key=work_s)
         cut = _close_with_content(schedule, times, due.first + place)

@@ -23,7 +23,7 @@ from stream_ext.continuous.query_budget import USUAL
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.finishing import finish
-from stream_ext.runners.replays import replay, replays, task
+from stream_ext.runners.replays import replay, replays, stretches, task
 from stream_ext.runners.replays.replays import QueryReplays
 from stream_ext.runners.replays.stretches import why_other_order
 from stream_ext.windows.part import Part
@@ -105,6 +105,7 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
     scene = _scene(seed, chance)
     jobs = JobsHere(chance, chance.choice([0.0, 0.0, 0.1]))
     monkeypatch.setattr(replays, "LEAST_S", 0.0)
+    monkeypatch.setattr(stretches, "_STRETCH_S", chance.choice([0.0005, 0.005, 5.0]))
     monkeypatch.setattr(task, "_PIECE_EVALUATIONS", chance.choice([1, 3, 20]))
     monkeypatch.setattr(replay, "RESULT_BYTES", chance.choice([200, 2000, 1 << 20]))
     store = hbase_store.open(f"lmdb:{folder}")

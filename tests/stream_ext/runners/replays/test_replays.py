@@ -15,7 +15,7 @@ import pytest
 
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import RilletError
-from stream_ext.runners.replays import replay, replays, task
+from stream_ext.runners.replays import replay, replays, stretches, task
 from stream_ext.service import engine
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
@@ -55,6 +55,7 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[st
     jobs = JobsHere(chance, chance.choice([0.0, 0.0, 0.05, 0.3]))
     monkeypatch.setattr(replays, "LEAST_S", 0.0)
     monkeypatch.setattr(engine, "ReplayProcesses", lambda lanes: jobs)
+    monkeypatch.setattr(stretches, "_STRETCH_S", chance.choice([0.0005, 0.005, 5.0]))
     monkeypatch.setattr(task, "_PIECE_EVALUATIONS", chance.choice([5, 20, 256]))
     monkeypatch.setattr(replay, "RESULT_BYTES", chance.choice([2000, 20_000, 1 << 20]))
     jobs.is_ready = chance.random() < 0.6  # else the server begins itself

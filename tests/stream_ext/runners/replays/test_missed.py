@@ -173,7 +173,7 @@ def test_what_several_tasks_catch_up_with_is_what_one_process_evaluates(
     for seed in range(block * 15, block * 15 + 15):
         with monkeypatch.context() as patched:
             did += play(seed, tmp_path / str(seed), patched)
-    assert did["divided"] > 4 and did["stretches"] > 50, did
+    assert did["divided"] > 3 and did["stretches"] > 20, did
 
 
 @pytest.mark.soak

@@ -30,11 +30,10 @@ _DEFAULT = GraphScope()
 def fetch_for_planning(snapshot: Snapshot, logic: Logic, id_of: Callable[[bytes], int]) -> None:
     """Before the joins are ordered: the edges of constants, which are counted for it; and small columns by subject, the
     way that most joins go. `id_of`: of the constants; 0 for one that the store does not know."""
-    if not snapshot.layers.is_remote:
-        return
     nodes = [*nodes_of(logic)]
     lookups = [lookup for node in nodes for lookup in _of_node(node, id_of)]
-    _fetch(snapshot, [*lookups, *_of_several_constants(nodes, id_of)])
+    if lookups and snapshot.layers.is_remote:
+        _fetch(snapshot, [*lookups, *_of_several_constants(nodes, id_of)])
 
 
 def fetch_for_joins(snapshot: Snapshot, stages: Sequence[Stage]) -> None:

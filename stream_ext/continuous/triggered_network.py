@@ -64,9 +64,10 @@ class TriggeredNetwork:
         """A timing class knows the occupancy of its windows from now on."""
         self._occupancies = []
 
-    def wake(self, sn: int) -> None:
-        """Nothing has come or gone in its windows, nor in the store, up to the evaluation in snapshot `sn`."""
+    def wake(self, sn: int, time: int) -> None:
+        """Nothing has changed for it, nor in the store, up to the evaluation in snapshot `sn` at this time."""
         self.store_sn = sn
+        self.network.pass_by(time)
 
     def leave_class(self, occupancy: Sequence[Occupancy], time: int) -> None:
         """`occupancy`: that of windows with the same content; `time`: that of the last evaluation."""
@@ -85,7 +86,7 @@ class TriggeredNetwork:
         return self.network.sharing is not None and self.network.sharing.is_lost
 
     def next_change(self, time: int) -> int | None:
-        """Before this time no row comes or goes, after the evaluation at `time`; None: that is not known."""
+        """Before this time the result is the one at `time`, or empty, if nothing arrives; None: that is not known."""
         return self.network.next_change(time)
 
     def move_to(self, time: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +59,12 @@ class Traced:
     ms: float
 
 
+def _only_expires(stage: Stage) -> bool:
+    """Whether time alone brings no row; a scan says itself when it does."""
+    operator = stage.operator
+    return isinstance(operator, Shareable) and operator.is_monotone and not operator.shows_again
+
+
 def salt_of(number: int) -> bytes:
     """Each registered query makes blank nodes of its own."""
     return b"%d" % number
@@ -93,6 +98,7 @@ class Network:
         self._retained = self._added = 0  # bytes of the state at the last measurement, and bytes added since
         self.sharing: NetworkSharing | None = None  # what it shares with other networks
         self._enough = cut.enough
+        self._only_expires = all(map(_only_expires, self.stages))
         self._only_pattern = places_of_answer(self.stages, self.last_stage, cut, answer, orders)
 
     @classmethod
@@ -160,7 +166,8 @@ class Network:
     def with_patterns(self, patterns: Sequence[tuple[int, IdPattern]], unknown: Sequence[bytes]) -> Network:
         """The same network with other constants in the patterns of these stages, which join with the store. Both are
         for queries that are evaluated once. `unknown`: those that the store does not know."""
-        other = copy(self)
+        other = Network.__new__(Network)
+        other.__dict__.update(self.__dict__)
         stages = list(self.stages)
         for number, pattern in patterns:
             stage = stages[number]
@@ -181,13 +188,15 @@ class Network:
 
     def arrive(self, arrival: Arrival) -> None:
         """Adds triples of a stream; they count from the first evaluation whose windows contain them."""
+        if self.sharing is not None:
+            self.sharing.arrive(arrival)
+        if not self.scans and not self.counted:
+            return
         numbers = {
             name: counted.arrive(arrival.element_times, arrival.times, arrival.element)
             for name, counted in self.counted.items()
             if counted.stream == arrival.stream and not arrival.is_saved
         }
-        if self.sharing is not None:
-            self.sharing.arrive(arrival)
         for scan in self.scans:
             if not arrival.reaches(scan.window):
                 continue
@@ -222,21 +231,34 @@ class Network:
     def retained_bytes(self, most: int) -> int:
         """The bytes of the operators' state. They are measured again when so much was added that it may matter for the
         limit `most`."""
-        if self.sharing is not None:
-            self._added += self.sharing.come()
+        if self.sharing is not None and (come := self.sharing.come()):
+            self._added += come
         if self._added > most // LOOKS:
             self._retained, self._added = self.state_bytes, 0
         return self._retained + self._added
 
     def next_change(self, time: int) -> int | None:
-        """Before this time no row of a window comes or goes, after the evaluation at `time`; None: that is not
-        known."""
-        found = [] if self.sharing is None else self.sharing.next_change(time)
+        """Before this time the result is the one at `time`, or empty, if nothing arrives; None: that is not known.
+
+        What leaves a window matters if an operator notices it, or if the answer has it. Otherwise the network is to be
+        stepped once all has left, to forget it."""
+        scans = [] if self.sharing is None else self.sharing.next_changes(time)
         for scan in self.scans:
             if not isinstance(scan, WindowScan):
                 return None
-            found.append(scan.next_change(time))
-        return None if self.may_turn() else min(found, default=NO_TIME)
+            scans.append(scan.next_changes(time))
+        if self.may_turn():
+            return None
+        own = self.answer.next_change() if self._only_expires else None
+        found, gone = NO_TIME if own is None else own, 0
+        for comes, leaves, left, shows_again in scans:
+            found = min(found, comes) if own is not None and not shows_again else min(found, comes, leaves)
+            gone = max(gone, left if left < NO_TIME else 0)
+        return min(found, gone) if gone > time else found
+
+    def pass_by(self, time: int) -> None:
+        """It was not stepped at the evaluation at this time, since nothing changed up to there."""
+        self.answer.pass_by(time)
 
     def meter(self) -> OperatorMeter:
         """The meter of its operators, which begins now if nobody looked lately. Any thread may call."""
@@ -255,7 +277,7 @@ class Network:
     def may_turn(self) -> bool:
         """Whether time alone may change the answer: stored rows are tested by a function of the moment, such as
         NOW()."""
-        return any(operator.has_rows() for operator in self._reevaluated)
+        return bool(self._reevaluated) and any(operator.has_rows() for operator in self._reevaluated)
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""

@@ -28,6 +28,7 @@ from stream_ext.network.operators.core.shared_stage import (
     SharedStage,
     StageKey,
 )
+from stream_ext.network.operators.scans.ends import NextChanges
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.wires import Stage
 from stream_ext.rows.zset import ZSet
@@ -93,8 +94,9 @@ class NetworkSharing:
 
     def come(self) -> int:
         """The bytes that have come to what it shares since the last call."""
-        self._count()
-        come, self._come = self._come, 0
+        added = sum([stage.added for stage in self._read])
+        come = self._come + added - self._counted
+        self._come, self._counted = 0, added
         return come
 
     def done_for_others_ms(self) -> float:
@@ -191,9 +193,9 @@ class NetworkSharing:
                 stage.count(ROW_BYTES * len(arrival.s))
                 scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, (), arrival.copies)
 
-    def next_change(self, time: int) -> list[int]:
+    def next_changes(self, time: int) -> list[NextChanges]:
         """As of each of its shared scans."""
-        return [_next_change(stage, time) for stage in self._scans.values()]
+        return [_next_changes(stage, time) for stage in self._scans.values()]
 
     # ---- the network goes its own way
 
@@ -259,14 +261,14 @@ class NetworkSharing:
         self._shared, self._scans = {}, {}
 
 
-def _next_change(stage: SharedStage, time: int) -> int:
+def _next_changes(stage: SharedStage, time: int) -> NextChanges:
     """As of its scan; found once."""
-    found, scan = stage.next_change, stage.operator
+    found, scan = stage.next_changes, stage.operator
     assert isinstance(scan, WindowScan), "it is a scan"
     if stage.longer is not None:
-        return scan.next_change(time, stage.by_ms)
+        return scan.next_changes(time, stage.by_ms)
     if found is None or found[0] != time:
-        found = stage.next_change = time, scan.next_change(time)
+        found = stage.next_changes = time, scan.next_changes(time)
     return found[1]
 
 

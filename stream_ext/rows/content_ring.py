@@ -62,6 +62,11 @@ class ContentRing:
         cells = out[: lines * shown] if 2 * shown > count else out[: lines * shown].copy()  # without the room
         return cells.reshape(lines, shown), returned > 0
 
+    @property
+    def shows_again(self) -> bool:
+        """Whether a row that is shown may have a later copy."""
+        return len(self._again) > 0
+
     def back(self, time: int) -> ZSet | None:
         """The rows whose shown copy has expired, and which have a later one: they are shown anew."""
         if not len(self._again):

@@ -42,6 +42,11 @@ class WindowContent:
         """The number of rows that are remembered."""
         return len(self._ring) + sum(len(untils) for _, untils, _ in self._aside or ())
 
+    @property
+    def shows_again(self) -> bool:
+        """Whether a row may be shown anew when it runs out."""
+        return self._ring.shows_again
+
     def step(self, columns: Columns, untils: Untils, time: int) -> ZSet:
         """The change at `time`, when these rows come in, which are valid at `time` at least."""
         back = self._ring.back(time)

@@ -33,6 +33,7 @@ def workloads() -> Mapping[str, Callable[[Path], Any]]:
         "all_touched": partial(small.templates, 200, small.KINDS, small.PREDICATES, False),
         "some_touched": partial(small.templates, 200, small._JOINS, 2, False),
         "many_some_touched": partial(small.templates, 2_000, small._JOINS, 2, False),
+        "watchers": lambda folder: small.watchers(source(5_000, shared=None), False, folder),  # steady: the 1,000
     }
     return found | {name: partial(_single, name) for name in _STEPS}
 

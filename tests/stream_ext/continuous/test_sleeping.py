@@ -147,6 +147,38 @@ def test_what_sleeps_is_told_of_a_year_without_elements_as_others_are(store: Sto
     assert both.rows([Push(1, (), 300_010)]) == 1
 
 
+def timeline(both: Both, until: int, *elements: tuple[int, str]) -> list[int]:
+    """The rows at each close: elements (time, triples) as `a rare, a p` come in the order of their times."""
+    found, left = list[int](), dict(elements)
+    for close in range(10, until, 10):
+        for time in [time for time in left if time < close]:
+            triples = [each.split() for each in left.pop(time).split(", ")]
+            both.play([Push(1, ((time, tuple((f"<{EX}{s}>", f"<{EX}{p}>", f"<{EX}o>") for s, p in triples)),))])
+        found.append(both.rows([Push(1, (), close)]))
+    return found
+
+
+def test_what_leaves_a_window_wakes_no_query_that_emits_what_is_new(store: Store) -> None:
+    """But a row that has left is new when it comes again, also at the next close."""
+    both = Both(store, "WINDOW :w1 { ?a :rare ?b }", "ISTREAM", 50)
+    found = timeline(both, 200, (5, "a rare"), (31, "b rare"), (61, "a rare"), (95, "b rare"), (155, "b rare"))
+    assert [close for close, rows in enumerate(found, 1) if rows] == [1, 4, 7, 10, 16]
+    assert both.stepped < 10
+
+
+def test_a_row_that_stays_by_a_later_copy_is_not_new_when_its_first_copy_leaves(store: Store) -> None:
+    both = Both(store, "WINDOW :w1 { ?a :rare ?b . ?a :p ?c }", "ISTREAM", 50)
+    assert timeline(both, 120, (5, "a rare, a p"), (25, "a rare, a p")) == [1, *[0] * 10]
+    assert both.is_asleep
+
+
+def test_what_leaves_a_window_wakes_a_query_whose_answer_had_it(store: Store) -> None:
+    both = Both(store, "WINDOW :w1 { ?a :rare ?b . ?a :p ?c }", "RSTREAM", 50)
+    found = timeline(both, 120, (5, "a rare"), (15, "b rare"), (35, "b p"))
+    assert found == [0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0]  # b is joined until its first part has left
+    assert both.stepped < 7
+
+
 def test_streams_that_go_on_sleeping_and_waking_keep_the_times_of_each(store: Store) -> None:
     """One stream is idle when closes fall due, and holds them up again afterwards."""
     both = Both(store, "WINDOW :w1 { ?a :rare ?b } WINDOW :w2 { ?a :rare ?c }", "ISTREAM", 50)
@@ -178,6 +210,7 @@ class Both:
             shard.build({}, int(store.head()))
         self._store = store
         self._states: tuple[dict[int, QueryState], dict[int, QueryState]] = ({}, {})
+        self.stepped = 0  # evaluations that it was awake for
         self._step(self._registry.register(Scene(windows, pattern, "SELECT *", r2s, {1: 0, 2: 0}).text))
 
     @property
@@ -192,7 +225,9 @@ class Both:
         return sum(len(part.columns[0]) for part in self.play(step) if part.columns)
 
     def _step(self, sn: int) -> list[Part]:
-        mine = parted(self._sleepy.step(sn), self._states[0])
+        slept, sleepy = SleepyShard.slept, self._sleepy.step(sn)
+        self.stepped += sum(part.evaluations for part in sleepy) - (SleepyShard.slept - slept)
+        mine = parted(sleepy, self._states[0])
         theirs = parted(self._awake.step(sn), self._states[1])
         assert not self._sleepy.faults
         assert observed(self._store, mine) == observed(self._store, theirs)

@@ -30,7 +30,7 @@ _ONCE: Weights = np.empty(0, np.int64)
 
 
 class Distinct(Shareable):
-    is_monotone = True
+    is_monotone = shows_again = True
 
     def __init__(self, variables: tuple[str, ...]) -> None:
         self.variables = variables

@@ -11,10 +11,11 @@ import numpy as np
 
 from hbase_store.arrays import Ids, frozen
 from stream_ext.language.algebra.algebra import R2S
+from stream_ext.network.operators.scans.ends import NO_TIME
 from stream_ext.rows.expiry_wheel import Expired, ExpiryWheel
 from stream_ext.rows.kernels import expiry as kernels
 from stream_ext.rows.row_index import buckets
-from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, are_once, latest, once
+from stream_ext.rows.zset import FOREVER, Columns, Weights, ZSet, are_once, empty, latest, once
 
 _ONCE: Weights = np.empty(0, np.int64)
 
@@ -33,6 +34,16 @@ class Gains:
 
     def is_empty(self) -> bool:
         return not self._total and all(last < self._time for _, last in self._aside or ())
+
+    def next_change(self) -> int | None:
+        """Where each row is valid as long as all that it is made of: before this time no row is gained; None: it is not
+        known. A retraction ends when its row does."""
+        return NO_TIME if self._r2s is R2S.ISTREAM else None
+
+    def pass_by(self, time: int) -> None:
+        """An evaluation at this time gained nothing: what had run out by then, had done so before the next one."""
+        if time > self._time:
+            self.step(time, empty(self._width))
 
     def step(self, time: int, change: ZSet) -> tuple[Columns, Weights]:
         """The gained rows with their weights; equal rows may occur several times."""

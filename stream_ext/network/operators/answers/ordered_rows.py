@@ -36,6 +36,11 @@ class OrderedRows:
     def is_empty(self) -> bool:
         return not (int(self._weights.sum()) if len(self._weights) else len(self))
 
+    @property
+    def first_end(self) -> int:
+        """No row runs out before; FOREVER: none does."""
+        return self._first_end
+
     def ended(self, time: int) -> ZSet:
         """The rows that are not valid any more at `time`, the time of the next step."""
         which = np.flatnonzero(self._untils < time) if self._first_end < time else np.empty(0, np.int64)

@@ -22,6 +22,7 @@ from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.answers.ranking import Ranking
 from stream_ext.network.operators.answers.slice import net_change
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.scans.ends import NO_TIME
 from stream_ext.rows.zset import Columns, Weights, ZSet, consolidate, empty, repeated, sum_equal_rows
 
 if TYPE_CHECKING:
@@ -91,6 +92,18 @@ class ResultState:
             columns, weights = self._rows.summed()
             self._ranking.become(moment.vocabulary, ZSet(columns, len(weights), weights))
         return self._rows.bag() if self.is_plain else self._emitted(moment)
+
+    def next_change(self) -> int | None:
+        """Where rows only expire: before this time nothing else is emitted than at the last step; None: it is not
+        known."""
+        if self._gains is not None:
+            return self._gains.next_change()
+        return min(self._rows.first_end + 1, NO_TIME)
+
+    def pass_by(self, time: int) -> None:
+        """At this time the answer was evaluated without a step, since nothing else was to be emitted."""
+        if self._gains is not None:
+            self._gains.pass_by(time)
 
     # ---- rows that queries share
 

@@ -24,6 +24,8 @@ class Shareable:
     #: Whether each of its rows is valid as long as all that it is made of, or as one of its copies: then over shorter
     #: windows it makes the same rows, which end earlier, and none that it does not make over longer ones.
     is_monotone: bool = False
+    #: Whether it may show a row anew when the copy that it is shown with ends: else time alone brings no row.
+    shows_again: bool = False
     #: Whether it shows a row of which a later copy comes with that one at once; and may begin so while there are rows
     #: with later copies than the one that they are shown with.
     renews: bool = False

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
+from stream_ext.network.operators.scans.ends import NextChanges
 from stream_ext.network.shared_rows import SharedRows
 from stream_ext.rows.zset import ZSet, of_shorter_windows
 from stream_ext.values.vocabulary import Vocabulary
@@ -64,7 +65,7 @@ class SharedStage:
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
         self._is_halfway = False
         self.arrived = -1, -1  # the last arrival (snapshot, push)
-        self.next_change: tuple[int, int] | None = None  # of a scan, as of a time; None: something has come since
+        self.next_changes: tuple[int, NextChanges] | None = None  # of a scan, as of a time; None: something came since
 
     @property
     def operator(self) -> Shareable:
@@ -155,7 +156,7 @@ class SharedStage:
         """Whether an arrival (snapshot, push) has not come to its operator yet; from now on it has."""
         if arrival <= self.arrived:
             return False
-        self.arrived, self.next_change = arrival, None
+        self.arrived, self.next_changes = arrival, None
         return True
 
     def found(self, moment: Moment) -> ZSet | None:
@@ -177,7 +178,7 @@ class SharedStage:
             self._count_longer(self.longer)
             return change
         assert not self._is_halfway, "networks that read it are built anew"
-        self._is_halfway, self.next_change = True, None
+        self._is_halfway, self.next_changes = True, None
         changes = [each.step(moment) for each in self.inputs]
         change = self._own_operator.step(self._with_terms(moment), *changes)
         self._is_halfway = False

@@ -7,7 +7,6 @@ store S + d as it is now, and the stored rows L of the left side are joined with
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +52,8 @@ class StoreJoin(Shareable):
 
     def with_pattern(self, pattern: IdPattern) -> StoreJoin:
         """The same join with other constants in its pattern, for a network that is stepped once."""
-        other = copy(self)
+        other = StoreJoin.__new__(StoreJoin)
+        other.__dict__.update(self.__dict__)
         other.pattern, other._look_ups = pattern, {}
         other._counting = other._counting and Counting(self._left, pattern)
         return other
@@ -113,10 +113,8 @@ class StoreJoin(Shareable):
     def _look_up(self, left: ZSet, moment: Moment) -> ZSet:
         if not left.count:
             return empty(len(self.variables))
-        if self._counting is not None:
-            return self._counting.find(left, moment)
-        if not self._maybe:
-            return self._by(()).find(left, moment)
+        if self._counting is not None or not self._maybe:
+            return (self._counting or self._by(())).find(left, moment)
         unbound = [left.column(self._left.index(v)) == 0 for v in self._maybe]
         kinds = sum((mask.astype(np.int64) << n for n, mask in enumerate(unbound)), np.zeros(left.count, np.int64))
         found = []

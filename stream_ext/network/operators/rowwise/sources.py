@@ -16,7 +16,7 @@ class UnitRow(Shareable):
     """The one row without columns, once."""
 
     variables = ()
-    is_stateless = True
+    is_stateless = is_monotone = True
 
     @property
     def likeness(self) -> Likeness:
@@ -27,7 +27,7 @@ class UnitRow(Shareable):
 
 
 class TableOperator(Shareable):
-    creates_terms = encodes_terms = is_stateless = True
+    creates_terms = encodes_terms = is_stateless = is_monotone = True
 
     def __init__(self, variables: tuple[str, ...], rows: Sequence[Sequence[Constant | None]]) -> None:
         self.variables = variables

@@ -6,9 +6,20 @@ is one with that before it."""
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import NamedTuple
 
 #: After all times.
 NO_TIME = 1 << 62
+
+
+class NextChanges(NamedTuple):
+    """Of a scan, after an evaluation: the time before which no row comes in, the time before which none leaves, and one
+    at which all have left. `shows_again`: when a row leaves, a later copy of it may come in."""
+
+    comes: int
+    leaves: int
+    gone: int
+    shows_again: bool
 
 
 class Ends:
@@ -33,6 +44,10 @@ class Ends:
             del spans[0]
         at = bisect_left(spans, time + by, key=_last) if by else 0
         return max(spans[at][0] - by, time) + 1 if at < len(spans) else NO_TIME
+
+    def gone(self, by: int = 0) -> int:
+        """A time at which all have left it, as in `next`; NO_TIME if nothing is in it."""
+        return self._spans[-1][1] - by + 1 if self._spans else NO_TIME
 
     def shorten(self, by: int) -> None:
         """The window is shorter by so much from now on."""

@@ -16,7 +16,7 @@ from hbase_store.arrays import concatenate
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
-from stream_ext.network.operators.scans.ends import NO_TIME, Ends
+from stream_ext.network.operators.scans.ends import NO_TIME, Ends, NextChanges
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, empty, shared
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -37,6 +37,7 @@ class WindowScan(Shareable):
         self.window = window
         self.pattern = pattern
         self.variables = pattern.variables
+        self.is_monotone = type(self) is WindowScan  # but for `NextChanges.shows_again`
         self._width = len(self.variables)
         self._content = None if as_bag else WindowContent(self._width)
         self._waiting = WaitingElements()
@@ -147,13 +148,15 @@ class WindowScan(Shareable):
                 self._ends.add(window.last_of(rows.first), window.last_of(rows.last))
         return [self._in_instance(rows, time) for rows in entering]
 
-    def next_change(self, time: int, by: int = 0) -> int:
-        """Before this time no row comes or goes, after the step at `time`. It may be too early, but never too late.
-        `by`: of a window that is shorter by so much."""
+    def next_changes(self, time: int, by: int = 0) -> NextChanges:
+        """After the step at `time`. They may be too early, but never too late. `by`: of a window that is shorter by so
+        much."""
         if self._ends is None or (self.renews and not self.is_renewed):
-            return time
+            return NextChanges(time, time, time, True)
         entries = [first for each in (self._new, self._waiting) if (first := each.first()) is not None]
-        return min(self._ends.next(time, by), min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms)
+        comes = min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms
+        shows_again = self._content is not None and self._content.shows_again
+        return NextChanges(comes, self._ends.next(time, by), self._ends.gone(by), shows_again)
 
     def _in_instance(self, rows: ArrivedTogether, time: int) -> Entering:
         """The rows that the instance at `time` contains, and until when they are in one."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stream_ext.computed_once import computed_once
-from stream_ext.continuous.course import Close
+from stream_ext.continuous.course import ClassPosition, Close
 from stream_ext.continuous.emitting import SharedSteps, SingleQuery
 from stream_ext.continuous.results import ManyResults, Result
 from stream_ext.continuous.run_plan import Joining
@@ -75,7 +75,8 @@ class Cohort:
     def __init__(self, run: Run, schedule: Schedule, joining: Joining, row: int) -> None:
         """A cohort of one query, whose state the schedule has."""
         state = joining.state
-        self.run, self.schedule, self.evaluated = run, schedule, state.evaluated
+        self.run, self._schedule, self._evaluated = run, schedule, state.evaluated
+        self._asleep_at: ClassPosition | None = None  # of its timing class, while it sleeps with others
         self.entered = state.evaluated is not None
         self.members: dict[int, Member] = {joining.number: Member(joining, row)}
         self.went_on_silently = False
@@ -168,6 +169,28 @@ class Cohort:
         return (self.schedule if self._own_schedule is None else self._own_schedule).timing
 
     # -- in a timing class ---------------------------------------------------------------------------------------
+
+    @property
+    def schedule(self) -> Schedule:
+        return self._schedule if self._asleep_at is None else self._asleep_at.schedule
+
+    @schedule.setter
+    def schedule(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    @property
+    def evaluated(self) -> LastEvaluation | None:
+        return self._evaluated if self._asleep_at is None else self._asleep_at.evaluated
+
+    @evaluated.setter
+    def evaluated(self, evaluated: LastEvaluation | None) -> None:
+        self._evaluated = evaluated
+
+    def sleep_at(self, position: ClassPosition | None) -> None:
+        """From now on it is where its class is; None: it goes on from there by itself."""
+        if self._asleep_at is not None:
+            self._schedule, self._evaluated = self._asleep_at.schedule, self._asleep_at.evaluated
+        self._asleep_at = position
 
     def join_class(self, schedule: Schedule) -> None:
         """From now on it has the schedule of a timing class, which gives it another one with each evaluation."""

@@ -31,6 +31,15 @@ class Close(NamedTuple):
     evaluated: LastEvaluation
 
 
+@dataclass(slots=True, eq=False)
+class ClassPosition:
+    """Where a timing class is: its last evaluation, and its schedule after it. Runs that sleep in it have no position
+    of their own, so that a close costs the same however many they are."""
+
+    schedule: Schedule
+    evaluated: LastEvaluation | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
     """`schedule` and `occupancy` are those after the snapshot; `closes`: all, each with the push after which it is

@@ -11,7 +11,7 @@ Queries have parts of their own as long as they are few, and one whose rows are 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +48,10 @@ class JointParts:
         self._all = NO_IDS
         self._awake: Sequence[int] = ()
         self._results: list[dict[int, _Rows | None]] = []  # at each close of the snapshot, by those that are awake
+
+    @property
+    def members(self) -> Iterable[Run]:
+        return self._members.keys()
 
     @property
     def has_room(self) -> bool:

@@ -286,7 +286,8 @@ class Run:
             self._position.begin_turn(self.cohorts[0])
         self.evaluations.most = turn.left
         for evaluated in self._going:
-            turn.spend(sum(map(len, self.evaluator.last_result[0])), evaluated)
+            columns, *_ = self.evaluator.last_result
+            turn.spend(len(columns) * len(columns[0]) if columns else 0, evaluated)
             self.evaluations.most = turn.left
             if self._position is not None:
                 self._position.follow(self.cohorts[0], sn, self.evaluations.at)

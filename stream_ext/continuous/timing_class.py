@@ -21,7 +21,7 @@ from dataclasses import replace
 from itertools import count
 
 from stream_ext.continuous.cohort import Cohort
-from stream_ext.continuous.course import Course, course_of
+from stream_ext.continuous.course import ClassPosition, Course, course_of
 from stream_ext.continuous.joint_parts import JointParts
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shared_stages import SharedStages
@@ -61,16 +61,18 @@ def timing_without_lengths(timing: Timing) -> Timing:
 class TimingClass:
     def __init__(self, first: Run, shared: SharedStages) -> None:
         """Of a run that is about to join it. `shared`: with other classes, over windows of other lengths."""
-        self._schedule = first.cohorts[0].schedule.copy()
+        schedule = first.cohorts[0].schedule.copy()
+        self._position = ClassPosition(schedule, first.cohorts[0].evaluated)
         self._occupancy: Sequence[Occupancy] = first.evaluator.triggered(False).occupancy()
         self._awake: dict[Run, None] = {}
         self._wakers: dict[Run, Set[Waker]] = {}  # what wakes each of them
         self._asleep: dict[Run, int] = {}
+        self._asleep_singly: dict[Run, None] = {}  # those of them that emit nothing together with others
         self._woken_by: dict[Waker, dict[Run, None]] = {}
         self._read_store: dict[Run, None] = {}  # of those that sleep
         self._times: list[tuple[int, int, Run]] = []  # a heap: when a run wakes at the latest
         self._turns = count()
-        self._streams = self._schedule.streams()
+        self._streams = schedule.streams()
         self.shared = shared
         self._joint: dict[tuple[object, ...], list[JointParts]] = {}
         self._before: LastEvaluation | None = None  # the evaluation before the present snapshot
@@ -96,7 +98,7 @@ class TimingClass:
         wakers = self._wakers[run] = _wakers_of_run(run)
         for key in wakers:
             self._woken_by.setdefault(key, {})[run] = None
-        run.in_class.join(self._schedule, self.shared)
+        run.in_class.join(self._position.schedule, self.shared)
         if run.in_class.may_emit_together():
             alike = self._joint.setdefault((run.plan.labels, run.cohorts[0].t0, run.plan.width), [])
             joint = next((each for each in alike if each.has_room), None)
@@ -126,13 +128,19 @@ class TimingClass:
             self._read_store[run] = None
         if run.in_class.joint is not None:
             run.in_class.joint.sleep(run)
+        if run.in_class.joint is None:
+            self._asleep_singly[run] = None
+        else:
+            run.cohorts[0].sleep_at(self._position)
 
     def _wake(self, run: Run) -> None:
         if run not in self._asleep:
             return
         del self._asleep[run]
+        self._asleep_singly.pop(run, None)
         self._awake[run] = None
         self._read_store.pop(run, None)
+        run.cohorts[0].sleep_at(None)
         run.in_class.wake()
         if run.in_class.joint is not None:
             run.in_class.joint.wake(run)
@@ -145,7 +153,7 @@ class TimingClass:
     def course(self, sn: int, arrivals: Sequence[Arrival]) -> Course | None:
         """What this snapshot brings; None: it is too much to be done together."""
         own = [arrival for arrival in arrivals if arrival.stream in self._streams]
-        return course_of(sn, own, self._schedule, self._occupancy)
+        return course_of(sn, own, self._position.schedule, self._occupancy)
 
     def members(self) -> list[Run]:
         return [*self._awake, *self._asleep]
@@ -167,26 +175,33 @@ class TimingClass:
 
     def begin(self, course: Course) -> list[Part]:
         """Parts of those that sleep through this snapshot. The others have the course to be stepped through."""
-        self._schedule, self._occupancy = course.schedule, course.occupancy
+        self._occupancy = course.occupancy
         for run in self._awake:
             run.in_class.course = course
-        if not course.closes:
-            for run in self._asleep:
-                run.cohorts[0].schedule = course.schedule
-            return []
-        self._before = next(iter(self._awake or self._asleep)).cohorts[0].evaluated
-        for joint in [joint for alike in self._joint.values() for joint in alike if joint.are_many]:
-            joint.begin(course, self._awake)
-        last, parts = course.closes[-1][1].evaluated, list[Part]()
-        for run in self._asleep:
-            cohort, together = run.cohorts[0], run.in_class.joint
-            run.in_class.begin_asleep(course)
-            if together is not None and together.is_under_way:
-                cohort.passed(last)
-            else:
-                parts += cohort.slept(course.sn, course.closes, run.evaluator.unchanged_result)
-            cohort.schedule = course.schedule
+        parts = list[Part]()
+        if course.closes:
+            self._before = self._position.evaluated
+            for run in self._asleep_apart(course):
+                run.cohorts[0].sleep_at(None)
+                run.in_class.begin_asleep(course)
+                parts += run.cohorts[0].slept(course.sn, course.closes, run.evaluator.unchanged_result)
+                if run not in self._asleep_singly:
+                    run.cohorts[0].sleep_at(self._position)
+            self._position.evaluated = course.closes[-1][1].evaluated
+        for run in self._asleep_singly:
+            run.cohorts[0].schedule = course.schedule
+        self._position.schedule = course.schedule
         return parts
+
+    def _asleep_apart(self, course: Course) -> list[Run]:
+        """Those that sleep and have parts of their own; of the others the results are joined from now on."""
+        found = [*self._asleep_singly]
+        for joint in [joint for alike in self._joint.values() for joint in alike]:
+            if joint.are_many:
+                joint.begin(course, self._awake)
+            else:
+                found += [run for run in joint.members if run in self._asleep]
+        return found
 
     def joint_parts(self) -> Iterator[Part]:
         """Those of the snapshot that has just been stepped."""

@@ -27,6 +27,7 @@ from hbase_store.sorted.view import (
     contains,
     lay_over,
     nothing,
+    places_of,
     rows_of,
     span_of,
     without_deletions,
@@ -330,8 +331,9 @@ class Layers:
         """(key, predicate) of ascending, distinct keys: each has rows, or had some before they were deleted."""
         parts: list[Columns] = []
         for column in self._columns(named, PREDICATES, order):
-            rows = rows_of(column.reach(keys), keys)
-            parts.append(rows.columns[:2])
+            vertices, predicates, *_ = column.reach(keys).columns
+            places = places_of(vertices, keys)
+            parts.append((vertices[places], predicates[places]))
         for predicate in self.overlay.predicates(named):
             rows = rows_of(self.overlay.view(named, predicate, order, sn), keys)
             found = distinct_values(rows.columns[0])

@@ -46,7 +46,7 @@ _FEW = 4
 # From this many keys on, sorting them and calling a kernel beats looking each up.
 _MANY = 256
 _COUNTED = np.arange(_MANY)
-_ZERO = np.zeros(1, np.int64)
+_ZERO, _HELD = np.zeros(1, np.int64), np.uint64(HELD_BASE)
 # From so many edges in all named graphs on, those of one graph are found by way of the graph.
 _WIDE = 8192
 
@@ -297,7 +297,7 @@ class Snapshot:
     def predicates_listed(self, key: Ids, inverse: bool = False) -> Ids:
         """The predicates that one vertex of the default graph may have edges of, and at least all that it has."""
         listed = self.read(lambda layers: layers.predicates_of(False, int(inverse), key, self.sn))
-        return _of_our_own(distinct_values(listed[1][listed[0] == key[0]]))
+        return _of_our_own(distinct_values(listed[1]))
 
     def _listed(self, named: bool, order: int, keys: Ids, graph: int, held: bool) -> Columns:
         """(key, predicate) of ascending, distinct keys, for each predicate of which a key has edges, in order."""
@@ -381,7 +381,7 @@ class Snapshot:
 
 def _of_our_own(predicates: Ids) -> Ids:
     """Ascending predicates without those of held edges, which come last."""
-    return predicates[: predicates.searchsorted(np.uint64(HELD_BASE))]
+    return predicates[: predicates.searchsorted(_HELD)]
 
 
 def _untagged(predicates: Ids) -> Ids:

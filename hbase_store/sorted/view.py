@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, frozen, gather_ranges
+from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, frozen, gather_ranges
 
 #: Called with the number of edges before they are gathered; raises if these are too many.
 Room = Callable[[int], object]
@@ -100,13 +100,18 @@ def without_deletions(view: View) -> View:
 
 def rows_of(view: View, keys: Ids) -> View:
     """The rows of ascending, distinct keys."""
-    starts, ends = view.columns[0].searchsorted(keys, "left"), view.columns[0].searchsorted(keys, "right")
-    if len(keys) == 1:
-        place: slice | np.ndarray[tuple[int], np.dtype[np.int64]] = slice(int(starts[0]), int(ends[0]))
-    else:
-        _, place = gather_ranges(starts, ends)
+    place = places_of(view.columns[0], keys)
     inserted = None if view.inserted is None else view.inserted[place]
-    return View(tuple(column[place] for column in view.columns), inserted)
+    return View(tuple([column[place] for column in view.columns]), inserted)
+
+
+def places_of(column: Ids, keys: Ids) -> slice | Offsets:
+    """Where ascending, distinct keys are in an ascending column."""
+    if len(keys) == 1:
+        key = keys[0]
+        return slice(int(column.searchsorted(key)), int(column.searchsorted(key, "right")))
+    _, places = gather_ranges(column.searchsorted(keys, "left"), column.searchsorted(keys, "right"))
+    return places
 
 
 def span_of(view: View, first: int, last: int) -> View:

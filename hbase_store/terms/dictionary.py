@@ -267,7 +267,7 @@ class Dictionary:
         listed = ids.tolist()
         found = list(map(self._decoded.get, listed))
         if None not in found:
-            return cast(list[bytes], found)
+            return found  # type: ignore[return-value]  # mypy sees None in it
         missing = [i for i, text in enumerate(found) if text is None]
         read = self._read_terms(ids[missing] if len(missing) < len(ids) else ids)
         for i, text in zip(missing, read, strict=True):

@@ -33,6 +33,7 @@ from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.core.reevaluated import Reevaluated
+from stream_ext.network.operators.core.shareable import Shareable
 from stream_ext.network.operators.core.shared_stage import COLUMN_BYTES, ROW_BYTES, SharedReader
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
@@ -263,9 +263,9 @@ def _as_rows(some: Decoded) -> list[tuple[bytes | None, ...]]:
 
 
 def _texts_of(column: Ids, decode: Decode) -> Sequence[bytes | None]:
-    bound = column != 0
-    if np.count_nonzero(bound) == len(bound):
+    if np.count_nonzero(column) == len(column):
         return decode(column)
+    bound = column != 0
     texts: list[bytes | None] = [None] * len(column)
     for place, text in zip(np.flatnonzero(bound).tolist(), decode(column[bound]), strict=True):
         texts[place] = text

@@ -6,7 +6,7 @@ change."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -55,8 +55,7 @@ from stream_ext.windows.scheduled_window import ScheduledWindow
 _MANY = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, eq=False):
     """The whole answer at a snapshot: columns of ids for SELECT, a boolean for ASK, triples for what makes a graph."""
 
     variables: tuple[str, ...]
@@ -65,7 +64,7 @@ class Answer:
     sn: int
     graph: tuple[Ids, Ids, Ids] | None = None
     count: int = 0  # of solutions: a SELECT may have no columns
-    vocabulary: Vocabulary = field(default_factory=Vocabulary.of_its_own)
+    vocabulary: Vocabulary = msgspec.field(default_factory=Vocabulary.of_its_own)
     streamed: Iterator[Decoded] | None = None  # the rows, in place of columns; they can be read once
     by_spark: bool = False  # whether tasks of Spark have evaluated it
     why_not_divided: str = ""  # if they should have
@@ -205,7 +204,7 @@ def _described_by_both(answer: Answer, query: Query, rows: ZSet, moment: Moment,
     more = description_of_source(source, attached, resources, scope, vocabulary, moment.control)
     columns = [np.concatenate(pair) for pair in zip(answer.graph, map(vocabulary.outward, more), strict=True)]
     s, p, o = np.unique(np.stack(columns), axis=1)
-    return replace(answer, graph=(s, p, o), count=len(s))
+    return msgspec.structs.replace(answer, graph=(s, p, o), count=len(s))
 
 
 def _resources(query: Query, rows: ZSet, moment: Moment) -> Ids:

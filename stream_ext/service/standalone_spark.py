@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hbase_store import Store
 from hbase_store.writing.load_tasks import LoadTasks

@@ -8,6 +8,8 @@ from itertools import chain
 from os import urandom
 from typing import Any, cast
 
+import msgspec
+
 from hbase_store import purpose
 from stream_ext.catalog.registered import Registered
 from stream_ext.catalog.registered_text import RegisteredText
@@ -135,7 +137,7 @@ class Statements:
                 return self._answer_of_spark(question.over(dataset), snapshot, control)
             except NotDivided as error:
                 answer = self.query(question, snapshot, at, dataset, control, streams)
-                return replace(answer, why_not_divided=str(error))
+                return msgspec.structs.replace(answer, why_not_divided=str(error))
         asking = self._asking(control, streams, at_snapshot=snapshot is not None)
         try:
             sn = self._opened.retained(snapshot)

@@ -50,7 +50,7 @@ class Vocabulary:
         self._may_go = may_go
         # Terms that were in the store when they were encoded here, and that it may delete: their ids, ascending.
         self._pinned_texts: dict[int, bytes] = {}
-        self._pinned = np.empty(0, np.uint64)
+        self._pinned = _NONE
         self._encode_stored, self._decode_stored = encode, decode
         self._known = known
         self._lock = threading.Lock()
@@ -58,8 +58,8 @@ class Vocabulary:
         self._texts: list[bytes] = []
         self.created_bytes = 0  # of local and pinned terms
         # Both ascending by the store's id: terms that were local before the store knew them.
-        self._stored = np.empty(0, np.uint64)
-        self._local_of_stored = np.empty(0, np.uint64)
+        self._stored = _NONE
+        self._local_of_stored = _NONE
 
     @computed_once
     def _known_stored(self) -> KnownValues:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from hbase_store import Store
 from stream_ext.evaluation_budget import Control

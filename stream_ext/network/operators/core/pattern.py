@@ -65,7 +65,9 @@ class IdPattern:
 
     def with_fixed(self, ids: Mapping[int, int]) -> IdPattern:
         """The same pattern with other ids at some of its fixed positions."""
-        other = copy(self)
+        other = object.__new__(IdPattern)  # `copy` takes ten times as long
+        for name in self.__slots__:
+            object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "fixed", {**self.fixed, **ids})
         return other
 

@@ -224,7 +224,8 @@ def edges_around(snapshot: Snapshot, key: Ids, inverse: bool) -> tuple[Ids, Ids]
     found = [snapshot.values(p, one, inverse) for p in listed]
     if not found:
         return predicates, np.empty(0, np.uint64)
-    return predicates.repeat([len(values) for values in found]), np.concatenate(found)
+    counts = [len(values) for values in found]
+    return predicates if counts.count(1) == len(counts) else predicates.repeat(counts), np.concatenate(found)
 
 
 def _each(offsets: npt.NDArray[np.int64]) -> Picks:

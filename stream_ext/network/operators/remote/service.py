@@ -11,8 +11,7 @@ a change: the rows with the old one are taken back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import count
 
@@ -80,16 +79,22 @@ class _Later(Exception):
         super().__init__(why)
 
 
-@contextmanager
-def placed(text: str) -> Iterator[None]:
+class placed:
     """An error of SERVICE shows its place in the text of the query."""
-    try:
-        yield
-    except Unanswered as error:
-        if error.position is None:
-            raise SourceFailed(error.why) from None
-        kind = NotAllowed if error.forbidden else ServiceFailed
-        raise kind(error.why, text, *error.position) from None
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Unanswered):
+            if error.position is None:
+                raise SourceFailed(error.why) from None
+            found = NotAllowed if error.forbidden else ServiceFailed
+            raise found(error.why, self._text, *error.position) from None
 
 
 def check_services(roots: Iterable[Part], allowed_urls: AllowedUrls, text: str, sources: Sources = NO_SOURCES) -> None:

@@ -124,7 +124,7 @@ class Pages:
         while missing:
             is_known = self._pages_read >= _FETCHED_FIRST
             count = _FETCHED_BYTES // self._largest if is_known else _FETCHED_FIRST
-            self._largest = self._largest * 7 // 8  # it counts less with each request
+            self._largest = max(self._largest * 7 // 8, _FETCHED_LEAST)  # it counts less with each request
             pages = self._read(missing[:count])
             self._absent.update(number for number, page in zip(missing, pages, strict=False) if page is None)
             missing = [] if is_known else missing[count:]

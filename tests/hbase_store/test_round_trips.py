@@ -14,6 +14,7 @@ from hbase_store.arrays import as_ids
 from hbase_store.backends.lmdb import LmdbKeyValue
 from hbase_store.clock import WallClock
 from hbase_store.layout.terms import iri
+from hbase_store.terms.pages import PAGE_BITS, Pages
 from stream_ext.network.operators.joins.store_edges import edges_around
 from stream_ext.rdf import careful_rows
 from stream_ext.windows.arrivals import Reach, history
@@ -82,6 +83,18 @@ def test_texts_of_ids_come_in_one_trip(kv: Counting, store: Store, count: int) -
     fresh = Store(kv, "counted", WallClock(), folding=False)
     assert trips(kv, lambda: fresh.terms(ids)) == 1
     assert trips(kv, lambda: fresh.terms(ids)) == 0
+
+
+def test_pages_that_are_not_written_yet_say_nothing_of_how_large_pages_are(kv: Counting, store: Store) -> None:
+    """New terms are in slabs, a while after they are read as part of answers."""
+    pages = Pages(kv)
+    pages.fetch(store.ids([node(number) for number in range(10_000)]))
+    page = 1 << 20
+    for number in range(100):
+        pages.fetch(as_ids([(page + number << PAGE_BITS) + 1]))
+    with kv.counted():
+        pages.fetch(as_ids([(2 * page + number << PAGE_BITS) + 1 for number in range(5_000)]))
+        assert kv.total == 1 and 64 < kv.keys["i2t"] <= 1024
 
 
 @pytest.mark.parametrize("count", [1, 10, 10_000])

@@ -99,6 +99,12 @@ class _Combination:
         return changes[self._last]
 
 
+def _key(query: Query, select: Select, template: QueryTemplate | None) -> tuple[object, ...]:
+    """Equal for queries of whose groups the same is made."""
+    made = template_of(query) if query.form is Form.CONSTRUCT else ()
+    return select, template is not None, query.form, columns_of(query), made
+
+
 def _those_with_rows(whose: Ids, counted: Ids) -> Mask:
     """A range in which a query has no solutions knows nothing of it, unless no range has any."""
     some: Mask = counted != np.uint64(ZERO_ID)
@@ -114,7 +120,7 @@ class CombinedGroups:
 
     def __init__(self, query_of: Callable[[int], GroupedQuery | None]) -> None:
         self._query_of = lru_cache(maxsize=_QUERIES_MAX)(query_of)
-        self._combinations: OrderedDict[tuple[Select, bool], _Combination] = OrderedDict()
+        self._combinations: OrderedDict[tuple[object, ...], _Combination] = OrderedDict()
 
     def rows(self, moment: Moment, queries: Ids, whose: Ids, columns: Columns) -> Columns:
         """The rows of the result, before they are ordered and cut; `whose` first, if there are any. `columns`: the rows
@@ -124,8 +130,7 @@ class CombinedGroups:
             return ()
         template = first.template if len(whose) else None
         select = first.select if template is None else template.select
-        key = select, template is not None
-        combination = self._combinations.pop(key, None)
+        combination = self._combinations.pop(key := _key(first.query, select, template), None)
         if combination is None:
             combination = _Combination(first.query, select, template)
         self._combinations[key] = combination

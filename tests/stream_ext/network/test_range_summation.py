@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 from hbase_store.layout.terms import DATA_MASK, INTEGER, TAG_SHIFT, inline_id, inline_text
+from stream_ext.catalog.registered_text import query_of
+from stream_ext.network.combined_groups import GroupedQuery
 from stream_ext.network.operators.answers.range_answer import as_ids
 from stream_ext.network.range_summation import RangeSummation
+from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.properties.range_sums import sums_of
 from stream_ext.windows.part import RangeSums
 
 Row = tuple[int, ...]
@@ -118,3 +122,27 @@ def test_a_term_that_one_shard_computed_is_the_one_that_another_has_read() -> No
 def test_counts_are_no_terms() -> None:
     assert (as_ids(np.array([5], np.int64)) >> np.uint64(TAG_SHIFT)).tolist() == [INTEGER]
     assert (as_ids(np.array([5], np.int64)) & np.uint64(DATA_MASK)).tolist() == [5]
+
+
+def test_queries_that_make_something_else_of_the_same_groups_get_their_own() -> None:
+    groups = (
+        "FROM NAMED WINDOW <w> ON <s> [RANGE PT1S STEP PT1S] { SELECT (MAX(?v) AS ?m) { WINDOW <w> { ?a ?p ?v } } }"
+    )
+    texts = [
+        f"REGISTER RSTREAM <q> AS {each} {groups}"
+        for each in ("CONSTRUCT { <a> <b> ?m }", "CONSTRUCT { <a> <c> ?m }", "SELECT ?m")
+    ]
+    read = [query_of(text, "http://ex/") for text in texts]
+    queries = {number: GroupedQuery(query, logic_of(query)) for number, query in enumerate(read)}
+    summed = RangeSummation(
+        lambda texts: np.zeros(len(texts), np.uint64),
+        lambda ids: [inline_text(each) for each in ids.tolist()],
+        queries.get,
+    )
+    made = list[list[bytes]]()
+    for number, (query, select) in enumerate(each[:2] for each in queries.values()):
+        columns = columns_of([(7, 3), (5, 1)], 2)  # the greatest value in each range, and how many it has
+        found = summed(sums_of(query, select, True), np.array([number], np.uint64), NO_ONE, columns, [])
+        assert values_of(found.columns[-1:]) == [(7,)]
+        made.append(found.created)
+    assert made == [[b"<http://ex/a>", b"<http://ex/b>"], [b"<http://ex/a>", b"<http://ex/c>"], []]

@@ -36,7 +36,8 @@ class FarBehind:
         self._injector, self._replays = injector, replays
         self._since_ms: dict[int, int] = {}  # of the queries that are behind on Spark
         self._waits_ms: dict[int, int] = {}  # for how long they must be, if they were here before
-        self._here = set[int]()
+        self._here = set[int]()  # of home "replay", evaluated or not
+        self._on_their_way = set[int]()  # whose move is not published yet
 
     def start(self) -> None:
         queries = self._injector.catalog.queries
@@ -56,41 +57,46 @@ class FarBehind:
         self._set_alarm()
         queries, behind = self._injector.catalog.queries, self._merge.catching_up()
         self._give_back(queries, behind)
-        on_spark = [query for number in behind if (query := queries.get(number)) is not None and self._is_there(query)]
+        found = (queries.get(number) for number in behind)
+        on_spark = [query for query in found if query is not None and self._is_there(query)]
+        catching_up = len(self._here & behind.keys())
         now_ms = self._clock.now_ms()
         self._since_ms = {query.number: self._since_ms.get(query.number, now_ms) for query in on_spark}
         self._waits_ms = {number: waits_ms for number, waits_ms in self._waits_ms.items() if number in queries}
         for query in on_spark:
             waits_ms = self._waits_ms.get(query.number, self._least_ms)
-            if now_ms - self._since_ms[query.number] >= waits_ms and self._may_take(query):
+            is_due = now_ms - self._since_ms[query.number] >= waits_ms
+            if is_due and catching_up < REPLAYS_MAX and self._may_take(query):
+                catching_up += 1
                 self._waits_ms[query.number] = min(_WAIT_MS_MAX, 2 * waits_ms)
                 self._here.add(query.number)
                 self._move(query, "replay")
 
     def _give_back(self, queries: Mapping[int, QueryDefinition], behind: Mapping[int, QueryState]) -> None:
-        """To Spark, what has caught up."""
-        for number in list(self._here):
+        """To Spark, what has caught up. What a client has moved meanwhile is left where it is."""
+        for number in self._here - self._on_their_way:
             query = queries.get(number)
-            if query is None or not query.is_evaluated:
+            if query is None or query.home != "replay":
                 self._here.discard(number)
-            elif number not in behind and query.home == "replay":
-                self._here.discard(number)
+            elif query.is_evaluated and number not in behind:
                 self._move(query, None)
 
     def _is_there(self, query: QueryDefinition) -> bool:
         merge = self._merge
+        if query.number in self._on_their_way:
+            return False
         return query.home is None and not merge.plan.divides(query) and merge.runner_of(query) is Runner.SPARK
 
     def _may_take(self, query: QueryDefinition) -> bool:
-        if len(self._here) >= REPLAYS_MAX:
-            return False
         registered = Registered.of(query, self._injector.catalog)
         return not self._replays.why_not_missed(registered, query.current_state(self._merge.state(query.number)))
 
     def _move(self, query: QueryDefinition, home: Literal["replay"] | None) -> None:
         def moved(done: Future[object]) -> None:
+            self._on_their_way.discard(query.number)
             if not done.cancelled() and (error := done.exception()) is not None:
                 why = f"{type(error).__name__}: {error}"
                 log.warning("a query that is behind was not moved", extra={"fields": {"query": query.name, "why": why}})
 
+        self._on_their_way.add(query.number)
         self._injector.own_change(move_query(query.name, home, self._merge.left)).add_done_callback(moved)

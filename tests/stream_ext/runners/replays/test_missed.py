@@ -170,10 +170,10 @@ def test_what_several_tasks_catch_up_with_is_what_one_process_evaluates(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     did = Counter[str]()
-    for seed in range(block * 15, block * 15 + 15):
+    for seed in range(block * 10, block * 10 + 10):
         with monkeypatch.context() as patched:
             did += play(seed, tmp_path / str(seed), patched)
-    assert did["divided"] > 3 and did["stretches"] > 20, did
+    assert did["divided"] > 2 and did["stretches"] > 12, did
 
 
 @pytest.mark.soak

@@ -93,7 +93,7 @@ def _texts(seed: int) -> list[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(3))
 def test_what_several_tasks_replay_is_what_one_process_replays(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

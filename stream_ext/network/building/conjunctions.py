@@ -30,7 +30,7 @@ from stream_ext.plan.logic import (
     Test,
     mentioned,
 )
-from stream_ext.plan.passes.join_order import connected, order_items, reads_store, reads_window
+from stream_ext.plan.passes.join_order import connected, in_common_order, order_items, reads_store, reads_window
 from stream_ext.plan.properties.shape import shape_of
 
 
@@ -47,10 +47,13 @@ class Conjunctions:
             unread -= frozenset(wire.variables)
         waiting, only_once = Waiting(node.tests), _only_once(node)
         wire = self._test_what_is_bound(waiting, wire, ground)
-        wire, items = self._many(node.items, wire, ground)
+        near, items = 1.0, node.items
+        if self._patterns.is_registered and len(items) <= sizes.MANY_MAX:
+            near, items = sizes.NEAR, tuple(in_common_order(items, node.tests))
+        wire, items = self._many(items, wire, ground)
         wire = self._test_what_is_bound(waiting, wire, ground)
         bound = frozenset(wire.variables) & wire.certain
-        left = Ordered(order_items(items, bound, self._wiring.estimates.rows, self._wiring.check))
+        left = Ordered(order_items(items, bound, self._wiring.estimates.rows, self._wiring.check, near))
         unused = Unused(left, unread.difference(*(test.needs for test in node.tests)))
         while left:
             if len(wire.variables) > sizes.WIDE:

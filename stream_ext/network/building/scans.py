@@ -54,6 +54,11 @@ class IdPatterns:
         self.resolve, self._held, self.keys = resolve, held, keys
         self._of: dict[PatternScan, IdPattern] = {}
 
+    @property
+    def is_registered(self) -> bool:
+        """Whether they are those of a query that is evaluated again and again."""
+        return self._held
+
     def of(self, source: PatternScan) -> IdPattern:
         if source not in self._of:
             pattern, keys = id_pattern(source, self.resolve, self._held), self.keys

@@ -10,5 +10,7 @@ WIDE, RUN, SMALL = 256, 64, 8
 MERGED_MAX, ASSIGNED_MAX = 64, 64
 #: The greatest number of parts over windows whose join order is found while they run.
 MANY_MAX = 64
+#: Parts of a registered query with so many times as many rows cost nearly the same: their order is that of others.
+NEAR = 1.3
 #: The greatest number of rows of the store that are copied, to be merged with the rows of a window.
 COPIED_ROWS_MAX = 1e6

@@ -3,29 +3,41 @@
     ?x :p ?y (in :w)   ?z :r ?v (1,000,000)   ?y :q ?z (10)      =>      :w, then :q, then :r
 
 Windows come first, because arrivals drive the query; then always the part with the fewest expected rows, among those
-that share a variable with the parts before. A part without a shared variable comes last."""
+that share a variable with the parts before. A part without a shared variable comes last.
+
+Registered queries share what they join in the same order. So of parts that cost nearly the same the one comes first
+that does so in all queries, however they are written."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from stream_ext.plan.logic import Logic, Names, Remote, traits_of
+from stream_ext.language.algebra.terms import Node, Variable
+from stream_ext.plan.logic import Alternatives, Logic, Names, PatternScan, Remote, Select, Test, traits_of
 from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.shape import shape_of
 
 Estimate = Callable[[Logic, Names], float]
 #: So many variables of a part are looked at one by one as they become bound.
 _LOOKED_ALWAYS = 16
+#: Of so many parts those that are nearly equal are looked for.
+_COMPARED_MAX = 64
 #: The least goes first.
 Rank = tuple[float, ...]
 
 
 def order_items(
-    items: Sequence[Logic], bound: Names, estimate: Estimate, check: Callable[[], None] = lambda: None
+    items: Sequence[Logic],
+    bound: Names,
+    estimate: Estimate,
+    check: Callable[[], None] = lambda: None,
+    near: float = 1.0,
 ) -> list[Logic]:
     """`estimate(item, bound)`: how many rows the item has for one value of each variable in `bound`; `check` raises
-    when nobody waits for it any more."""
+    when nobody waits for it any more. `near`: of those that have so many times the fewest rows at most, the first one
+    comes next."""
 
     def rank(item: Logic, bound: Names) -> Rank:
         check()
@@ -34,13 +46,42 @@ def order_items(
         place = (not reads_window(item), isinstance(item, Remote) and item.group is None)
         return (*place, not item.variables & bound, _cost(item, bound, estimate))
 
-    return [item for item, _ in ranked(items, bound, rank)]
+    return [item for item, _ in ranked(items, bound, rank, near if len(items) <= _COMPARED_MAX else 1.0)]
 
 
-def ranked(items: Sequence[Logic], bound: Names, rank: Callable[[Logic, Names], Rank]) -> Iterator[tuple[Logic, Names]]:
+def in_common_order(items: Sequence[Logic], tests: Sequence[Test]) -> list[Logic]:
+    """The parts in an order that does not depend on how the query writes them, as far as they are triple patterns: that
+    of their terms. So queries with the same patterns join them in the same order, and may share these joins. Before
+    others come parts that more conditions are about."""
+
+    def rank(item: Logic) -> tuple[object, ...]:
+        own = sum(1 for test in tests if test.needs and test.needs <= item.variables)
+        pattern = _first_pattern(shape_of(item)[0])
+        if pattern is None:
+            return -own, 1, ()
+        nodes = pattern.predicate, pattern.subject, pattern.object
+        return -own, 0, tuple((isinstance(node, Variable), _text_of(node)) for node in nodes)
+
+    return sorted(items, key=rank)
+
+
+def _first_pattern(shape: Logic) -> PatternScan | None:
+    """Of a merge of several windows that of the first one."""
+    if isinstance(shape, Select) and isinstance(shape.inner, Alternatives) and shape.inner.parts:
+        shape = shape.inner.parts[0]
+    return shape if isinstance(shape, PatternScan) else None
+
+
+def _text_of(node: Node) -> bytes:
+    return node.name.encode() if isinstance(node, Variable) else node.text
+
+
+def ranked(
+    items: Sequence[Logic], bound: Names, rank: Callable[[Logic, Names], Rank], near: float = 1.0
+) -> Iterator[tuple[Logic, Names]]:
     """Always the item of the least rank, and which of its variables are bound before it. A rank depends on these alone:
     it is worked out again when there are more of them, and not for every step; and once there are many, when they have
-    become twice as many."""
+    become twice as many. `near`: see `order_items`."""
     left, is_bound = dict(enumerate(items)), set(bound)
     of_variable: dict[str, list[int]] = {}
     for place, item in left.items():
@@ -55,6 +96,9 @@ def ranked(items: Sequence[Logic], bound: Names, rank: Callable[[Logic, Names], 
         found, place = heappop(ranks)
         if place not in left or latest[place] != found:
             continue
+        if near > 1.0 and (first := _first_near(left, latest, found, near)) != place:
+            heappush(ranks, (found, place))
+            place = first
         item = left.pop(place)
         yield item, item.variables & is_bound
         new = item.certain - is_bound
@@ -68,6 +112,12 @@ def ranked(items: Sequence[Logic], bound: Names, rank: Callable[[Logic, Names], 
             looked[again] = before + became.pop(again)
             latest[again] = rank(left[again], left[again].variables & is_bound)
             heappush(ranks, (latest[again], again))
+
+
+def _first_near(left: Iterable[int], latest: Mapping[int, Rank], least: Rank, near: float) -> int:
+    """The first of the places whose rank is hardly more than the least one."""
+    *place, rows = least
+    return min(each for each in left if [*latest[each][:-1]] == place and latest[each][-1] <= rows * near)
 
 
 def connected(items: Sequence[Logic], most: int) -> list[tuple[Logic, ...]]:

@@ -48,7 +48,7 @@ class Conjunctions:
         waiting, only_once = Waiting(node.tests), _only_once(node)
         wire = self._test_what_is_bound(waiting, wire, ground)
         near, items = 1.0, node.items
-        if self._patterns.is_registered and len(items) <= sizes.MANY_MAX:
+        if self._patterns.is_registered and not self._wiring.is_numbered and len(items) <= sizes.MANY_MAX:
             near, items = sizes.NEAR, tuple(in_common_order(items, node.tests))
         wire, items = self._many(items, wire, ground)
         wire = self._test_what_is_bound(waiting, wire, ground)

@@ -54,13 +54,13 @@ def in_common_order(items: Sequence[Logic], tests: Sequence[Test]) -> list[Logic
     of their terms. So queries with the same patterns join them in the same order, and may share these joins. Before
     others come parts that more conditions are about."""
 
-    def rank(item: Logic) -> tuple[object, ...]:
+    def rank(item: Logic) -> tuple[int, bool, tuple[tuple[bool, bytes], ...]]:
         own = sum(1 for test in tests if test.needs and test.needs <= item.variables)
         pattern = _first_pattern(shape_of(item)[0])
         if pattern is None:
-            return -own, 1, ()
+            return -own, True, ()
         nodes = pattern.predicate, pattern.subject, pattern.object
-        return -own, 0, tuple((isinstance(node, Variable), _text_of(node)) for node in nodes)
+        return -own, False, tuple((isinstance(node, Variable), _text_of(node)) for node in nodes)
 
     return sorted(items, key=rank)
 
@@ -116,8 +116,8 @@ def ranked(
 
 def _first_near(left: Iterable[int], latest: Mapping[int, Rank], least: Rank, near: float) -> int:
     """The first of the places whose rank is hardly more than the least one."""
-    *place, rows = least
-    return min(each for each in left if [*latest[each][:-1]] == place and latest[each][-1] <= rows * near)
+    place, rows = least[:-1], least[-1]
+    return min(each for each in left if latest[each][:-1] == place and latest[each][-1] <= rows * near)
 
 
 def connected(items: Sequence[Logic], most: int) -> list[tuple[Logic, ...]]:

@@ -96,7 +96,7 @@ def ranked(
         found, place = heappop(ranks)
         if place not in left or latest[place] != found:
             continue
-        if near > 1.0 and (first := _first_near(left, latest, found, near)) != place:
+        if near > 1.0 and len(left) > 1 and (first := _first_near(left, latest, found, near)) != place:
             heappush(ranks, (found, place))
             place = first
         item = left.pop(place)

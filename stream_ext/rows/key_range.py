@@ -14,8 +14,9 @@ import numpy.typing as npt
 Ids = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
-#: 2**64 divided by the golden ratio: neighbours go to different ranges.
-_MIXER = np.uint64(0x9E3779B97F4A7C15)
+#: Not the factors of indexes of rows, which go by the upper bits of a product, too: all keys of a range would be in one
+#: half of the buckets.
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _HALF = np.uint64(32)
 
 
@@ -28,9 +29,10 @@ class Ranges:
 
     def contain(self, ids: Ids) -> Mask:
         """Which ids are in one of them."""
+        mixed = (ids ^ (ids >> _HALF)) * _FIRST
+        mixed = (mixed ^ (mixed >> _HALF)) * _SECOND
         # The upper half of a product is mixed well; multiplied by the count it is the number of a range.
-        mixed = ((ids ^ (ids >> _HALF)) * _MIXER) >> _HALF
-        numbers = (mixed * np.uint64(self.count)) >> _HALF
+        numbers = ((mixed >> _HALF) * np.uint64(self.count)) >> _HALF
         found: Mask = (
             np.isin(numbers, np.array(sorted(self.mine), np.uint64))
             if len(self.mine) != 1

@@ -193,6 +193,16 @@ def test_each_key_is_in_one_range_and_the_ranges_are_even(count: int) -> None:
         assert np.count_nonzero(two) == sizes[0] + sizes[-1]
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_the_keys_of_a_range_are_in_all_buckets_of_an_index(count: int) -> None:
+    """Indexes of rows have them by the upper bits of this product: were these those of ranges, chains would be longer."""
+    ids = np.uint64(1 << 56) + np.arange(1, 2_000, dtype=np.uint64)
+    for each in range(count):
+        own = ids[Ranges(count, frozenset({each})).contain(ids)]
+        buckets = np.bincount(((own * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60)).astype(np.int64), minlength=16)
+        assert buckets.min() > len(own) / 16 / 2
+
+
 class AllDivided(Divided):
     """Every template that can be divided is, by most plans, and plans are frequent."""
 

@@ -195,7 +195,7 @@ def test_each_key_is_in_one_range_and_the_ranges_are_even(count: int) -> None:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_the_keys_of_a_range_are_in_all_buckets_of_an_index(count: int) -> None:
-    """Indexes of rows have them by the upper bits of this product: were these those of ranges, chains would be longer."""
+    """Indexes of rows have them by the upper bits of this product: if ranges had, too, chains would be longer."""
     ids = np.uint64(1 << 56) + np.arange(1, 2_000, dtype=np.uint64)
     for each in range(count):
         own = ids[Ranges(count, frozenset({each})).contain(ids)]

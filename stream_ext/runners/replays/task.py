@@ -47,8 +47,8 @@ codec = Codec("stream_ext.continuous.shard:open_shard")
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """What a query has to evaluate: from `state` on, in which it is behind, up to snapshot `head`. `defined_at`: a
-    snapshot whose catalog has the query. Of a past, `head` is the snapshot in which the query began."""
+    """What a query has to evaluate: from `state` on, in which it is behind, up to snapshot `head`. `defined_at`: the
+    first snapshot whose catalog is known to have the query. Of a past, `head` is the snapshot in which it began."""
 
     store: str
     query: int
@@ -57,10 +57,11 @@ class Missed(msgspec.Struct, frozen=True):
     state: QueryState
 
     def planned(self, store: Store, until: ClosePlace | None = None) -> PlannedQuery:
-        catalog = Catalog.read(store, self.defined_at)
+        sn = max(self.defined_at, self.behind_at)  # older ones are not retained for it
+        catalog = Catalog.read(store, sn)
         definition = catalog.queries.get(self.query)
         if definition is None:
-            raise RilletError(f"there is no query {self.query} in snapshot {self.defined_at}")
+            raise RilletError(f"there is no query {self.query} in snapshot {sn}")
         registered = Registered.of(definition, catalog)
         return PlannedQuery(
             self.query, registered, registered.timing_from(self.state.t0), self.state, until=until

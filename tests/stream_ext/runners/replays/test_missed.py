@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from stream_ext.emissions.finishing import finish
 from stream_ext.runners.replays import replay, replays, stretches, task
 from stream_ext.runners.replays.replays import QueryReplays
 from stream_ext.runners.replays.stretches import why_other_order
+from stream_ext.runners.replays.task import Missed
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.parts.waiting import until
@@ -33,7 +35,7 @@ from tests.stream_ext.continuous.test_pieces import Answered, compare, squeezed
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import _later
 from tests.stream_ext.runners.replays.stories import JobsHere
-from tests.stream_ext.scene import Player, Scene, each_of, random_scene
+from tests.stream_ext.scene import Player, Push, Scene, Window, each_of, random_scene
 
 
 def take(store: Store, parts: Sequence[Part], states: dict[int, QueryState], emitted: Answered) -> None:
@@ -182,6 +184,22 @@ def test_it_is_so_in_many_scenes(block: int, tmp_path: Path, monkeypatch: pytest
     for seed in range(1000 + block * 100, 1100 + block * 100):
         with monkeypatch.context() as patched:
             play(seed, tmp_path / str(seed), patched)
+
+
+def test_a_stretch_needs_no_snapshot_before_it(tmp_path: Path) -> None:
+    """While tasks run, what was caught up with is deleted; every 256 snapshots the catalog is stored as a whole."""
+    scene = Scene([Window("w1", 1, 10, 5)], "WINDOW :w1 { ?a :p ?b }", "SELECT ?a ?b", "RSTREAM", {1: 0, 2: 0})
+    with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
+        player = Player(store, scene)
+        defined_at = player.register()
+        for time in range(600):
+            head = player.play([Push(1, (), time)])
+        state = QueryState(t0=0, after=500, sn=head - 50, behind_at=head - 50)
+        store.floor(head - 50)
+        store.collect()
+    with closing(hbase_store.open(store.url, read_only=True)) as other:
+        planned = Missed(store.url, 1, defined_at, head, state).planned(other)
+        assert planned.registered.query.emits.value == "RSTREAM"
 
 
 def main() -> None:

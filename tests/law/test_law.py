@@ -246,6 +246,33 @@ def test_what_distinct_says_is_new_was_not_there_before(seed: int) -> None:
     assert retained > 300
 
 
+@pytest.mark.parametrize("renews", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_distinct_shows_rows_of_which_copies_are_exchanged_for_later_ones(seed: int, renews: bool) -> None:
+    """So windows that are read over several lengths show rows; and others are left out for a time, by MINUS."""
+    chance, operator = random.Random(seed), Distinct(("a",))
+    operator.renew(renews)
+    copies: list[Entry] = []
+    came: list[Entry] = []
+    out: list[Entry] = []
+    for step in range(120):
+        time, change = step * 10, list[Entry]()
+        copies = [entry for entry in copies if entry[2] >= time]
+        for row, _, until in chance.sample(copies, len(copies) // 4):
+            copies.remove((row, 1, until))
+            copies.append((row, 1, until + 10 * chance.randrange(1, 6)))
+            change += [(row, -1, until), copies[-1]]
+        for _ in range(chance.randrange(3)):
+            copies.append(((chance.randrange(1, 4),), 1, time + 10 * chance.randrange(8)))
+            change.append(copies[-1])
+            if chance.random() < 0.6:
+                row, _, until = copies.pop()
+                change.append((row, -1, chance.randrange(time, until + 1, 10)))
+        came += change
+        out += entries_of(operator.step(moment(time), zset(change, 1)))
+        assert model.alive(out, time) == model.distinct(model.alive(came, time)), f"seed {seed}, step {step}"
+
+
 def test_distinct_forgets_what_has_run_out() -> None:
     operator = Distinct(("a",))
     for step in range(200):

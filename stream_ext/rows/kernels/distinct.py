@@ -202,7 +202,9 @@ def distinct_show(
             returned += shown[slot] >= before
             shown[slot] = until
             marks[slot] = 0  # it waits for another time than it may have done
-        if again == NEVER and until > shown[slot] and not marks[slot]:
+        if again != NEVER and until > shown[slot]:
+            again = min(again, shown[slot])
+        elif until > shown[slot] and not marks[slot]:
             again = shown[slot]
             marks[slot] = WAITS
         if again != NEVER:

@@ -67,6 +67,10 @@ class Runs:
         self.awake |= dict.fromkeys(woken)
         return parts
 
+    def in_turn(self) -> list[Run]:
+        """Those that are awake, in the order in which they are stepped."""
+        return self._by_timing.in_turn(self.awake)
+
     def joint_parts(self) -> list[Part]:
         """After all runs that are awake were stepped: the parts of those that emit together."""
         return self._by_timing.joint_parts()

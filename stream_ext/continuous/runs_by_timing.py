@@ -95,6 +95,17 @@ class RunsByTiming:
                 parts += each.begin(course)
         return woken, parts
 
+    def in_turn(self, awake: Iterable[Run]) -> list[Run]:
+        """These, in the order in which they are stepped. Who has the longest windows comes before those that have the
+        rows of its operators: what does not fit into a budget over these windows is no fault of the others."""
+        if not any(each.shared.are_of_lengths for _, each in self._classes):
+            return list(awake)
+        return sorted(awake, key=self._length_ms, reverse=True)
+
+    def _length_ms(self, run: Run) -> int:
+        timing_class = self._of.get(run)
+        return 0 if timing_class is None else timing_class.length_ms
+
     def joint_parts(self) -> list[Part]:
         """The parts that members of a class have together, after the snapshot was stepped."""
         return [part for _, each in self._classes for part in each.joint_parts()]

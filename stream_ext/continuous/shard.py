@@ -126,7 +126,7 @@ class Shard:
         self.stepping(sn, ())
         pushes = PushesOfSnapshot(self.store, sn, self.runs.streams)
         parts += self.runs.step_asleep(sn, pushes)
-        for run in list(self.runs.awake):
+        for run in self.runs.in_turn():
             parts += self._faulty.stepped(run, sn, pushes)
         self.stepping(sn, ())
         parts += self.runs.joint_parts()

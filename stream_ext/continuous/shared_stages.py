@@ -69,6 +69,11 @@ class SharedStages:
         self._runs[run] = None
         self._trials[run] = _Trial()
 
+    @property
+    def are_of_lengths(self) -> bool:
+        """Whether the windows of their runs have several lengths."""
+        return self._lengths is not None
+
     def take_other_lengths(self) -> None:
         """Runs over windows of other lengths join, too."""
         if self._lengths is None:

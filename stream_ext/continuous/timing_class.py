@@ -73,6 +73,7 @@ class TimingClass:
         self._times: list[tuple[int, int, Run]] = []  # a heap: when a run wakes at the latest
         self._turns = count()
         self._streams = schedule.streams()
+        self.length_ms = max(window.range_ms for window in first.timing.windows)
         self.shared = shared
         self._joint: dict[tuple[object, ...], list[JointParts]] = {}
         self._before: LastEvaluation | None = None  # the evaluation before the present snapshot

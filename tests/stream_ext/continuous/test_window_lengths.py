@@ -17,11 +17,13 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.continuous import course, joint_parts
+from stream_ext.continuous.query_budget import Budget
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage
 from stream_ext.rows.zset import ZSet
 from tests.stream_ext.continuous import test_shared_stages
 from tests.stream_ext.continuous.test_shared_stages import Scenery, SharingPlay, _stages_of
+from tests.stream_ext.many import ApartShard
 from tests.stream_ext.scene import Scene, Window
 
 #: Sets of rows with several copies, of which some are stored.
@@ -88,8 +90,8 @@ class Narrowed:
 class OfLengths(Scenery):
     """Queries over one stream, each over a window of its own length."""
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store, 40)
+    def __init__(self, store: Store, sharing: ApartShard | None = None) -> None:
+        super().__init__(store, 40, sharing)
 
     def over(self, range_ms: int, pattern: str, select: str = "SELECT *", step_ms: int = 10) -> int:
         self._windows = [Window("w1", 1, range_ms, step_ms)]
@@ -224,6 +226,17 @@ def test_the_budget_of_a_query_counts_the_part_of_its_own_window(store: Store) -
     assert 0.2 * long < short < 0.6 * long
     long, short = [network.retained_bytes(1 << 40) for network in networks]
     assert 0 < short < long
+
+
+def test_what_does_not_fit_over_the_longest_window_is_no_fault_of_who_has_a_shorter_one(store: Store) -> None:
+    """Though this came first: the longest one is stepped before it."""
+    both = OfLengths(store, ApartShard(store, budget=Budget(bytes=1_500_000)))
+    short, long = (both.over(length, "?a :p ?b . ?c :q ?b FILTER(STR(?a) = STR(?c))") for length in (20, 160))
+    for time in range(5, 165, 10):
+        both.push(time, *(f"a{time}x{number} {p} b" for number in range(30) for p in "pq"))
+    assert list(both.sharing.faults) == [long]
+    assert both.sharing.faults[long].startswith("QueryTooLarge")
+    assert short in both.sharing.runs.of
 
 
 @pytest.mark.parametrize("block", range(3))

@@ -21,6 +21,7 @@ import numpy as np
 
 from stream_ext.emissions.range_rows import CannotUnite, in_order, together
 from stream_ext.emissions.united_arrivals import at_arrivals, united_arrivals
+from stream_ext.errors import DeadlineExceeded, QueryTooLarge
 from stream_ext.windows.part import Ids, Part, RangeSums
 from stream_ext.windows.query_state import QueryState
 
@@ -186,7 +187,10 @@ def _with_rows(one: Part, parts: Sequence[Part], sum_ranges: SumsRanges, numbers
         return msgspec.structs.replace(one, whose=np.unique(whose), boolean=answer)
     if sums is not None:
         # The rows of many queries are nobody's if there are none: there is no column for them then, either.
-        summed = sum_ranges(sums, one.queries, whose, columns, created)
+        try:
+            summed = sum_ranges(sums, one.queries, whose, columns, created)
+        except (QueryTooLarge, DeadlineExceeded) as error:  # it is so in one shard, too, which then parks the query
+            raise CannotUnite(numbers, f"what follows its groups failed: {error}") from error
         if summed.is_out_of_order:
             raise CannotUnite(numbers, "rows differ only in terms that the query made")
         return msgspec.structs.replace(one, whose=summed.whose, columns=summed.columns, created=summed.created)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
+import msgspec
 import numpy as np
 
 from hbase_store import Snapshot
 from hbase_store.layout.terms import DATA_MASK
+from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import R2S
 from stream_ext.network.combined_groups import CombinedGroups, GroupedQuery
 from stream_ext.network.operators.answers.cut import Cut
@@ -26,6 +28,9 @@ from stream_ext.values.vocabulary import Vocabulary, is_local
 from stream_ext.windows.part import RangeSums
 
 Places = np.typing.NDArray[np.intp]
+
+#: What is made of groups takes no more than this. What would take more is evaluated as a whole, within its own budget.
+_SECONDS_MAX, _BYTES_MAX = 10.0, 1 << 30
 
 #: The column that says whose row it is, of several queries.
 _WHOSE = ".whose"
@@ -65,7 +70,9 @@ class RangeSummation:
         columns = vocabulary.from_portable(columns, created)
         # Nothing of it reads the store.
         moment = Moment(0, cast(Snapshot, None), None, last=True, vocabulary=vocabulary)
-        earlier, present = self._before_and_now(sums, moment, queries, whose, columns)
+        within = Control(_SECONDS_MAX, _BYTES_MAX, what="registered query") if sums.partial_groups else Control.FREE
+        of_groups = msgspec.structs.replace(moment, control=within)
+        earlier, present = self._before_and_now(sums, of_groups, queries, whose, columns)
         cut = _cut_of(sums, bool(len(whose)))
         answer = ResultState(cut, R2S(sums.r2s), returns=True)
         answer.compare_with(cut.of(moment, earlier))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from hbase_store.layout.terms import LOCAL, TAG_SHIFT
 from stream_ext.emissions.range_rows import CannotUnite
 from stream_ext.emissions.uniting import united
-from stream_ext.windows.part import Part
+from stream_ext.errors import QueryTooLarge
+from stream_ext.windows.part import Part, RangeSums
 from stream_ext.windows.query_state import LastEvaluation, QueryState
 
 _LOCAL_FIRST = LOCAL << TAG_SHIFT
@@ -89,3 +91,16 @@ def test_a_part_that_waited_for_the_next_evaluations_has_the_state_of_then() -> 
         assert found[-1].state == without[-1].state
     with pytest.raises(CannotUnite, match=r"state\.after"):
         united([with_rows, [*without[:2], at_close(3, [], after=20)]], {7})
+
+
+def test_what_takes_too_much_behind_groups_is_evaluated_as_a_whole() -> None:
+    """There it has its own budget, and is parked if that does not do; the merge goes on."""
+    part = part_of([(1,)], 1)
+    part.sums = RangeSums("RSTREAM", 1, partial_groups=1)
+
+    def too_large(*_: object) -> NoReturn:
+        raise QueryTooLarge("a term of 5 MiB")
+
+    with pytest.raises(CannotUnite, match="what follows its groups failed: a term of 5 MiB") as found:
+        united([[part], [msgspec.structs.replace(part)]], {7}, too_large)
+    assert found.value.numbers == {7}

@@ -116,14 +116,15 @@ class Pages:
         self._largest = self._pages_read = 0  # the largest of those that were read of late; and how many were
 
     def fetch(self, ids: Ids) -> None:
-        """Brings pages that `texts` will read into the cache, with one request: at most some megabytes of them, and
-        only a few while nothing is known of their size."""
+        """Brings pages that `texts` will read into the cache, with one request: at most some megabytes of them. While
+        nothing is known of their size, with several, each for twice as many as the one before."""
         ids = ids[(ids != 0) & (ids < np.uint64(1 << TAG_SHIFT))]
         numbers = np.unique((ids - np.uint64(1)) >> np.uint64(PAGE_BITS)).tolist()
         missing = [number for number in numbers if number not in self._absent and self._cache.get(number) is None]
+        first = _FETCHED_FIRST
         while missing:
             is_known = self._pages_read >= _FETCHED_FIRST
-            count = _FETCHED_BYTES // self._largest if is_known else _FETCHED_FIRST
+            count, first = _FETCHED_BYTES // self._largest if is_known else first, 2 * first
             self._largest = max(self._largest * 7 // 8, _FETCHED_LEAST)  # it counts less with each request
             pages = self._read(missing[:count])
             self._absent.update(number for number, page in zip(missing, pages, strict=False) if page is None)

@@ -86,7 +86,10 @@ def test_texts_of_ids_come_in_one_trip(kv: Counting, store: Store, count: int) -
 
 
 def test_pages_that_are_not_written_yet_say_nothing_of_how_large_pages_are(kv: Counting, store: Store) -> None:
-    """New terms are in slabs, a while after they are read as part of answers."""
+    """New terms are in slabs, when answers have them already."""
+    with kv.counted():
+        Pages(kv).fetch(as_ids(range(1 << 28, (1 << 28) + 10_000)))
+        assert kv.total == 3, "for 8 pages, then 16, then the other ones"
     pages = Pages(kv)
     pages.fetch(store.ids([node(number) for number in range(10_000)]))
     page = 1 << 20

@@ -55,9 +55,10 @@ class FarBehind:
 
     def _look(self) -> None:
         self._set_alarm()
+        on_their_way = self._on_their_way.copy()  # first: of all others the catalog says where they are
         queries, behind = self._injector.catalog.queries, self._merge.catching_up()
-        self._give_back(queries, behind)
-        found = (queries.get(number) for number in behind)
+        self._give_back(self._here - on_their_way, queries, behind)
+        found = (queries.get(number) for number in behind.keys() - on_their_way)
         on_spark = [query for query in found if query is not None and self._is_there(query)]
         catching_up = len(self._here & behind.keys())
         now_ms = self._clock.now_ms()
@@ -72,9 +73,11 @@ class FarBehind:
                 self._here.add(query.number)
                 self._move(query, "replay")
 
-    def _give_back(self, queries: Mapping[int, QueryDefinition], behind: Mapping[int, QueryState]) -> None:
+    def _give_back(
+        self, here: set[int], queries: Mapping[int, QueryDefinition], behind: Mapping[int, QueryState]
+    ) -> None:
         """To Spark, what has caught up. What a client has moved meanwhile is left where it is."""
-        for number in self._here - self._on_their_way:
+        for number in here:
             query = queries.get(number)
             if query is None or query.home != "replay":
                 self._here.discard(number)
@@ -83,8 +86,6 @@ class FarBehind:
 
     def _is_there(self, query: QueryDefinition) -> bool:
         merge = self._merge
-        if query.number in self._on_their_way:
-            return False
         return query.home is None and not merge.plan.divides(query) and merge.runner_of(query) is Runner.SPARK
 
     def _may_take(self, query: QueryDefinition) -> bool:

@@ -28,15 +28,16 @@ _LEAST_S, _LATER_MS = 0.1, 1_000
 
 
 class _Server:
-    """Moves are published at once, unless they are rejected (`is_full`)."""
+    """Moves are published at once, unless they are rejected (`is_full`), or after the catalog was read (`is_slow`)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, queries: int) -> None:
         monkeypatch.setattr(far_behind, "move_query", lambda name, home, left: (name, home))
         streams = {1: StreamDefinition(1, "s", f"{BASE}s", StreamOptions())}
-        self.catalog = Catalog(streams, {number: self._definition(number) for number in range(1, queries + 1)})
+        self._catalog = Catalog(streams, {number: self._definition(number) for number in range(1, queries + 1)})
         self.behind: set[int] = set()
         self.moved: list[tuple[str, str | None]] = []
-        self.is_full = False
+        self.is_full = self.is_slow = False
+        self._waiting: list[tuple[tuple[str, Any], Future[int]]] = []
         self._clock, self._look = ManualClock(), lambda: None
         merge: Any = SimpleNamespace(
             plan=ShardPlan(), catching_up=lambda: dict.fromkeys(self.behind, QueryState(behind_at=3)),
@@ -55,19 +56,32 @@ class _Server:
     def set(self, name: str, at_ms: int, look: Callable[[], None]) -> None:
         self._look = look
 
+    @property
+    def catalog(self) -> Catalog:
+        found, waiting, self._waiting = self._catalog, self._waiting, []
+        for change, done in waiting:
+            self._publish(change, done)
+        return found
+
     def own_change(self, change: tuple[str, Any]) -> Future[int]:
         done: Future[int] = Future()
         if self.is_full:
             done.set_exception(OSError("the disk is full"))
+        elif self.is_slow:
+            self._waiting.append((change, done))
         else:
-            self.moved.append(change)
-            self.change(int(change[0][1:]), home=change[1])
-            done.set_result(0)
+            self._publish(change, done)
         return done
 
+    def _publish(self, change: tuple[str, Any], done: Future[int]) -> None:
+        self.moved.append(change)
+        self.change(int(change[0][1:]), home=change[1])
+        done.set_result(0)
+
     def change(self, number: int, **fields: Any) -> None:
-        changed = msgspec.structs.replace(self.catalog.queries[number], **fields)
-        self.catalog = Catalog(self.catalog.streams, {**self.catalog.queries, number: changed})
+        known = self._catalog
+        changed = msgspec.structs.replace(known.queries[number], **fields)
+        self._catalog = Catalog(known.streams, {**known.queries, number: changed})
 
     def fall_behind(self, *numbers: int) -> None:
         self.behind |= {*numbers}
@@ -117,4 +131,16 @@ def test_a_move_that_was_rejected_is_tried_again(monkeypatch: pytest.MonkeyPatch
     server.look()
     server.is_full = False
     server.look()
+    assert server.moved == [("q1", "replay"), ("q1", None)]
+
+
+def test_a_move_may_be_published_while_it_is_looked_who_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = _Server(monkeypatch, 1)
+    server.is_slow = True
+    server.behind.add(1)
+    while not server.moved:
+        server.look()
+    server.behind.clear()
+    for _ in range(3):
+        server.look()
     assert server.moved == [("q1", "replay"), ("q1", None)]

@@ -49,7 +49,7 @@ _PUSH_READERS_MAX = 4
 _GRACE_S = 5  # for running answers when the server stops
 #: So many new containers are looked at together for cycles; Python's default is 700. There are few cycles: nearly all
 #: that is found is what running requests use.
-_COLLECTED_AFTER = (50_000, 20, 100)
+COLLECTED_AFTER = (50_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def _serve(
             # These objects stay for ever: the garbage collector, which stops all threads, need not visit them.
             gc.collect()
             gc.freeze()
-            gc.set_threshold(*_COLLECTED_AFTER)
+            gc.set_threshold(*COLLECTED_AFTER)
             server = Server(app, when_ready=ready, tls=tls)
             signals.serving = True
             server.run_until_stopped(listening)

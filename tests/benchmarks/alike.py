@@ -39,7 +39,7 @@ from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.sharing import NetworkSharing
 from stream_ext.network.window_lengths import WindowLengths
 from stream_ext.windows.part import Ids
-from tests.benchmarks.papers import _varied
+from tests.benchmarks.papers_replay import varied
 from tests.benchmarks.replay import Replay
 from tests.benchmarks.stream_questions import QUESTIONS, Asked
 from tests.benchmarks.tape import Source, Tape, source
@@ -104,7 +104,7 @@ def mixed() -> Iterator[Registered]:
     for number in range(400):
         name = ("Q1", "Q2", "Q3", "Q10")[number % 4]
         more_ms = 100 * (number // 4) if name == "Q10" else 0
-        yield Registered(_varied(name, number + 1)[number], "RSTREAM", 10 * _SECOND_MS + more_ms)
+        yield Registered(varied(name, number + 1)[number], "RSTREAM", 10 * _SECOND_MS + more_ms)
 
 
 def unchanged() -> Iterator[Registered]:

@@ -240,6 +240,10 @@ class Replay:
             raise AssertionError(f"at {part.time}: {answered.total()} rows, pyoxigraph has {expected.total()}; {few}")
         return Checked(answered.total(), round(seconds * 1e3, 3))
 
+    def texts(self, part: Part, ids: Sequence[int]) -> list[str]:
+        """Of terms of this part."""
+        return [text.decode() for text in decoder(part.created, self._store.terms)(np.array(ids, np.uint64))]
+
     def bag(self, part: Part, columns: Sequence[Ids]) -> Bag:
         decode = decoder(part.created, self._store.terms)
         texts = [[text.decode() for text in decode(column)] for column in columns]

@@ -20,6 +20,7 @@ from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.plan.logic import Select
 from stream_ext.plan.passes.stream_variables import follows_streams, has_stream_variables, over_streams
 from stream_ext.plan.pipeline import logic_of
+from stream_ext.plan.properties.arrival_batching import why_one_by_one
 from stream_ext.plan.sources.whole import whole_select
 from stream_ext.plan.templates.parameters import Parametrised
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -63,7 +64,8 @@ class Registered:
         named = [catalog.streams[window.stream] for window in timing.windows]
         labels = tuple(stream.name or stream.iri for stream in named)
         # What a source answers to one query is no part of the state of others.
-        shared = text.parametrised if _may_share(text.like, timing) and not (remote_patterns or functions) else None
+        may_share = not (remote_patterns or functions) and _may_share(text.like, timing, text.parametrised)
+        shared = text.parametrised if may_share else None
         return cls(text, timing, labels, shared, frozenset(remote_patterns), tuple(functions), own)
 
     @property
@@ -112,14 +114,18 @@ class Registered:
         return tuple(window.for_arrivals() for window in windows) if arrived else windows
 
 
-def _may_share(query: Query, timing: Timing) -> bool:
+def _may_share(query: Query, timing: Timing, shared: Parametrised | None) -> bool:
     """Not shared: windows of the past, windows that hold all (what they hold is saved for each query), queries that may
-    get more windows or have none, and CONSTRUCT; of evaluations at arrivals those with windows without an end, and
-    those beside closes."""
-    arriving = timing.arrivals and (timing.has_beats or any(window.is_endless for window in timing.windows))
-    single = arriving or any(window.holds_all for window in timing.windows)
-    single = single or timing.ends_at is not None or follows_streams(query)
-    return bool(timing.windows) and not single and query.form is not Form.CONSTRUCT
+    get more windows or have none, and CONSTRUCT; of evaluations at arrivals those beside closes, and those of counted
+    windows that are made one by one."""
+    if shared is None or not timing.windows or query.form is Form.CONSTRUCT:
+        return False
+    if any(window.holds_all for window in timing.windows) or timing.ends_at is not None or follows_streams(query):
+        return False
+    if not timing.arrivals:
+        return True
+    is_counted = any(window.count is not None for window in timing.windows)
+    return not timing.has_beats and not (is_counted and why_one_by_one(query, shared.template.select) is not None)
 
 
 class Handed:

@@ -44,8 +44,8 @@ class RegisteredText:
     """A text as a query, its logic, its template and constants.
 
     `like`: the query; where the text is of a known outline, that of another text, which differs from it in parameters
-    only. `parametrised` None: it shares no network. `constants`: the terms of its patterns and its parameters;
-    registration makes them permanent, so that each has an id. `of_outline`: what is the same for all texts of its
+    only. `parametrised` None: it shares no network. `constants`: the terms that it names; registration makes them
+    permanent, so that each has an id, the same in all networks. `of_outline`: what is the same for all texts of its
     outline, if that is known."""
 
     def __init__(
@@ -66,7 +66,8 @@ class RegisteredText:
     def of(cls, query: Query, check: Check = Control.FREE.check) -> RegisteredText:
         select = logic_of(query, check=check)
         shared = parametrised(query, select, ())
-        constants = [*named_terms.constants_of(select), *(() if shared is None else shared.constants)]
+        constants = [*named_terms.constants_of(select), *named_terms.constants_of_expressions(select)]
+        constants += () if shared is None else shared.constants
         return cls(query, shared, list(dict.fromkeys(constants)), select)
 
     @computed_once

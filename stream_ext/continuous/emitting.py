@@ -35,7 +35,7 @@ class SingleQuery:
 
     def part(self, evaluated: LastEvaluation, result: Result) -> Part:
         *_, emits = result
-        bounds = self._cohort.run.bounds_at(evaluated.time, evaluated.arrived) if emits else []
+        bounds = _bounds_of(self._cohort.run, evaluated) if emits else []
         return self._part(evaluated, result, bounds)
 
     def _part(self, evaluated: LastEvaluation, result: Result, bounds: list[WindowBounds]) -> Part:
@@ -71,6 +71,29 @@ class SingleQuery:
         return part
 
 
+def note_bounds(run: Run, due: ManyDue, results: ManyResults) -> None:
+    """The windows of those evaluations of a step that emit, for queries that share a network: what a counted window
+    holds is known only now."""
+    if not _is_counted(run):
+        return
+    starts, ends = _extents(run, results, due.times)
+    windows = list(zip(run.plan.timing.windows, run.plan.labels, starts, ends, strict=True))
+    for n, place in enumerate(results.places.tolist()):
+        bounds = [WindowBounds(label, low[n], high[n], window.bounds.value) for window, label, low, high in windows]
+        run.bounds_of_arrivals[int(due.pushes[place]), int(due.arrived[place])] = bounds
+
+
+def _bounds_of(run: Run, at: LastEvaluation) -> list[WindowBounds]:
+    """None of a counted window where nothing is emitted."""
+    if at.arrived and run.evaluator.numbered is not None and _is_counted(run):
+        return run.bounds_of_arrivals.get((at.push, at.arrived_at), [])
+    return run.bounds_at(at.time, at.arrived)
+
+
+def _is_counted(run: Run) -> bool:
+    return any(window.count is not None for window in run.plan.timing.windows)
+
+
 def _extents(run: Run, results: ManyResults, times: Times) -> tuple[list[list[int]], list[list[int]]]:
     """Of each window: the starts of its instances at these evaluations of a step, which is at these times; and their
     ends."""
@@ -102,7 +125,7 @@ class ManyQueries:
         own, created = run.portable(own) if len(whose) else (own, [])
         before, cohort.evaluated = cohort.evaluated, evaluated
         cohort.note_emitted(self._queries, whose)
-        bounds = run.bounds_at(evaluated.time, evaluated.arrived)
+        bounds = _bounds_of(run, evaluated)
         return Part(
             self._queries, evaluated.sn, evaluated.k, evaluated.time, bounds, whose, own,
             run.plan.boolean, run.plan.reports, 0, None, cohort.state(evaluated.sn), cohort.newly_joined(self._queries),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stream_ext.continuous.cohort import Cohort
+from stream_ext.continuous.emitting import note_bounds
 from stream_ext.continuous.numbered_network import Arrived, NumberedNetwork
 from stream_ext.continuous.results import ManyResults
 from stream_ext.continuous.steps import ManyDue
@@ -149,6 +150,7 @@ class NumberedArrivals:
 
     def _add_one_by_one(self, due: ManyDue, results: ManyResults, cohort: Cohort) -> int:
         """The rows of each evaluation are parted by query."""
+        note_bounds(self._run, due, results)
         done = start = 0
         for place, stop in zip(results.places.tolist(), results.stops.tolist(), strict=True):
             self._add_silent(due, done, place, cohort)

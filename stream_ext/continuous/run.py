@@ -61,6 +61,7 @@ class Run:
         self._before: list[tuple[Cohort, CohortState]] = []  # where the cohorts were before this turn
         self._position = EmittedPosition() if plan.varies and not plan.is_over_store else None
         self._bounds: Bounds = {}
+        self.bounds_of_arrivals: dict[tuple[int, int | None], list[WindowBounds]] = {}  # by push, and what has arrived
         self.in_class = ClassMembership(self)
 
     def _new_evaluator(self) -> Evaluator:
@@ -276,7 +277,7 @@ class Run:
 
     def _gone_on(self, turn: Turn) -> Sequence[Part]:
         assert self._going is not None, "it is underway"
-        sn, within, self._emitted, self._bounds = self._sn, self.within, [], {}
+        sn, within, self._emitted, self._bounds, self.bounds_of_arrivals = self._sn, self.within, [], {}, {}
         if (course := self.in_class.course) is not None:
             self._bounds = course.bounds.setdefault(self.plan.labels, self._bounds)
         if self.plan.is_shared:

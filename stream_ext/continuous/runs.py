@@ -30,6 +30,9 @@ class Runs:
         self._streams: frozenset[int] | None = None  # as long as these runs are all
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
         self._not_shared: set[int] = set()  # queries whose network could not be built together with others
+        self._is_quiet = False  # the present snapshot moves no stream that is read, and does not change the store
+        self._concerned: list[Run] = []  # by the present snapshot, and those that have started in it
+        self._over_store: dict[Run, None] = {}
 
     @property
     def streams(self) -> frozenset[int]:
@@ -41,7 +44,7 @@ class Runs:
     @property
     def underway(self) -> list[Run]:
         """Those that are in the middle of a snapshot."""
-        return [run for run in self.awake if run.is_underway]
+        return [run for run in self._concerned if run.is_underway and run in self.awake]
 
     @property
     def by_first_query(self) -> dict[int, Run]:
@@ -63,23 +66,32 @@ class Runs:
 
     def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:
         """Wakes the runs that this snapshot may concern; returns the parts of those that sleep on."""
+        moved = self.streams.intersection(move.stream for move in self._store.row(sn).moves)
+        self._is_quiet = not moved and not len(self._store.net_changes(sn, held=True))
+        if self._is_quiet:  # as a registration is, beside which ten thousand runs may be awake
+            self._concerned = [*self._over_store, *self.underway]
+            return []
         woken, parts = self._by_timing.begin(sn, pushes)
         self.awake |= dict.fromkeys(woken)
+        self._concerned = [run for run in self.awake if _is_concerned(run, moved)]
         return parts
 
     def in_turn(self) -> list[Run]:
-        """Those that are awake, in the order in which they are stepped."""
-        return self._by_timing.in_turn(self.awake)
+        """The runs that are to be stepped with this snapshot, in this order: those that read a stream which has moved,
+        or no stream. To the others nothing happens in it, awake or not."""
+        return self._by_timing.in_turn(self._concerned)
 
     def joint_parts(self) -> list[Part]:
-        """After all runs that are awake were stepped: the parts of those that emit together."""
-        return self._by_timing.joint_parts()
+        """After all runs that are concerned were stepped: the parts of those that emit together."""
+        return [] if self._is_quiet else self._by_timing.joint_parts()
 
     def settle(self, sn: int) -> None:
         """After this snapshot: runs with the same evaluations join one class. Those of them sleep to which nothing will
         happen up to their next evaluations, unless something comes."""
-        for run in self._by_timing.settle(self.awake, sn):
-            del self.awake[run]
+        there = [run for run in self._concerned if run in self.awake]
+        if there and not self._is_quiet:
+            for run in self._by_timing.settle(there, self.awake, sn):
+                del self.awake[run]
 
     def _leave_class(self, run: Run, is_over: bool = False) -> None:
         if run in self._by_timing:
@@ -118,7 +130,11 @@ class Runs:
     def _add(self, run: Run) -> None:
         self.of |= dict.fromkeys(run.numbers, run)
         self.all[run] = self.awake[run] = None
-        self._streams = None
+        self._concerned.append(run)
+        if run.plan.is_over_store:
+            self._over_store[run] = None
+        if self._streams is not None:
+            self._streams |= run.streams
         if run.key is not None:
             self._by_key.setdefault(run.key, []).append(run)
 
@@ -135,6 +151,8 @@ class Runs:
 
     def gather(self, sn: int) -> None:
         """After this snapshot: runs of one template that are evaluated at the same arrivals from now on become one."""
+        if self._is_quiet:
+            return
         for runs in [list(runs) for runs in self._by_key.values() if len(runs) > 1]:
             alike: dict[tuple[object, ...], list[Run]] = {}
             for run in runs:
@@ -191,11 +209,16 @@ class Runs:
             return
         self._leave_class(run, is_over=True)
         del self.all[run], self.awake[run]
+        self._over_store.pop(run, None)
         self._streams = None
         if run.key is not None:
             self._by_key[run.key].remove(run)
             if not self._by_key[run.key]:
                 del self._by_key[run.key]
+
+
+def _is_concerned(run: Run, moved: frozenset[int]) -> bool:
+    return run.plan.is_over_store or run.is_underway or not moved.isdisjoint(run.streams)
 
 
 def _done_for_others_ms(run: Run) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from hbase_store import Store
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.continuous.timing_class import (
+    ArrivalsByStream,
     TimingClass,
     Wakers,
     place_of,
@@ -35,14 +36,14 @@ class RunsByTiming:
         """Whatever is to be done with the run; `is_over`: it is not stepped any more."""
         self._of.pop(run).leave(run, is_over)
 
-    def settle(self, awake: Collection[Run], sn: int) -> list[Run]:
-        """After this snapshot: runs join the classes of others, and share what they have in common; returns those of
-        the runs that sleep from now on."""
-        self._join([run for run in awake if run not in self._of and may_join(run)])
+    def settle(self, runs: Sequence[Run], awake: Collection[Run], sn: int) -> list[Run]:
+        """After this snapshot, in which these `runs` were stepped, of all that are awake: they join the classes of
+        others, and share what they have in common; returns those of them that sleep from now on."""
+        self._join([run for run in runs if run not in self._of and may_join(run)])
         for shared in dict.fromkeys(each.shared for _, each in self._classes):
             shared.gather(awake)
         found = []
-        for run in awake:
+        for run in runs:
             timing_class = self._of.get(run)
             wakes_at = None if timing_class is None else sleeps_until(run, sn)
             if timing_class is not None and wakes_at is not None:
@@ -80,11 +81,11 @@ class RunsByTiming:
         if not self._classes:
             return woken, parts
         arrivals = list(pushes)
-        wakers = Wakers(arrivals)
+        wakers, by_stream = Wakers(arrivals), ArrivalsByStream(arrivals)
         reads = any(each.reads_store for _, each in self._classes)
         changed = reads and len(self._store.net_changes(sn, held=True)) > 0
         for _, each in self._classes:
-            course = each.course(sn, arrivals)
+            course = each.course(sn, by_stream)
             if course is None:
                 members = each.members()
                 for run in members:

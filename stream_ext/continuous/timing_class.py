@@ -16,7 +16,7 @@ Before anything else is done with a run, it leaves the class: from then on it ha
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import count
 
@@ -151,10 +151,9 @@ class TimingClass:
 
     # ---- one snapshot
 
-    def course(self, sn: int, arrivals: Sequence[Arrival]) -> Course | None:
+    def course(self, sn: int, arrivals: ArrivalsByStream) -> Course | None:
         """What this snapshot brings; None: it is too much to be done together."""
-        own = [arrival for arrival in arrivals if arrival.stream in self._streams]
-        return course_of(sn, own, self._position.schedule, self._occupancy)
+        return course_of(sn, arrivals.of(self._streams), self._position.schedule, self._occupancy)
 
     def members(self) -> list[Run]:
         return [*self._awake, *self._asleep]
@@ -216,6 +215,21 @@ class TimingClass:
 def place_of(cohort: Cohort) -> tuple[object, ...]:
     """Equal for cohorts of one timing that were evaluated last at the same push, and are evaluated next at the same."""
     return cohort.evaluated, cohort.schedule.after, cohort.schedule.last
+
+
+class ArrivalsByStream:
+    """Those of a snapshot. There may be hundreds of streams, and hundreds of classes that read two of them."""
+
+    def __init__(self, arrivals: Sequence[Arrival]) -> None:
+        """In the order of their pushes."""
+        self._of: dict[int, list[Arrival]] = {}
+        for arrival in arrivals:
+            self._of.setdefault(arrival.stream, []).append(arrival)
+
+    def of(self, streams: Collection[int]) -> list[Arrival]:
+        """In the same order."""
+        found = [arrival for stream in streams for arrival in self._of.get(stream, ())]
+        return found if len(streams) == 1 else sorted(found, key=lambda arrival: arrival.push)
 
 
 class Wakers:

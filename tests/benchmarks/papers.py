@@ -14,7 +14,7 @@ CPU.
 
 python -m tests.benchmarks.papers [--json FILE] [PART | PART/NAME ...]
 
-measures these parts only, or what of a part begins with this name (`cloud_7/Q4`), each in a process of its own. Figures
+measures these parts only, or these of a part (`cloud_7/Q4` is Q4_10 to Q4_10000), each in a process of its own. Figures
 that FILE has of others stay there."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(quick: bool, only: Sequence[str] = ()) -> Figures:
 def _chosen(quick: bool, only: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
     for part, measures in PARTS.items():
         for name, measure in measures(quick).items():
-            if not only or part in only or any(f"{part}/{name}".startswith(each) for each in only if "/" in each):
+            if not only or any(f"{part}/{name}_".startswith((f"{each}/", f"{each}_")) for each in only):
                 yield part, name, measure
 
 

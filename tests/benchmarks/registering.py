@@ -4,7 +4,8 @@
     at_once      100,000 of one template, without waiting; then batches (`rillet bench streams` has it, too)
     memory       of one more query of a template, and of one that is a template of its own: bytes that Python allocates
 
-The collector is set as in a server.
+`cpu_ms`: of all threads between two registrations, also for what is done once a second; `waited_cpu_ms`: of the two
+threads that a registration waits for. The collector is set as in a server.
 
 python -m tests.benchmarks.registering [--json FILE] [PART ...]"""
 
@@ -18,7 +19,7 @@ import statistics
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ import numpy as np
 from endpoint.serve import COLLECTED_AFTER
 from stream_ext.clock import SystemClock
 from stream_ext.service.service import Limits, Service
+from stream_ext.writer.injector import Injector
+from stream_ext.writer.write_queue import QueuedRequest
 from tests.benchmarks.papers_plus import road_query
 from tests.benchmarks.watchers import at_once
 
@@ -60,16 +63,43 @@ def present(folder: Path) -> Figures:
         for second in range(3):
             for road in range(_ROADS):
                 _observe(service, f"road{road}", 1_000_000 + 1_000 * second)
-        took, cpu_ms = [], []
+        took, cpu_ms, waited_ms = [], [], []
+        writer_s = _writer_seconds()
         for text in texts[_PRESENT:]:
-            began, worked = time.perf_counter(), time.process_time()
+            began, worked, own = time.perf_counter(), time.process_time(), time.thread_time()
             service.register(text)
             took.append((time.perf_counter() - began) * 1e3)
             cpu_ms.append((time.process_time() - worked) * 1e3)
+            waited_ms.append((time.thread_time() - own + sum(writer_s)) * 1e3)
+            writer_s.clear()
         registered = len(service.queries())
     if registered != len(texts):
         raise AssertionError(f"{registered} queries are registered, not {len(texts)}")
-    return {"present": _PRESENT, "more": _MORE, **_percentiles("ms", took), **_percentiles("cpu_ms", cpu_ms)}
+    return {
+        "present": _PRESENT, "more": _MORE, **_percentiles("ms", took), **_percentiles("cpu_ms", cpu_ms),
+        **_percentiles("waited_cpu_ms", waited_ms),
+    }  # fmt: skip
+
+
+def _writer_seconds() -> list[float]:
+    """What the writer's thread takes for each group of registrations from now on, of a core."""
+    found: list[float] = []
+    publish = Injector._publish_registrations
+
+    def timed(injector: Injector, group: Sequence[QueuedRequest]) -> None:
+        began = time.thread_time()
+        last = group[-1]
+        done = last.future.set_result
+
+        def noted(result: object) -> None:
+            found.append(time.thread_time() - began)
+            done(result)
+
+        last.future.set_result = noted  # type: ignore[method-assign]  # before the client goes on
+        publish(injector, group)
+
+    Injector._publish_registrations = timed  # type: ignore[method-assign]  # only to measure
+    return found
 
 
 def _percentiles(name: str, found: list[float]) -> Figures:

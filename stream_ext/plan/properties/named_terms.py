@@ -1,4 +1,4 @@
-"""The terms that the patterns of a query name."""
+"""The terms that a query names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from collections.abc import Iterable, Sequence
 from stream_ext.language.algebra.algebra import PathAlternative, PathInverse, PathSequence
 from stream_ext.language.algebra.formulas import Path, PathNegated, PathRepeat
 from stream_ext.language.algebra.terms import Constant
-from stream_ext.plan.logic import DEFAULT_GRAPH, GraphNames, Logic, PathSource, PatternScan, PerGraph, Table, nodes_of
+from stream_ext.language.algebra.walk import walk
+from stream_ext.plan.logic import (
+    DEFAULT_GRAPH,
+    GraphNames,
+    Logic,
+    PathSource,
+    PatternScan,
+    PerGraph,
+    Table,
+    nodes_of,
+    tests_of,
+)
+
+_LONG = 1_000
 
 
 def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
@@ -18,6 +31,18 @@ def constants_of(logic: Logic, rows_max: int | None = None) -> list[bytes]:
             continue
         found.update(dict.fromkeys(_terms(leaf)))
     return list(found)
+
+
+def constants_of_expressions(logic: Logic) -> list[bytes]:
+    """Each IRI and plain string of the expressions once, but long ones, which are searched for. Numbers and times are
+    compared by their values, and the query may have created them already."""
+    tests = (test for node in nodes_of(logic) for test in tests_of(node))
+    terms = (part.text for test in tests for part in walk(test.condition) if isinstance(part, Constant))
+    return list(dict.fromkeys(filter(_is_short_and_plain, terms)))
+
+
+def _is_short_and_plain(text: bytes) -> bool:
+    return len(text) <= _LONG and (text[:1] == b"<" or text[-1:] == b'"')
 
 
 def _terms(leaf: Logic) -> Iterable[bytes]:

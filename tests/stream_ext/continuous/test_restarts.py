@@ -20,10 +20,12 @@ from stream_ext.continuous.shard import Shard
 from stream_ext.emissions.emission import body_of, to_json
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.plan.properties.result_columns import columns_of
+from stream_ext.values.vocabulary import decoder
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.low_capacities import low_capacities
-from tests.stream_ext.scene import BASE, EX, REPORTS, Change, Player, Push, Scene, random_scene
+from tests.stream_ext.many import Registry, parted
+from tests.stream_ext.scene import BASE, EX, REPORTS, Change, Player, Push, Scene, Window, random_scene
 
 IN_W1 = "WINDOW :w1 { ?a :p ?b }"
 TEXT = 'WINDOW :w1 { ?a :v ?v } BIND(CONCAT("t", STR(?v)) AS ?t)'
@@ -159,3 +161,29 @@ def test_it_is_so_where_queries_forget_what_they_made(block: int, tmp_path: Path
 @pytest.mark.parametrize("block", range(100))
 def test_thousands_of_rebuilt_shards_say_what_others_say(block: int, tmp_path: Path) -> None:
     plays(range(100_000 + block * 100, 100_000 + block * 100 + 100), tmp_path)
+
+
+@pytest.mark.parametrize("condition", ["FILTER(?b != :late)", "FILTER(?b NOT IN (:n7, :late))"])
+def test_a_term_that_only_a_condition_named_has_its_place_among_others_when_a_stream_brings_it(
+    condition: str, tmp_path: Path
+) -> None:
+    """Rows without ORDER BY stand by the ids of their terms. One network is built before the term comes, one later."""
+    scene = Scene([Window("w1", 1, 30, 10)], f"WINDOW :w1 {{ ?a :p ?b {condition} }}", "SELECT ?a", "RSTREAM", {1: 0})
+    store = hbase_store.open(f"lmdb:{tmp_path / 'store'}")
+    registry = Registry.over(store, replace(scene, lateness={1: 0, 2: 0}))
+    registry.register(scene.text)
+    before, states = Shard(store), dict[int, QueryState]()
+    before.build({}, int(store.head()))
+    for time, names in ((5, ("n1",)), (12, ("n1",)), (13, ("late", "n8", "n3"))):
+        triples = tuple((f"<{EX}{name}>", f"<{EX}p>", f"<{EX}n2>") for name in names)
+        parted(before.step(registry.player.play([Push(1, ((time, triples),))])), states)
+    after = Shard(store)
+    after.build(dict(states), int(store.head()))
+    sn = registry.player.play([Push(1, ((25, ((f"<{EX}n9>", f"<{EX}p>", f"<{EX}n2>"),)),))])
+    one, other = (
+        [decoder(part.created, store.terms)(part.columns[0]) for part in shard.step(sn) if part.emits]
+        for shard in (before, after)
+    )
+    store.close()
+    assert one == other
+    assert sorted(one[-1]) == [f"<{EX}{name}>".encode() for name in ("late", "n1", "n3", "n8")]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hbase_store
 from hbase_store import Store
 from stream_ext.catalog.registered_text import query_of
+from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.oneshot.instant import Instant
@@ -233,3 +235,37 @@ def test_a_query_that_makes_term_after_term_forgets_those_that_no_row_has(
         most = max(most, run.evaluator.created)
     assert observed == [f'"{EX}s{n}!"' for n in range(39)]
     assert most <= 7
+
+
+def test_a_snapshot_steps_those_whose_streams_have_moved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside thousands of others, a registration would take the time of all of them."""
+    over_two = Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "SELECT ?x", "RSTREAM", {1: 0, 2: 0})
+    registry = Registry.over(store, over_two)
+    numbers = {}
+    for stream in (1, 2):
+        text = over_two.text.replace("STREAM :s1", f"STREAM :s{stream}")
+        registry.register(text)
+        numbers[registry.used] = stream
+    registry.register(f"PREFIX : <{EX}> REGISTER RSTREAM :kept AS SELECT ?x WHERE {{ ?x :k ?y }}")
+    over_store, stepped = registry.used, list[int]()
+    shard, step = Shard(store), Run.step
+    shard.build({}, int(store.head()))
+
+    def noted(run: Run, *given: Any) -> Any:
+        stepped.extend(run.numbers)
+        return step(run, *given)
+
+    monkeypatch.setattr(Run, "step", noted)
+
+    def streams_at(sn: int) -> list[int]:
+        stepped.clear()
+        shard.step(sn)
+        return sorted(numbers[number] for number in stepped if number != over_store)
+
+    triple = ((A, P, B),)
+    assert streams_at(registry.player.play([Push(1, ((5, triple),)), Push(2, ((5, triple),))])) == [1, 2]
+    assert streams_at(registry.player.play([Push(2, ((12, triple),))])) == [2]
+    assert streams_at(registry.player.play([beat(15)])) == [1]
+    assert streams_at(registry.register(over_two.text.replace("SELECT ?x", "SELECT ?y"))) == []
+    assert streams_at(registry.player.play(Change((((A, f"<{EX}k>", B), None),), ()))) == []
+    assert over_store in stepped

@@ -154,6 +154,11 @@ def test_who_comes_late_shares_once_it_is_evaluated_at_the_same_arrivals(
     assert len(gathered) > 15
 
 
+def test_queries_over_counted_windows_emit_together_what_each_emits_by_itself(tmp_path: Path) -> None:
+    shared = sum(play(seed, tmp_path / str(seed), TOGETHER, cqels=True, counted=True) for seed in range(9_100, 9_104))
+    assert shared > 20, "these seeds share too little to prove anything"
+
+
 @pytest.mark.parametrize("block", range(2))
 def test_what_is_cut_is_cut_as_it_is_by_itself(block: int, tmp_path: Path) -> None:
     shared = sum(play(seed, tmp_path / str(seed), CUT) for seed in range(block * 10, block * 10 + 10))
@@ -222,17 +227,33 @@ def test_queries_at_arrivals_say_together_what_each_says_by_itself_thousands_of_
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("block", range(20))
+def test_queries_over_counted_windows_emit_together_what_each_emits_by_itself_hundreds_of_times(
+    block: int, tmp_path: Path
+) -> None:
+    for seed in range(90_000 + block * 50, 90_000 + block * 50 + 50):
+        play(seed, tmp_path / str(seed), TOGETHER if seed % 2 else OF_TEMPLATES, cqels=True, counted=True)
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("block", range(200))
 def test_many_queries_say_what_each_says_by_itself_thousands_of_times(block: int, tmp_path: Path) -> None:
     for seed in range(50_000 + block * 50, 50_000 + block * 50 + 50):
         play(seed, tmp_path / str(seed))
 
 
-def play(seed: int, folder: Path, templates: Sequence[tuple[str, str, int]] = OF_TEMPLATES, cqels: bool = False) -> int:
-    """How many parts came from shared networks. `cqels`: of queries in CQELS-QL, most of all."""
+def play(
+    seed: int,
+    folder: Path,
+    templates: Sequence[tuple[str, str, int]] = OF_TEMPLATES,
+    cqels: bool = False,
+    counted: bool = False,
+) -> int:
+    """How many parts came from shared networks. `cqels`: of queries in CQELS-QL, most of all; `counted`: one of their
+    windows has the last elements, or triples."""
     store = hbase_store.open(f"lmdb:{folder}")
     try:
-        return Play(seed, store, templates, cqels).run()
+        return Play(seed, store, templates, cqels, counted=counted).run()
     finally:
         store.close()
 
@@ -247,8 +268,9 @@ class Play:
         templates: Sequence[tuple[str, str, int]],
         cqels: bool = False,
         made: Callable[[Store], Shard] = Shard,
+        counted: bool = False,
     ) -> None:
-        self.cqels, self.made = cqels, made
+        self.cqels, self.made, self.counted = cqels, made, counted
         self.seed, self.chance, self.store, self.templates = seed, random.Random(seed), store, templates
         self.scenes = [self._scene(), self._scene()]
         self.registry = Registry.over(store, filled(self.chance, self.scenes[0]))
@@ -273,6 +295,9 @@ class Play:
         if self.cqels and not scene.merged:
             scene.cqels, scene.report = True, ()
             scene.r2s = "ISTREAM" if self.templates is TOGETHER else scene.r2s
+            if self.counted:
+                kind, place = self.chance.choice(("TRIPLES", "ELEMENTS")), self.chance.randrange(len(scene.windows))
+                scene.windows[place] = replace(scene.windows[place], kind=kind, count=self.chance.choice((1, 2, 5, 30)))
         return scene
 
     def run(self) -> int:

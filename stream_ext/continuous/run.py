@@ -388,8 +388,7 @@ class Run:
         bounds = self._bounds.get((time, arrived))
         if bounds is None or any(window.is_endless for window in self.plan.timing.windows):
             bounds = self._bounds[time, arrived] = []
-            schedule = self.cohorts[0].schedule
-            windows = schedule.for_arrivals if arrived else schedule.windows
+            windows = self.cohorts[0].schedule.for_arrivals if arrived else self.timing.windows
             for place, (window, label) in enumerate(zip(windows, self.plan.labels, strict=True)):
                 oldest = self.evaluator.oldest(arrived, place, time) if window.is_endless else None
                 start, end = window.extent_at(time, oldest)

@@ -264,7 +264,8 @@ class SharedStages:
     def _unite_lengths(self, lengths: WindowLengths) -> None:
         """Operators that do the same as one over longer windows have its rows from now on."""
         for shape in [shape for shape, trial in self._unlike.items() if trial.is_due()]:
-            lengths.again(shape)
+            if not lengths.again(shape):
+                del self._unlike[shape]
         while (changed := lengths.next_changed()) is not None:
             self._go_on_with(list(self._united(lengths, changed)))
 

@@ -116,9 +116,10 @@ class WindowLengths:
         for above in () if shape is None else shape.above:
             self._note(above)
 
-    def again(self, shape: OperatorShape) -> None:
-        """To be looked at once more."""
+    def again(self, shape: OperatorShape) -> bool:
+        """To be looked at once more, if there are still several."""
         self._note(shape)
+        return shape in self._changed
 
     def next_changed(self) -> OperatorShape | None:
         """One that has got other operators, or whose inputs have. Shapes of inputs come before those of their

@@ -98,6 +98,11 @@ class OfLengths(Scenery):
         return self.register(pattern, select)
 
     @property
+    def registered(self) -> int:
+        """The number of the last query."""
+        return self._registry.used
+
+    @property
     def stages(self) -> list[SharedStage]:
         return list(dict.fromkeys(_stages_of(self.sharing)))
 
@@ -188,6 +193,25 @@ def test_the_operators_stay_when_the_longest_window_is_dropped(store: Store) -> 
     push_until(125, 175)
     assert both.longer() == {}
     assert both.operators() == {}
+
+
+def test_what_was_not_alike_yet_is_forgotten_with_the_queries(store: Store) -> None:
+    """Triples that come again show it: operators over windows of two lengths are compared once more, later."""
+    both = OfLengths(store)
+    for length in (20, 40):
+        both.over(length, "?a :other ?b")
+    both.push(5, "a other b")
+    for time in range(25, 125, 20):
+        for again in (0, 10):
+            both.push(time + again, f"a p{time} b", "a other b")
+        for length in (20, 40):
+            both.over(length, f"?a :p{time} ?b")
+        both.push(time + 16, f"a p{time} b")
+        for number in (both.registered - 1, both.registered):
+            both.drop(number)
+    (shared,) = {each.shared for _, each in both.sharing.runs._by_timing._classes}
+    both.push(135, "a other b")
+    assert len(shared._unlike) <= 1
 
 
 def test_who_sleeps_wakes_when_rows_leave_its_own_window(store: Store) -> None:

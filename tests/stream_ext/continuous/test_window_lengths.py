@@ -270,7 +270,7 @@ def test_queries_over_windows_of_different_lengths_say_what_each_says_by_itself(
     kinds = Counter[str]()
     for seed in range(block * 4, block * 4 + 4):
         kinds += play(seed, tmp_path / str(seed), monkeypatch)
-    assert kinds.total() > 50, f"rows over longer windows were read {kinds} times"
+    assert kinds.total() > 20, f"rows over longer windows were read {kinds} times"
 
 
 def test_who_goes_its_own_way_leaves_the_operators_to_those_over_shorter_windows(

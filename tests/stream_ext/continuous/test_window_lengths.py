@@ -263,12 +263,12 @@ def test_what_does_not_fit_over_the_longest_window_is_no_fault_of_who_has_a_shor
     assert short in both.sharing.runs.of
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("first", [0, 6])
 def test_queries_over_windows_of_different_lengths_say_what_each_says_by_itself(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = Counter[str]()
-    for seed in range(block * 4, block * 4 + 4):
+    for seed in range(first, first + 3):
         kinds += play(seed, tmp_path / str(seed), monkeypatch)
     assert kinds.total() > 20, f"rows over longer windows were read {kinds} times"
 

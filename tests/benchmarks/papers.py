@@ -114,7 +114,7 @@ def main() -> None:
 
 
 def _add(file: Path, part: str, name: str, found: Figures, quick: bool) -> None:
-    known = json.loads(file.read_text()) if file.exists() else {"bench": "papers"}
+    known: Figures = json.loads(file.read_text()) if file.exists() else {"bench": "papers"}
     own = f"python -m tests.benchmarks.papers {'--quick ' * quick}{part}/{name}"
     known.setdefault("figures", {}).setdefault(part, {"paper": PAPER[part]})[name] = {"command": own, **found}
     file.write_text(json.dumps(known, indent=2) + "\n")

@@ -161,7 +161,9 @@ def _with_stored(stored: int, triples: int, folder: Path) -> Figures:
     replay = Replay(folder, data, tape, batches)
     stepped = replay.run([asked.text("q", "RANGE 1s STEP 1s")], retained=(len(batches) - 1,))
     (part,) = [part for part in stepped[-1].answered if part.columns]
-    expected = Counter(("1", f"<{EX}s{n}>", f"<{EX}v{_value_of(int(keys[n]))}>") for n in _elements(batches, part.time))
+    expected: Bag = Counter(
+        ("1", f"<{EX}s{n}>", f"<{EX}v{_value_of(int(keys[n]))}>") for n in _elements(batches, part.time)
+    )
     rows = compared(rows_of(replay, stepped[-1]), expected)
     replay.close()
     return {"stored": stored, **measured(stepped, batches), "checked_rows": rows}

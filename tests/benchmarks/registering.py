@@ -98,7 +98,7 @@ def _writer_seconds() -> list[float]:
         last.future.set_result = noted  # type: ignore[method-assign]  # before the client goes on
         publish(injector, group)
 
-    Injector._publish_registrations = timed  # type: ignore[method-assign]  # only to measure
+    Injector._publish_registrations = timed  # type: ignore[method-assign, assignment]  # only to measure
     return found
 
 

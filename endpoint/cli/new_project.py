@@ -25,7 +25,10 @@ Next:
   rillet push readings readings.ndjson
   rillet heartbeat readings 20000
   rillet watch alert
-  pytest                                  tests the query; this needs no server"""
+  pytest                                  tests the query; this needs no server
+
+If a command is not found, first `source .venv/bin/activate` where Rillet is installed.
+If port 8000 is taken, change both `port` and `server` in rillet.toml."""
 
 
 def add(commands: Commands) -> None:

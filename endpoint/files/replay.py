@@ -138,6 +138,8 @@ class Cutter:
     def _of_line(self, line: bytes) -> Element:
         try:
             element = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise BadData(f"this is not JSON: {error.msg}", self._number, error.colno) from None
         except ValueError as error:
             raise BadData(f"this is not JSON: {error}", self._number, 1) from None
         if not isinstance(element, dict):

@@ -343,13 +343,14 @@ class Cohort:
         (number,) = self.members
         return number
 
+    def own_state(self, state: QueryState) -> QueryState:
+        """That of its only query, where `state` is that of all who share the network."""
+        return _own_state(self.members[self.only], state, self._gaps) if self.run.plan.is_shared else state
+
     def silent(self, sn: int, k: int, state: QueryState) -> Part:
         if len(self.members) == 1:
-            number = self.only
-            if self.run.plan.is_shared:
-                state = _own_state(self.members[number], state, self._gaps)
-            self.emitted_singly(number)
-            return Part.silent(number, sn, k, state)
+            self.emitted_singly(self.only)
+            return Part.silent(self.only, sn, k, self.own_state(state))
         joined = self.newly_joined(self.queries)
         return Part(
             self.queries, sn, k, state.after or 0, [], NO_IDS, [], None, self.run.plan.reports, 0, None, state, joined,

@@ -341,7 +341,7 @@ class Run:
         """Of a query alone: the state that was emitted last, in the middle of the snapshot underway, else the one at
         `sn`."""
         (cohort,) = self.cohorts
-        return cohort.state_of(cohort.only, sn) if cohort.behind is None else cohort.behind
+        return cohort.state_of(cohort.only, sn) if cohort.behind is None else cohort.own_state(cohort.behind)
 
     @property
     def state_bytes(self) -> int:

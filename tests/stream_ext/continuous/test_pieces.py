@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -26,7 +27,7 @@ from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, _later
 from tests.stream_ext.many import Registry, filled, observed, parted
-from tests.stream_ext.scene import EX, Change, Player, Scene, random_scene
+from tests.stream_ext.scene import EX, Change, Player, Push, Scene, Window, random_scene
 
 Answered = dict[int, list[Any]]
 
@@ -227,6 +228,29 @@ def test_a_past_is_replayed_in_pieces_as_it_is_at_once(block: int, tmp_path: Pat
 def test_closes_that_emit_nothing_bring_queries_on_that_begin_anew_again_and_again(tmp_path: Path) -> None:
     """Each turn is one close over an empty window, and most of them are followed by a restart."""
     assert play_shared(100_309, tmp_path / "store") > 100
+
+
+def test_a_query_whose_twin_is_dropped_in_the_middle_of_a_snapshot_has_its_own_state(tmp_path: Path) -> None:
+    """Others may go on from it, who know nothing of what it had in common with the twin."""
+    with closing(hbase_store.open(f"lmdb:{tmp_path}/store")) as store:
+        scene = Scene([Window("w1", 1, 10, 5)], "WINDOW :w1 { ?a :p % }", "SELECT ?a", "RSTREAM", {1: 0, 2: 0})
+        edge = (f"<{EX}a>", f"<{EX}p>", f"<{EX}n1>")
+        registry = Registry.over(store, filled(random.Random(1), scene))
+        registry.player.play([Push(1, ((7, (edge,)),))])
+        shard = Shard(store, pace=TurnLimits(3, None, 3, None))
+        shard.build({}, int(store.head()))
+        for seed in range(2):
+            shard.step(registry.register(filled(random.Random(seed), scene).text))
+        twin, number = sorted(registry.queries)
+        shard.step(registry.player.play([Push(1, tuple((time, (edge,)) for time in range(8, 300, 4)))]))
+        shard.step(registry.drop(twin))
+        shard.step_one_behind()
+        unit = shard.those_behind.unit_of(number)
+        assert unit is not None and unit.own_shard is not None
+        run, own = unit.own_shard.runs.of[number], registry.queries[number].state
+        assert run.plan.is_shared and run.is_underway
+        found = run.query_state(unit.own_shard.sn)
+        assert (found.registered, found.began) == (own.registered, own.began) and own.registered == 7
 
 
 @pytest.mark.soak

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from endpoint.console.display import Shown, shown
 from endpoint.formats import graph_results, results

@@ -71,6 +71,7 @@ class QueriesBehind:
         unit = self._units.pop(number, None)
         if unit is not None:
             unit.numbers.discard(number)
+            unit.states.pop(number, None)
             unit.end_replay()  # it has no other query
             if unit.own_shard is not None:
                 unit.own_shard.runs.end(number)

@@ -242,8 +242,16 @@ def test_a_query_whose_twin_is_dropped_in_the_middle_of_a_snapshot_has_its_own_s
         for seed in range(2):
             shard.step(registry.register(filled(random.Random(seed), scene).text))
         twin, number = sorted(registry.queries)
-        shard.step(registry.player.play([Push(1, tuple((time, (edge,)) for time in range(8, 300, 4)))]))
-        shard.step(registry.drop(twin))
+        sn = registry.player.play([Push(1, tuple((time, (edge,)) for time in range(8, 300, 4)))])
+        states = {each: registry.queries[each].state for each in (twin, number)}
+        take(store, shard.step(sn), states, defaultdict(list))
+        again = Shard(store)
+        again.build(states, sn)
+        dropped = registry.drop(twin)
+        again.step(dropped)
+        again.step_one_behind()
+        assert not again.faults and not again.behind, "a restart comes before the drop"
+        shard.step(dropped)
         shard.step_one_behind()
         unit = shard.those_behind.unit_of(number)
         assert unit is not None and unit.own_shard is not None

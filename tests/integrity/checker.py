@@ -182,7 +182,7 @@ class _Contradiction(Exception):
     """No server that keeps its promises says that."""
 
 
-class _Reckonings:
+class Reckonings:
     """All queries' reckonings, and which of their emissions have been accounted for."""
 
     def __init__(self, history: History) -> None:
@@ -196,11 +196,17 @@ class _Reckonings:
 
     @property
     def key(self) -> object:
-        """Two orders after which these are equal make no difference any more."""
-        before = (one.oracle.before for one in self.of.values())
-        return tuple(b if isinstance(b, bool) else frozenset(b.items()) for b in before)
+        """Two orders after which these are equal make no difference any more: what was emitted last, which closes were
+        evaluated, and where each window begins, which the first push of a stream decides."""
+        oracles = [one.oracle for one in self.of.values()]
+        before = (oracle.before for oracle in oracles)
+        models = (oracle.model for oracle in oracles)
+        return (
+            tuple(b if isinstance(b, bool) else frozenset(b.items()) for b in before),
+            tuple((frozenset(model.begins.items()), model.after, model.last) for model in models),
+        )
 
-    def copied(self) -> _Reckonings:
+    def copied(self) -> Reckonings:
         other = copy.copy(self)
         other.of, other.next = {name: one.copied() for name, one in self.of.items()}, dict(self.next)
         return other
@@ -235,11 +241,11 @@ class _Reckonings:
 def _emissions(history: History) -> Iterator[str]:
     """Follows all orders that are possible so far: what was there at a DSTREAM's evaluation shows at the next only."""
     stores, by_sn = _stores(history), _writes(history)
-    possible = [_Reckonings(history)]
+    possible = [Reckonings(history)]
     for sn, writes in by_sn.items():
         pushes = [one for one in writes if isinstance(one, Pushed)]
         contradictions: list[_Contradiction] = []
-        after: dict[object, _Reckonings] = {}
+        after: dict[object, Reckonings] = {}
         for all_of in possible:
             all_of.store_is(stores[sn])
             for tried in _in_any_order(all_of, pushes, sn, contradictions):
@@ -256,8 +262,8 @@ def _emissions(history: History) -> Iterator[str]:
 
 
 def _in_any_order(
-    all_of: _Reckonings, pushes: list[Pushed], sn: int, contradictions: list[_Contradiction]
-) -> Iterator[_Reckonings]:
+    all_of: Reckonings, pushes: list[Pushed], sn: int, contradictions: list[_Contradiction]
+) -> Iterator[Reckonings]:
     """The reckonings after these pushes, in every order for which all that was heard is true."""
     for first in pushes:
         tried = all_of.copied()
@@ -276,7 +282,7 @@ def _in_any_order(
         yield all_of
 
 
-def _asked(history: History, all_of: _Reckonings, sn: int, until: int | None) -> Iterator[str]:
+def _asked(history: History, all_of: Reckonings, sn: int, until: int | None) -> Iterator[str]:
     """The same text, asked once for a time and a snapshot, over all that had come by then."""
     for one in history.done:
         if not isinstance(one, AskedAt) or one.sn < sn or (until is not None and one.sn >= until):

@@ -456,7 +456,7 @@ def test_a_store_that_does_not_answer_for_a_while_costs_no_evaluation(
                 raise StoreUnavailable("the region moves")
             return False
 
-        monkeypatch.setattr(service.store, "net_changes", lambda *a: gone("changes") or changes(*a))
+        monkeypatch.setattr(service.store, "net_changes", lambda *a, **b: gone("changes") or changes(*a, **b))
         monkeypatch.setattr(service.store, "row", lambda *a: gone("row") or rows(*a))
         service.update(f"DELETE DATA {{ {triple('one', 'known', 'is')} }}")
         service.heartbeat("s", 2100, "evaluated")

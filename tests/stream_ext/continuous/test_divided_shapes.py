@@ -158,12 +158,8 @@ def play(seed: int, folder: Path, shards: int, kind: type[RandomShapes] = Random
 @pytest.mark.parametrize("kind", [RandomShapes, RandomGroups, RandomArrivals])
 @pytest.mark.parametrize("shards", [2, 4])
 def test_whatever_is_divided_emits_what_one_shard_emits(shards: int, kind: type[RandomShapes], tmp_path: Path) -> None:
-    emitted, did = 0, Counter[str]()
-    for seed in range(1, 2 if kind is RandomGroups else 3):
-        some, what = play(seed, tmp_path / str(seed), shards, kind)
-        emitted += some
-        did += what
-    assert emitted > 100 and did["united"] > 10, (emitted, did)
+    emitted, did = play(shards, tmp_path, shards, kind)
+    assert emitted > 50 and did["united"] > 5, (emitted, did)
 
 
 @pytest.mark.soak

@@ -38,7 +38,7 @@ def failing(method: Callable[..., Any], chance: random.Random, failed: list[str]
     return run
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(5))
 def test_networks_that_fail_at_any_moment_cost_nothing(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,13 +29,13 @@ from tests.stream_ext.opened import BASE, NDJSON, opened
 HOUR = 3_600_000
 #: Later than all data: what is ahead of the clock would be refused.
 NOW = 1_800_000_000_000
-#: Where the texts are, where the first played hour begins, and how many are played. A STEP of 1 ms: ten minutes.
+#: Where the texts are, where the first played hour begins, and how many are played. A STEP of 1 ms: five minutes.
 PLAYED = {
     "data/citybench": (1_406_880_000_000, 2 * HOUR),
     "data/srbench": (1_091_944_800_000, 3 * HOUR),
     "data/lsbench": (1_265_004_000_000, 2 * HOUR),
 }
-SHORT_MS = 600_000
+SHORT_MS = 300_000
 #: Of the texts that find nothing: longer they would only find nothing for longer.
 EMPTY_MS = 900_000
 _DERI = "http://deri.org/"
@@ -140,7 +140,12 @@ def stored_graphs(root: Path, name: str, query: Query) -> dict[str | None, tuple
     return graphs
 
 
-def runnable_texts() -> Iterator[tuple[str, str]]:
+@cache
+def runnable_texts() -> dict[str, str]:
+    return dict(_runnable_texts())
+
+
+def _runnable_texts() -> Iterator[tuple[str, str]]:
     for name, text in texts():
         if name in FAULTS or not name.startswith(tuple(PLAYED)) or "wukongs/L" in name:
             continue  # L1-L6 are played over their data with wider windows elsewhere
@@ -152,7 +157,7 @@ def runnable_texts() -> Iterator[tuple[str, str]]:
 
 def names() -> list[Any]:
     try:
-        found = [name for name, _ in runnable_texts()]
+        found = list(runnable_texts())
     except pytest.skip.Exception:
         return []
     return [pytest.param(name, marks=pytest.mark.soak if name in LONG else ()) for name in found]
@@ -205,7 +210,7 @@ def _document(lines: str) -> Document:
 
 @pytest.mark.parametrize("name", names())
 def test_a_text_gives_the_rows_of_its_data(name: str, tmp_path: Path) -> None:
-    text = dict(runnable_texts())[name]
+    text = runnable_texts()[name]
     with opened(tmp_path, ManualClock(NOW)) as service:
         played = play(shared(), name, text, service)
     rows = rows_compared(played)
@@ -214,7 +219,7 @@ def test_a_text_gives_the_rows_of_its_data(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MENDED)
 def test_a_mended_twin_of_an_empty_text_finds_something(name: str, tmp_path: Path) -> None:
-    text = dict(runnable_texts())[name]
+    text = runnable_texts()[name]
     for slip, meant in MENDED[name].items():
         text = text.replace(slip, meant)
     with opened(tmp_path, ManualClock(NOW)) as service:

@@ -197,7 +197,7 @@ def loads(batches: int) -> dict[str, Heavy]:
         "many_pairs": Heavy(batches),
         "top": Heavy(batches, kind="top"),
         "totals": Heavy(batches, kind="totals"),
-        "no_key": Heavy(batches // 2, triples=700, kind="no_key"),
+        "no_key": Heavy(batches // 2, triples=300, kind="no_key"),
         "arrivals": Heavy(batches * 2 // 5, keys=100, kind="arrivals"),
     }
 

@@ -92,8 +92,9 @@ class RunPlan:
         self.remote_patterns, self.is_whole = registered.remote_patterns, bool(registered.functions)
         self.asks_source = bool(self.remote_patterns) or self.is_whole
         keys = self.keys
-        is_summed = keys is not None and keys.is_summed
-        self.sums = sums_of(query, self.select, keys.partial_groups) if keys is not None and is_summed else None
+        self.sums = None
+        if keys is not None and keys.is_summed:
+            self.sums = sums_of(query, self.select, keys.partial_groups)
         self.none_held = self.asks_source and not reads_more_than(self.remote_patterns, self.select)
         self.has_services = has_services(query) or self.asks_source
         self.varies, self.is_of_time = is_volatile(query) or self.asks_source, is_of_time(query)

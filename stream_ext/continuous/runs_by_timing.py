@@ -65,9 +65,8 @@ class RunsByTiming:
     def _shared_with(self, run: Run) -> SharedStages:
         """The shared stages of the classes whose evaluations are those of this run, over windows of other lengths."""
         timing, place = timing_without_lengths(run.timing), place_of(run.cohorts[0])
-        alike = (
-            each.shared for own, each in self._classes if timing_without_lengths(own) == timing and each.place == place
-        )
+        classes = (each for _, each in self._classes)
+        alike = (each.shared for each in classes if each.timing_of_any_length == timing and each.place == place)
         found = next(alike, None)
         if found is None:
             return SharedStages()

@@ -60,9 +60,8 @@ class SharedStages:
         self._renewal = _Trial()
         self._lengths: WindowLengths | None = None  # none, as long as all windows have one length
         self._awake: Collection[Run] = ()
-        self._unlike: dict[
-            OperatorShape, _Trial
-        ] = {}  # some of these have not shown yet what one over longer windows has
+        #: Some operators of these shapes have not shown yet what one over longer windows has.
+        self._unlike: dict[OperatorShape, _Trial] = {}
 
     def join(self, run: Run) -> None:
         """From the end of this snapshot on it may share."""
@@ -180,9 +179,7 @@ class SharedStages:
             return
         if key not in self._stages:
             other, at = self._single.get(key, (run, place))
-            if (other, at) != (run, place) and (stage := self._sharing_of(other).made_shared(at, key)) is not None:
-                self._stages[key] = stage
-                self._withdraw(key)
+            if (other, at) != (run, place) and self._makes_stage(other, at, key):
                 yield other, at
             else:
                 self._withdraw(key)
@@ -204,6 +201,14 @@ class SharedStages:
                 operator.renew(True)
             sharing.waiting += [place] if place not in sharing.waiting else []
             self._trials.setdefault(run, _Trial())
+
+    def _makes_stage(self, run: Run, place: int, key: StageKey) -> bool:
+        """An operator that this network alone has is made a stage, if it can be."""
+        stage = self._sharing_of(run).made_shared(place, key)
+        if stage is not None:
+            self._stages[key] = stage
+            self._withdraw(key)
+        return stage is not None
 
     def _withdraw(self, key: StageKey) -> None:
         if (single := self._single.pop(key, None)) is not None:
@@ -295,10 +300,7 @@ class SharedStages:
         if key in self._stages:
             return
         run, place = self._single[key]
-        stage = self._sharing_of(run).made_shared(place, key)
-        if stage is not None:
-            self._stages[key] = stage
-            self._withdraw(key)
+        if self._makes_stage(run, place, key):
             yield run, place
 
     def _has_content_of(self, stage: SharedStage, longer: SharedStage, by_ms: int) -> bool:

@@ -74,6 +74,7 @@ class TimingClass:
         self._turns = count()
         self._streams = schedule.streams()
         self.length_ms = max(window.range_ms for window in first.timing.windows)
+        self.timing_of_any_length = timing_without_lengths(first.timing)
         self.shared = shared
         self._joint: dict[tuple[object, ...], list[JointParts]] = {}
         self._before: LastEvaluation | None = None  # the evaluation before the present snapshot
@@ -129,7 +130,7 @@ class TimingClass:
             self._read_store[run] = None
         if run.in_class.joint is not None:
             run.in_class.joint.sleep(run)
-        if run.in_class.joint is None:
+        if run.in_class.joint is None:  # perhaps since just now: it left as it has many rows
             self._asleep_singly[run] = None
         else:
             run.cohorts[0].sleep_at(self._position)

@@ -119,7 +119,7 @@ class UnitBehind:
     own_shard: Shard | None = None
     slowed: str = ""
     replay: Replay | None = None
-    own_turns: OwnTurns = field(default_factory=lambda: OwnTurns())
+    own_turns: OwnTurns = field(default_factory=OwnTurns)
 
     def end_replay(self) -> None:
         if self.replay is not None:

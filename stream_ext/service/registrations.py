@@ -76,9 +76,7 @@ class Registrations:
         self._opened.check_text(text)
         if (known := known_registration(text, base, name, queries_max)) is not None:
             return self._at_home(known)
-        if not isinstance(
-            request, Question
-        ):  # thousands of texts may be registered, each once: they are not remembered
+        if not isinstance(request, Question):  # not remembered: thousands of texts may be registered, each once
             request = Question.read(request, base, check)
         registration = read_registration(request, name, queries_max, check, self._sources.functions_of)
         check_services(query_parts(registration.query), self._opened.allowed_urls, request.text, self._opened.sources)

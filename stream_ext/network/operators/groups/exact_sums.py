@@ -6,7 +6,7 @@ too great or too fine for that; their sums are kept apart, in Python's decimals,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from math import inf, isfinite, nan
@@ -115,9 +115,12 @@ class ExactSums:
     def texts(self, slots: Slots, integers: list[tuple[int, int]]) -> list[bytes | None]:
         """For each group its sum, to be added to those of other ranges; its inline integers as in `sums`. None with an
         error among them."""
+        return [self._text(line, cells, *more) for line, cells, more in self._each(slots, integers)]
+
+    def _each(self, slots: Slots, integers: list[tuple[int, int]]) -> Iterator[tuple[int, list[int], tuple[int, int]]]:
+        """Of each group its line, what is in it, and its inline integers."""
         lines = self._line_of[slots]
-        sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
-        return [self._text(line, cells, *more) for line, cells, more in sums]
+        return zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
 
     def _text(self, line: int, cells: list[int], count: int, integers: int) -> bytes | None:
         if cells[_ERRORS]:
@@ -137,9 +140,7 @@ class ExactSums:
         """For each group the sum or average of its numbers, with its inline integers (how many, their sum) added.
 
         None with an error among them."""
-        lines = self._line_of[slots]
-        sums = zip(lines.tolist(), self._lines[lines].tolist(), integers, strict=True)
-        return [self._sum(line, cells, *more, average) for line, cells, more in sums]
+        return [self._sum(line, cells, *more, average) for line, cells, more in self._each(slots, integers)]
 
     def averages(self, slots: Slots, integers: list[tuple[int, int]], counts: list[int]) -> list[Value | None]:
         """`counts`: of how many numbers, for each group."""

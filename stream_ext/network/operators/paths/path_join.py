@@ -101,9 +101,7 @@ class Search:
         self._starts = PathStarts(left, self._start, certain)
         self._pairs: dict[int, PathPairs] = {}  # by graph, where they are told apart
         self._windows: dict[int, WindowEdges] = {}  # by graph, where they are told apart
-        self._last_request: tuple[int, bytes] | None = (
-            None  # the turn in which the source was asked last, and the starts
-        )
+        self._last_request: tuple[int, bytes] | None = None  # to a source: its turn, and the starts
         self._found = empty(len(self.added))  # then
 
     def step(self, moment: Moment, left: ZSet, window: ZSet | None) -> ZSet:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterator, Sequence
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hbase_store import Store
 from stream_ext.errors import JobFailed
@@ -153,3 +159,12 @@ class JobsHere:
             found: Any = task.result(self.store)
             self.ended_early += isinstance(task, ReplayStretch) and not found.is_whole
             yield encode(found)
+
+
+def play_seeds(play: Callable[[int, Path, pytest.MonkeyPatch], Counter[str]]) -> None:
+    """From the command line: the first seed, and perhaps the last one."""
+    total = Counter[str]()
+    for seed in range(int(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1]) + 1):
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+            total += play(seed, Path(folder), patched)
+    print(dict(total))

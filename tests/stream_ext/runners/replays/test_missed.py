@@ -5,8 +5,6 @@ python -m tests.stream_ext.runners.replays.test_missed SEED [SEED]"""
 from __future__ import annotations
 
 import random
-import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import closing
@@ -34,7 +32,7 @@ from tests.parts.waiting import until
 from tests.stream_ext.continuous.test_pieces import Answered, compare, squeezed
 from tests.stream_ext.continuous.test_restarts import asked
 from tests.stream_ext.continuous.test_sharing import _later
-from tests.stream_ext.runners.replays.stories import JobsHere
+from tests.stream_ext.runners.replays.stories import JobsHere, play_seeds
 from tests.stream_ext.scene import Player, Push, Scene, Window, each_of, random_scene
 
 
@@ -202,13 +200,5 @@ def test_a_stretch_needs_no_snapshot_before_it(tmp_path: Path) -> None:
         assert planned.registered.query.emits.value == "RSTREAM"
 
 
-def main() -> None:
-    total = Counter[str]()
-    for seed in range(int(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1]) + 1):
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-            total += play(seed, Path(folder), patched)
-    print(dict(total))
-
-
 if __name__ == "__main__":
-    main()
+    play_seeds(play)

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from stream_ext.service import engine
 from stream_ext.service.service import Limits, Service
 from tests.parts.waiting import until
 from tests.stream_ext.opened import open_service, opened
-from tests.stream_ext.runners.replays.stories import JobsHere, Story
+from tests.stream_ext.runners.replays.stories import JobsHere, Story, play_seeds
 
 _QUERIES = 6
 #: The number of the snapshot of the registration: what a CONSTRUCT emits is pushed meanwhile, sooner or later.
@@ -112,13 +110,5 @@ def test_it_is_so_in_many_stories(block: int, tmp_path: Path, monkeypatch: pytes
             play(seed, tmp_path / str(seed), patched)
 
 
-def main() -> None:
-    total = Counter[str]()
-    for seed in range(int(sys.argv[1]), int(sys.argv[2] if len(sys.argv) > 2 else sys.argv[1]) + 1):
-        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-            total += play(seed, Path(folder), patched)
-    print(dict(total))
-
-
 if __name__ == "__main__":
-    main()
+    play_seeds(play)

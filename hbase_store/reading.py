@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,7 +19,7 @@ from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
 from hbase_store.backends.keyvalue import KeyValue
 from hbase_store.cache import CACHE_BYTES
 from hbase_store.clock import Clock
-from hbase_store.edges.edges import Edges, changes_of
+from hbase_store.edges.edges import Changes, Edges, changes_of
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.snapshot import Rows, Snapshot
 from hbase_store.errors import Corrupt, SnapshotGone
@@ -37,6 +38,8 @@ from hbase_store.terms.dictionary import Dictionary
 RECENT_STREAM_BYTES = 64 << 20
 #: The texts of so many ids are brought together.
 _FETCHED_IDS = 1 << 16
+#: So many changes are compared at a time with the snapshot before.
+_CHANGES_COMPARED = 1 << 13
 
 
 class StoreReader:
@@ -62,6 +65,7 @@ class StoreReader:
         self._taking_in = threading.Lock()  # held while something is added to what readers see
         self._unfolded_bytes = 0
         self._sn = Sn(0)
+        self._known_change = (0, False)  # a snapshot, and whether it changed something
 
     def probe(self) -> None:
         """A small call, to see whether the store answers. Raises StoreUnavailable."""
@@ -200,6 +204,21 @@ class StoreReader:
         s, p, o, g = (concatenate(column) for column in quads)
         return Rows(s, p, o, g, np.where(np.concatenate(signs), 1, -1))
 
+    def has_changed(self, sn: int) -> bool:
+        """Whether a snapshot really inserted or deleted something, held edges included. It looks at a part of the
+        changes after the other, and no further than to the first that did."""
+        known_of, known = self._known_change
+        if known_of == sn:
+            return known
+        number = self._existing(sn)
+        parts = _in_parts(self._edges.changes(self.row(number)))
+        found = (first := next(parts, None)) is not None
+        if first is not None:
+            before = self.at(number - 1)
+            found = any(_really_changed(before, part) for part in chain((first,), parts))
+        self._known_change = (sn, found)
+        return found
+
     def _existing(self, sn: int, first: int = 1) -> Sn:
         """`sn`, if there is such a snapshot by now; SnapshotGone if not."""
         if sn > self._sn:
@@ -302,6 +321,18 @@ class StoreReader:
         self._history.take_in(row)
         self._unfolded_bytes += row.slab_bytes
         self._sn = Sn(row.sn)  # last: from here on readers may ask for it
+
+
+def _in_parts(changes: Iterable[Changes]) -> Iterator[Changes]:
+    for named, predicate, columns, inserted in changes:
+        for start in range(0, len(inserted), _CHANGES_COMPARED):
+            part = slice(start, start + _CHANGES_COMPARED)
+            yield named, predicate, tuple(column[part] for column in columns), inserted[part]
+
+
+def _really_changed(before: Snapshot, change: Changes) -> bool:
+    named, predicate, columns, inserted = change
+    return bool((before.contains_rows(named, predicate, columns) != inserted).any())
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:

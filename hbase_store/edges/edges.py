@@ -125,11 +125,12 @@ class Edges:
         if sn < self.list.floor:
             raise SnapshotGone(f"snapshot {sn} is no longer retained; the oldest one is {self.list.floor}")
 
-    def changes(self, row: SnRow) -> list[Changes]:
-        """The net changes that a snapshot wrote, also those that changed nothing."""
+    def changes(self, row: SnRow) -> Iterable[Changes]:
+        """The net changes that a snapshot wrote, also those that changed nothing; those of a load are read one
+        predicate after the other."""
         sn = Sn(row.sn)
         if row.load_run:
-            return list(self._changes_of_load(row))
+            return self._changes_of_load(row)
         with self._lock:
             spans = [_Span(self.newest, sn), *self._spans.values()]
         for span in spans:

@@ -228,7 +228,7 @@ class Run:
         if self.plan.is_over_past:
             return []
         if self.plan.is_over_store:
-            if not len(self._store.net_changes(sn, held=True)):
+            if not self._store.has_changed(sn):
                 self.evaluator.skip(sn)
                 return []
             return self._begin(sn, self.evaluations.of_store(sn, False), turn)

@@ -26,11 +26,11 @@ class Runs:
         self.of: dict[int, Run] = {}  # by query
         self.all: dict[Run, None] = {}  # each once
         self.awake: dict[Run, None] = {}  # those of them that are stepped
-        self._by_timing = RunsByTiming(store)
+        self._by_timing = RunsByTiming()
         self._streams: frozenset[int] | None = None  # as long as these runs are all
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
         self._not_shared: set[int] = set()  # queries whose network could not be built together with others
-        self._is_quiet = False  # the present snapshot moves no stream that is read, and does not change the store
+        self._is_quiet = False  # the present snapshot moves no stream that is read, and changes no store that is read
         self._concerned: list[Run] = []  # by the present snapshot, and those that have started in it
         self._over_store: dict[Run, None] = {}
 
@@ -67,11 +67,13 @@ class Runs:
     def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:
         """Wakes the runs that this snapshot may concern; returns the parts of those that sleep on."""
         moved = self.streams.intersection(move.stream for move in self._store.row(sn).moves)
-        self._is_quiet = not moved and not len(self._store.net_changes(sn, held=True))
+        reads_store = bool(self._over_store) or self._by_timing.reads_store
+        changed = reads_store and self._store.has_changed(sn)
+        self._is_quiet = not moved and not changed
         if self._is_quiet:  # as a registration is, beside which ten thousand runs may be awake
             self._concerned = [*self._over_store, *self.underway]
             return []
-        woken, parts = self._by_timing.begin(sn, pushes)
+        woken, parts = self._by_timing.begin(sn, pushes, changed)
         self.awake |= dict.fromkeys(woken)
         self._concerned = [run for run in self.awake if _is_concerned(run, moved)]
         return parts

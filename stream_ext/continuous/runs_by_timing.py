@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from hbase_store import Store
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.continuous.timing_class import (
@@ -24,8 +23,7 @@ _CELLS_MAX = 1 << 16
 
 
 class RunsByTiming:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._classes: list[tuple[Timing, TimingClass]] = []
         self._of: dict[Run, TimingClass] = {}
 
@@ -73,7 +71,12 @@ class RunsByTiming:
         found.take_other_lengths()
         return found
 
-    def begin(self, sn: int, pushes: PushesOfSnapshot) -> tuple[list[Run], list[Part]]:
+    @property
+    def reads_store(self) -> bool:
+        """Whether one that sleeps does."""
+        return any(each.reads_store for _, each in self._classes)
+
+    def begin(self, sn: int, pushes: PushesOfSnapshot, store_changed: bool) -> tuple[list[Run], list[Part]]:
         """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on."""
         woken, parts = list[Run](), list[Part]()
         self._classes = [(timing, each) for timing, each in self._classes if not each.is_empty]
@@ -81,8 +84,6 @@ class RunsByTiming:
             return woken, parts
         arrivals = list(pushes)
         wakers, by_stream = Wakers(arrivals), ArrivalsByStream(arrivals)
-        reads = any(each.reads_store for _, each in self._classes)
-        changed = reads and len(self._store.net_changes(sn, held=True)) > 0
         for _, each in self._classes:
             course = each.course(sn, by_stream)
             if course is None:
@@ -91,7 +92,7 @@ class RunsByTiming:
                     self.leave(run)
                 woken += members
             else:
-                woken += each.wake(course, wakers, changed)
+                woken += each.wake(course, wakers, store_changed)
                 parts += each.begin(course)
         return woken, parts
 

@@ -239,6 +239,23 @@ def test_inserting_what_is_there_is_no_change(store: Store) -> None:
     assert (store.terms(rows.o), rows.g.tolist(), rows.sign.tolist()) == ([ONE], [0], [1])
     assert len(store.net_changes(2, [int(store.ids([Q])[0])])) == 0
     assert len(store.net_changes(2, store.ids([P, P]).tolist())) == 1
+    write(store, [(True, (S, P, ONE, None)), (False, (S, Q, O, None))])
+    store.commit(store.begin())
+    assert [store.has_changed(sn) for sn in (1, 2, 3, 4, 2)] == [True, True, False, False, True]
+    with pytest.raises(SnapshotGone, match="no snapshot 5"):
+        store.has_changed(5)
+
+
+@pytest.mark.parametrize("new", [0, 1, 20_000])
+def test_one_change_among_many_that_changed_nothing_is_found(store: Store, new: int) -> None:
+    batch = store.begin()
+    p, *nodes = batch.encode([P, *(iri(f"http://ex/{n}") for n in range(40_001))])
+    batch.insert(nodes[:20_000], p, nodes[:20_000], 0)
+    store.commit(batch)
+    batch = store.begin()
+    batch.insert(nodes[: 20_000 + new], p, nodes[: 20_000 + new], 0)
+    store.commit(batch)
+    assert store.has_changed(2) is (new > 0)
 
 
 def test_the_time_of_publication_is_the_callers(store: Store) -> None:
@@ -397,6 +414,7 @@ def check(store: Store, model: Model, sn: int) -> None:
     found = list(zip(store.terms(rows.s), store.terms(rows.p), store.terms(rows.o), graphs, strict=True))
     assert set(zip(found, rows.sign.tolist(), strict=True)) == model.changes(sn)
     assert len(found) == len(model.changes(sn))
+    assert store.has_changed(sn) is bool(found)
     universe = [(s, p, o, g) for s in (S, O, NODE) for p in (P, Q) for o in NODES for g in (None, G, H)]
     columns = [store.ids([quad[i] or b"" for quad in universe]) for i in range(4)]
     there = [quad in model.snapshots[sn] for quad in universe]

@@ -106,6 +106,7 @@ def test_our_own_edges_and_held_ones_are_two_stores_that_do_not_meet(store: Stor
         assert read(store, store.at(sn), held=True) == copies.snapshots[-1]
         both = changes(store, sn, held=True)
         assert changes(store, sn, held=False) == ours.changes(sn)
+        assert store.has_changed(sn) is bool(both)
         assert both == {(quad, sign, False) for quad, sign in ours.changes(sn)} | {
             (quad, sign, True) for quad, sign in copies.changes(sn)
         }

@@ -63,6 +63,7 @@ class Scene:
             assert quads(store, sn) == self.model.snapshots[sn]
             if sn > first:
                 assert len(store.net_changes(sn)) == len(self.model.changes(sn))
+                assert store.has_changed(sn) is bool(self.model.changes(sn))
 
 
 @pytest.fixture

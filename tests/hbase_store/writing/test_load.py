@@ -231,6 +231,7 @@ def test_batches_published_during_a_load_share_its_terms(tmp_path: Path, monkeyp
         assert quads(store, 1) == {(S, P, O, None)}
         assert quads(store, 2) == {(S, P, O, None), (S, P, G, None)}
         assert len(store.net_changes(2)) == 1
+        assert store.has_changed(2)
         assert len(set(store.ids([S, P, O, G]).tolist())) == 4
         store.close()
         store = hbase_store.open(f"lmdb:{tmp_path}/store", folding=False)

@@ -74,7 +74,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 Home = Literal["inline", "replay"]
 
 
-class QueryDefinition(msgspec.Struct, frozen=True, array_like=True):
+class QueryDefinition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`text` is what was sent; `streams` are the numbers of its windows' streams, in the order of the windows.
 
     `since` is the snapshot from which it runs, with `state`: that of its registration, or of the last time that it was

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from stream_ext.windows.part import Ids, Part
 from stream_ext.windows.query_state import QueryState
 
 
-class GroupMembership(msgspec.Struct, frozen=True, array_like=True):
+class GroupMembership(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The emissions of a query after number `before` are the records of a group from `first` on.
 
     `until`: the last of them; None: it is in the group. `gap`: the first of them is the first since a pause."""
@@ -47,10 +48,11 @@ def with_records(
     """The past memberships of each query, without those of which no record is retained; `oldest` is the number of a
     group's oldest one. A query without any stays: it was in groups, so the log alone does not know its emissions."""
     first = cache(oldest)
-    return {
-        query: [each for each in some if each.group in groups and (each.until or 0) >= first(each.group)]
-        for query, some in past.items()
-    }
+    kept: dict[int, list[GroupMembership]] = {}  # by the identity of those before: thousands have the same
+    for some in past.values():
+        if id(some) not in kept:
+            kept[id(some)] = [each for each in some if each.group in groups and (each.until or 0) >= first(each.group)]
+    return {query: kept[id(some)] for query, some in past.items()}
 
 
 class EmissionGroup:
@@ -88,6 +90,40 @@ class EmissionGroup:
         counted = dict(zip(self.queries[places].tolist(), self._rows[places].tolist(), strict=True))
         self.queries, self._rows = queries, np.zeros(len(queries), np.int64)
         return counted
+
+
+class LeftGroup(NamedTuple):
+    """What a query became that left a group: its `state`, and its `past` memberships. `before`: the state that it
+    entered with, its membership, and those before that."""
+
+    before: tuple[QueryState, GroupMembership, list[GroupMembership] | None]
+    group_state: QueryState
+    records: int
+    state: QueryState
+    past: list[GroupMembership]
+
+    def is_of(
+        self, before: tuple[QueryState, GroupMembership, list[GroupMembership] | None], group: EmissionGroup
+    ) -> bool:
+        """Whether another one becomes the same. Queries that entered together have the same objects."""
+        is_alike = all(one is other for one, other in zip(before, self.before, strict=True))
+        return is_alike and group.state is self.group_state and group.records == self.records
+
+
+class OwnProgress(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a query that is, or was, in groups. `state`: its own state; in a group, the one it joined
+    with."""
+
+    state: QueryState
+    memberships: list[GroupMembership]
+    last: int
+
+
+class GroupProgress(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored of a group."""
+
+    state: QueryState
+    reports: bool
 
 
 @dataclass(frozen=True, slots=True)

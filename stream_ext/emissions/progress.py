@@ -20,27 +20,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.emissions.groups import EmissionGroup, GroupMembership, Stored, with_records
+from stream_ext.emissions.groups import (
+    EmissionGroup,
+    GroupMembership,
+    GroupProgress,
+    LeftGroup,
+    OwnProgress,
+    Stored,
+    with_records,
+)
 from stream_ext.emissions.saved_windows import SAVED, Saves
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState, own_begins
-
-
-class _OwnProgress(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a query that is, or was, in groups. `state`: its own state; in a group, the one it joined
-    with."""
-
-    state: QueryState
-    memberships: list[GroupMembership]
-    last: int
-
-
-class _GroupProgress(msgspec.Struct, frozen=True, array_like=True):
-    """What is stored of a group."""
-
-    state: QueryState
-    reports: bool
-
 
 # Of a query without groups its state is stored, an array. The other records begin with a byte that begins no array.
 _OWN, _GROUP = b"M", b"G"
@@ -65,10 +56,10 @@ class Progress:
         self._numbers: dict[int, int] = {}  # the last emission; not of queries in a group that reports
         self._members: dict[int, GroupMembership] = {}
         self._newest: GroupMembership | None = None  # that of the query that entered last
+        self._left: LeftGroup | None = None  # what that became which left last
         self._past: dict[int, list[GroupMembership]] = {}
         self._groups: dict[int, EmissionGroup] = {}
-        self._evaluations: Counter[int] = Counter()
-        self._rows: Counter[int] = Counter()
+        self._evaluations, self._rows = Counter[int](), Counter[int]()
         self._dirty: set[int] = set()
         self._dirty_groups: set[int] = set()
         self._gone: set[int] = set()
@@ -78,29 +69,34 @@ class Progress:
         self._read(log, queries)
 
     def _read(self, log: ProgressLog, queries: Mapping[int, QueryDefinition]) -> None:
-        own: dict[int, _OwnProgress] = {}
+        own: dict[int, OwnProgress] = {}
+        decoded: dict[bytes, OwnProgress] = {}  # thousands have the same
         for number, body in log.states().items():
             if body[:1] == _GROUP:
-                stored = msgspec.msgpack.decode(body[1:], type=_GroupProgress)
+                stored = msgspec.msgpack.decode(body[1:], type=GroupProgress)
                 self._groups[number] = EmissionGroup(number, stored.reports, stored.state, log.last(number))
             elif body[:1] == SAVED:
                 self.saves.read(number, body, queries)
             elif number not in queries:
                 self._gone.add(number)
             elif body[:1] == _OWN:
-                own[number] = msgspec.msgpack.decode(body[1:], type=_OwnProgress)
+                if body not in decoded:
+                    decoded[body] = msgspec.msgpack.decode(body[1:], type=OwnProgress)
+                own[number] = decoded[body]
             else:
                 self._states[number] = self._stored_states[number] = msgspec.msgpack.decode(body, type=QueryState)
         self._numbers = {query: log.last(query) for query in queries}
         together: dict[int, list[int]] = {}
+        before = {id(each): each.memberships[:-1] for each in decoded.values()}
         for query, progress in own.items():
             self._states[query] = progress.state
             self._numbers[query] = max(self._numbers[query], progress.last)
-            past = self._past[query] = progress.memberships
-            if past and past[-1].until is None:
-                member = self._members[query] = past.pop()
-                together.setdefault(member.group, []).append(query)
+            latest = progress.memberships[-1] if progress.memberships else None
+            if latest is not None and latest.until is None:
+                self._members[query], self._past[query] = latest, before[id(progress)]
+                together.setdefault(latest.group, []).append(query)
             else:
+                self._past[query] = progress.memberships
                 self._stored_states[query] = progress.state
         for query, state in self._stored_states.items():
             self._follow(query, state)
@@ -251,6 +247,8 @@ class Progress:
         for query in looked_at:
             joined = part.joined.get(query)
             if query in queries and not self._continues(query, group, joined):
+                if query in self._members:
+                    self._leave(query)  # so that its state is the object that others have, too
                 self._enter(query, group, joined or self.state(query) or queries[query].state)
         for query in np.setdiff1d(group.queries, part.queries, assume_unique=True).tolist():
             if self.is_in(query, group):
@@ -302,8 +300,6 @@ class Progress:
         )
 
     def _enter(self, query: int, group: EmissionGroup, state: QueryState) -> None:
-        if query in self._members:
-            self._leave(query)
         last = self._numbers.get(query, 0)
         self._states[query] = state
         self._catching_up.discard(query)
@@ -316,12 +312,16 @@ class Progress:
         self.moved = True
 
     def _leave(self, query: int) -> None:
-        state, last, past = self._state(query), self.last(query), self.memberships(query)
-        group = self._groups[self._members.pop(query).group]
-        self._states[query], self._numbers[query] = state, last
-        self._follow(query, state)
-        if past:
-            self._past[query] = past
+        before = self._states[query], self._members[query], self._past.get(query)
+        last, group, left = self.last(query), self._groups[before[1].group], self._left
+        if left is None or not left.is_of(before, group):  # else one object for thousands that leave together
+            state, past = self._state(query), self.memberships(query)
+            left = self._left = LeftGroup(before, group.state, group.records, state, past)
+        del self._members[query]
+        self._states[query], self._numbers[query] = left.state, last
+        self._follow(query, left.state)
+        if left.past:
+            self._past[query] = left.past
         self._evaluations[query] += group.evaluations
         self._rows[query] += group.give_rows_of(query)
         group.members -= 1
@@ -362,7 +362,7 @@ class Progress:
         own = ((query, self._body(query)) for query in self._dirty if query in self._states)
         return {
             **{query: bodies.setdefault(body, body) for query, body in own},
-            **{number: _GROUP + _encode(_GroupProgress(group.state, group.reports)) for number, group in groups},
+            **{number: _GROUP + _encode(GroupProgress(group.state, group.reports)) for number, group in groups},
             **self.saves.unstored(),
             **dict.fromkeys(self._gone),
         }
@@ -371,7 +371,7 @@ class Progress:
         state, memberships = self._states[query], list(self._stored_memberships(query))
         if not memberships and query not in self._past:  # else the log does not know all of its emissions
             return _encode(state)
-        return _OWN + _encode(_OwnProgress(state, memberships, self._numbers.get(query, 0)))
+        return _OWN + _encode(OwnProgress(state, memberships, self._numbers.get(query, 0)))
 
     def _stored_memberships(self, query: int) -> Iterator[GroupMembership]:
         yield from (each for each in self._past.get(query, ()) if each.group in self._groups)

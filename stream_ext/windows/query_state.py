@@ -10,7 +10,7 @@ import msgspec
 NOWHERE = -1
 
 
-class LastEvaluation(msgspec.Struct, frozen=True, array_like=True):
+class LastEvaluation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The last evaluation: its snapshot, the push in it that caused it, its number there (`k`), its time. `arrived`: it
     was caused by an arrival; then the elements of that push up to `arrived_at` had arrived (see `Due`)."""
 
@@ -39,7 +39,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(LastEvaluation)
 
 
-class Within(msgspec.Struct, frozen=True, array_like=True):
+class Within(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The progress of a query in the middle of a snapshot: the last push, and the number of evaluations (`k`). The
     elements of that push up to `arrived_at` were evaluated as arrivals (see `Due`)."""
 
@@ -57,7 +57,7 @@ class ClosePlace(msgspec.Struct, frozen=True, array_like=True, order=True):
     time: int
 
 
-class QueryState(msgspec.Struct, frozen=True, array_like=True):
+class QueryState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The progress of a query: with the streams, enough to go on after a restart as if nothing had happened.
 
     `registered` is the time that all its streams had reached at registration (closes up to it are never reported);

@@ -62,6 +62,39 @@ def test_whoever_dies_in_between(block: int, tmp_path: Path) -> None:
     assert shared > 100, "these seeds share too little to prove anything"
 
 
+def test_queries_that_join_others_together_have_one_state(tmp_path: Path) -> None:
+    """Also after a restart: a further query of a template takes few bytes."""
+
+    def assert_few(service: Service) -> None:
+        """The states and past memberships that differ, of all that are in a group: a few for each snapshot of a
+        registration."""
+        progress, queries = service._engine.merge._progress, service._opened.catalog.queries
+        members = progress._members.keys()
+        snapshots = len({queries[query].since for query in members})
+        states = {id(progress._states[query]) for query in members}
+        memberships = {id(past) for query, past in progress._past.items() if query in members}
+        assert len(members) == 2 * 40
+        assert len(states) <= 3 * snapshots
+        assert len(memberships) <= 3 * snapshots
+
+    def register(service: Service, first: int) -> None:
+        zones = range(first, first + 40)
+        texts = (registration(f"q{zone}", pattern=f"?x :p :n{zone}", select="SELECT ?x") for zone in zones)
+        assert all(service.register_all(texts))
+
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        register(service, 0)
+        for second in (1, 2):
+            push(service, "s", second * 1_000, triple("a", "n1"))
+        register(service, 40)
+        for second in (3, 4, 5):
+            push(service, "s", second * 1_000, triple("a", "n1"))
+        assert_few(service)
+    with opened(tmp_path) as service:
+        assert_few(service)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
 def test_hundreds_of_plays(block: int, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ python -m tests.stream_ext.continuous.test_moving SEED"""
 
 from __future__ import annotations
 
+import random
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Left
 from stream_ext.clock import ManualClock
+from stream_ext.continuous import course, joint_parts, run, shared_stages
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.taken_queries import takes_on_spark
 from stream_ext.emissions.merge import Merge
@@ -24,7 +26,10 @@ from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
+from tests.stream_ext.continuous.test_shared_stages import Shares, alike
 from tests.stream_ext.continuous.test_sharing import OF_TEMPLATES, Play
+from tests.stream_ext.continuous.test_sleeping import SleepyPlay
+from tests.stream_ext.continuous.test_window_lengths import longer
 from tests.stream_ext.emissions.test_merge import Log
 from tests.stream_ext.fake_server import Reply, fake_server
 from tests.stream_ext.many import AloneShard, Registry, observed, parted, takes_inline
@@ -140,6 +145,20 @@ class _Moving(Play):
         setattr(self.pair, which, shard)
 
 
+class _MovingAlike(_Moving, SleepyPlay):
+    """Queries of a few timing classes, of which some share stages; over windows of one length, or of several."""
+
+    def __init__(self, seed: int, store: Store) -> None:
+        super().__init__(seed, store)
+        self._many, self._of_lengths = alike(self.scenes[0], self.chance), self.chance.random() < 0.5
+
+    def _change(self) -> None:
+        scenes = self.scenes
+        self.scenes = [longer(scene, self.chance) if self._of_lengths else scene for scene in self._many]
+        super()._change()
+        self.scenes = scenes
+
+
 def _place(merge: Merge, query: int) -> tuple[object, ...]:
     """Where it has come to."""
     state = merge.state(query)
@@ -150,20 +169,41 @@ def _place(merge: Merge, query: int) -> tuple[object, ...]:
     )
 
 
-def play(seed: int, folder: Path) -> tuple[int, int]:
-    """How many moves there were, and parts from shared networks."""
+def play(seed: int, folder: Path, kind: type[_Moving] = _Moving) -> tuple[int, int]:
+    """How many parts from shared networks there were, and moves."""
     store = hbase_store.open(f"lmdb:{folder}")
     try:
-        moving = _Moving(seed, store)
+        moving = kind(seed, store)
         return moving.run(), moving.moves
     finally:
         store.close()
 
 
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize("block", range(4))
 def test_what_is_moved_says_what_it_says_where_it_stays(block: int, tmp_path: Path) -> None:
     moves = sum(play(seed, tmp_path / str(seed))[1] for seed in range(block * 6, block * 6 + 6))
     assert moves > 60
+
+
+def play_alike(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """How often stages were read by others than those who stepped them, and moves."""
+    chance = random.Random(seed)
+    with monkeypatch.context() as patched:
+        shares = Shares(patched)
+        patched.setattr(course, "_CLOSES_MAX", chance.choice((1, 2, 16)))
+        patched.setattr(joint_parts, "TOGETHER_MIN", chance.choice((1, 3, 1_000)))
+        patched.setattr(run, "TERMS_CREATED_MAX", chance.choice((3, 50_000)))
+        patched.setattr(shared_stages, "TERMS_CREATED_MAX", chance.choice((3, 30, 50_000)))
+        moves = play(seed, folder, _MovingAlike)[1]
+    return shares.kinds.total(), moves
+
+
+def test_what_is_moved_from_among_queries_that_share_stages_says_what_it_says_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares, moves = zip(*(play_alike(seed, tmp_path / str(seed), monkeypatch) for seed in range(6)), strict=True)
+    assert sum(shares) > 20, f"stages were read {shares} times by others"
+    assert sum(moves) > 20
 
 
 def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: Path) -> None:
@@ -214,6 +254,15 @@ def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: P
 def test_what_is_moved_says_what_it_says_where_it_stays_thousands_of_times(block: int, tmp_path: Path) -> None:
     for seed in range(70_000 + block * 50, 70_000 + block * 50 + 50):
         play(seed, tmp_path / str(seed))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_what_is_moved_from_among_queries_that_share_stages_says_what_it_says_by_itself_thousands_of_times(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(90_000 + block * 50, 90_000 + block * 50 + 50):
+        play_alike(seed, tmp_path / str(seed), monkeypatch)
 
 
 if __name__ == "__main__":

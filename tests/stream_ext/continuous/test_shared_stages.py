@@ -137,6 +137,21 @@ class HastyApartShard(HastyShard, ApartShard):
     """Queries of a template share nothing but stages."""
 
 
+def alike(first: Scene, chance: random.Random) -> list[Scene]:
+    """Queries over the windows of this one, of which some share stages."""
+    # Those that are alike are next to each other.
+    starts = chance.sample(range(len(PATTERNS)), 3)
+    some = {place % len(PATTERNS) for start in starts for place in range(start, start + 4)}
+    windows = [replace(first.windows[0], name=f"w{number}", stream=number) for number in (1, 2)]
+    return [
+        replace(
+            first, select=select, pattern=pattern, windows=windows[:count], merged=False,
+            r2s=chance.choice(("ISTREAM", "DSTREAM", "RSTREAM")),
+        )
+        for select, pattern, count in (PATTERNS[place] for place in sorted(some))
+    ]  # fmt: skip
+
+
 class SharingPlay(SleepyPlay):
     """All queries are of a few classes: their windows are the same."""
 
@@ -145,18 +160,7 @@ class SharingPlay(SleepyPlay):
         made: type[HastyShard] = chance.choice((HastyShard, HastyApartShard, HastyApartShard))
         limits = TurnLimits(evaluations=chance.choice((1, 2, 10_000)), seconds=None, seconds_behind=None)
         super().__init__(seed, store, PATTERNS, made=lambda store: made(store, pace=limits))
-        first = self.scenes[0]
-        # Those that are alike are next to each other.
-        starts = self.chance.sample(range(len(PATTERNS)), 3)
-        some = {place % len(PATTERNS) for start in starts for place in range(start, start + 4)}
-        windows = [replace(first.windows[0], name=f"w{number}", stream=number) for number in (1, 2)]
-        self._many = [
-            replace(
-                first, select=select, pattern=pattern, windows=windows[:count], merged=False,
-                r2s=self.chance.choice(("ISTREAM", "DSTREAM", "RSTREAM")),
-            )
-            for select, pattern, count in (PATTERNS[place] for place in sorted(some))
-        ]  # fmt: skip
+        self._many = alike(self.scenes[0], self.chance)
 
     def _change(self) -> None:
         scenes, self.scenes = self.scenes, self._many

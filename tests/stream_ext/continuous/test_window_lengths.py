@@ -52,21 +52,23 @@ SETS = [
 ]
 
 
+def longer(scene: Scene, chance: random.Random) -> Scene:
+    """Its windows are longer by some steps, or the first one only."""
+    by_ms = scene.windows[0].step_ms * chance.choice((0, 1, 2, 5, 9))
+    only_first = chance.random() < 0.2
+    windows = [
+        replace(window, range_ms=window.range_ms + by_ms * (not (only_first and number)))
+        for number, window in enumerate(scene.windows)
+    ]
+    return replace(scene, windows=windows)
+
+
 class Lengths(SharingPlay):
     """The windows of a query are all longer by some steps, or the first one only."""
 
-    def _scene_of(self, scene: Scene) -> Scene:
-        by_ms = scene.windows[0].step_ms * self.chance.choice((0, 1, 2, 5, 9))
-        only_first = self.chance.random() < 0.2
-        longer = [
-            replace(window, range_ms=window.range_ms + by_ms * (not (only_first and number)))
-            for number, window in enumerate(scene.windows)
-        ]
-        return replace(scene, windows=longer)
-
     def _change(self) -> None:
         many = self._many
-        self._many = [self._scene_of(scene) for scene in many]
+        self._many = [longer(scene, self.chance) for scene in many]
         super()._change()
         self._many = many
 

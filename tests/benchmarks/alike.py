@@ -5,33 +5,39 @@
     lengths     the same over 20 windows of different length
     mixed       CQELS+, section 4.2: four kinds of queries, 400 of them
     unchanged   16 queries whose answers of 1,500 rows do not change, under RSTREAM
+    orders      those of `alike`, each with its triple patterns in another order
+    copied      the whole answers of Q2 to Q6 and Q10, each asked by ten, with the patterns in any order
 
 Medians of CPU milliseconds of a close. Answers are compared with pyoxigraph's before a time is reported.
 
     lengths_N   Q5 by N queries over 20 windows of different length
     one         one query by itself
 
-python -m tests.benchmarks.alike [--turns | --lengths] [--rounds 3] [--json FILE] [PART ...]
+python -m tests.benchmarks.alike [--turns | --lengths | --orders] [--rounds 3] [--json FILE] [PART ...]
 
 With --turns also where only scans and joins of two are shared, and nothing is decoded once for several emissions, by
-turns. With --lengths also where windows of different length share nothing, and where no queries do."""
+turns. With --lengths also where windows of different length share nothing, and where no queries do. With --orders also
+where each query joins in the order of its text, and where no queries share anything."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from stream_ext.continuous.shared_stages import SharedStages
 from stream_ext.emissions.known_texts import KnownTexts, Texts
+from stream_ext.network.building import conjunctions, sizes
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.core.shared_stage import SharedStage, StageKey
 from stream_ext.network.operators.joins.join import JoinOperator
@@ -70,6 +76,8 @@ QUESTIONED = (
     ("RSTREAM", "(MIN(?user) AS ?m)", ""),
 )
 _SECOND_MS = 1_000
+#: Triple patterns, and what comes after them.
+_PARTS = re.compile(r"(.*?)((?:FILTER|OPTIONAL).*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,22 @@ def unchanged() -> Iterator[Registered]:
             yield Registered(Asked(f"SELECT {select}", pattern, ("a",), stored=False), "RSTREAM", 3_600 * _SECOND_MS)
 
 
+def in_any_order(queries: Iterator[Registered]) -> Iterator[Registered]:
+    """These, each with its triple patterns in an order of its own."""
+    chance = random.Random(1)
+    for each in queries:
+        pattern, rest = _PARTS.fullmatch(each.asked.pattern).groups("")  # type: ignore[union-attr]  # all are so
+        triples = [" ".join(triple.split()) for triple in pattern.split(" . ")]
+        written = " . ".join(chance.sample(triples, len(triples)))
+        yield replace(each, asked=replace(each.asked, pattern=f"{written} {rest}"))
+
+
+def copied() -> Iterator[Registered]:
+    for _ in range(10):
+        for name in ("Q2", "Q3", "Q4", "Q5", "Q6", "Q10"):
+            yield Registered(QUESTIONS[name], "RSTREAM", 10 * _SECOND_MS)
+
+
 def _soon_over() -> Source:
     """1,500 triples that queries ask for, and then others."""
     lines = [f"<http://e/n{n}> <http://e/{'p' if n < 1_500 else 'q'}> <http://e/v{n % 300}>" for n in range(6_000)]
@@ -134,6 +158,8 @@ PARTS = {
     "lengths_10": (lambda: lengths("Q5", 10), 1_300),
     "one": (lambda: lengths("Q5", 1), 1_300),
     "mixed": (mixed, 1_300),
+    "orders": (lambda: in_any_order(alike()), 650),
+    "copied": (lambda: in_any_order(copied()), 650),
 }
 
 
@@ -186,6 +212,11 @@ def _share_no_lengths() -> None:
     WindowLengths.pairs = no_pairs  # type: ignore[method-assign, assignment]  # to compare with
 
 
+def _in_order_of_text() -> None:
+    conjunctions.in_common_order = lambda items, tests: list(items)
+    sizes.NEAR = 1.0
+
+
 def _share_nothing() -> None:
     SharedStages.gather = lambda stages, awake: None  # type: ignore[method-assign, assignment]  # to compare with
 
@@ -193,9 +224,12 @@ def _share_nothing() -> None:
 #: What is measured by turns: the flag of each, and what it leaves out.
 LESS: dict[str, Callable[[], None]] = {
     "--less": _share_scans_and_joins_only, "--equal": _share_no_lengths, "--apart": _share_nothing,
+    "--as-written": _in_order_of_text,
 }  # fmt: skip
 TURNS = {"scans and joins": ["--less"], "all": []}
 OF_LENGTHS = {"nothing": ["--apart"], "equal windows": ["--equal"], "all": []}
+OF_ORDERS = {"nothing": ["--apart"], "order of the text": ["--as-written"], "all": []}
+FLAGS = {"--turns": TURNS, "--lengths": OF_LENGTHS, "--orders": OF_ORDERS}
 
 
 def _in_process(part: str, *flags: str) -> Figures:
@@ -229,8 +263,8 @@ def by_turns(parts: Sequence[str], rounds: int, sides: Mapping[str, Sequence[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("--turns", dest="sides", action="store_const", const=TURNS)
-    parser.add_argument("--lengths", dest="sides", action="store_const", const=OF_LENGTHS)
+    for flag in FLAGS:
+        parser.add_argument(flag, dest="sides", action="store_const", const=flag)
     for flag in LESS:
         parser.add_argument(flag, dest="less", action="append_const", const=LESS[flag], help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=3)
@@ -243,9 +277,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
                 print(json.dumps(measured(part, Path(folder) / "store")), flush=True)
         return
-    flag = "--turns" if given.sides is TURNS else "--lengths"
-    command = f"python -m tests.benchmarks.alike {flag} --rounds {given.rounds} {' '.join(given.parts)}"
-    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.parts, given.rounds, given.sides)}
+    command = f"python -m tests.benchmarks.alike {given.sides} --rounds {given.rounds} {' '.join(given.parts)}"
+    figures = {"command": command, "load": os.getloadavg(), **by_turns(given.parts, given.rounds, FLAGS[given.sides])}
     if given.json is not None:
         given.json.write_text(json.dumps(figures, indent=2) + "\n")
 

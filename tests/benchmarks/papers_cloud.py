@@ -213,5 +213,5 @@ def _many(quick: bool, name: str, count: int, folder: Path) -> Figures:
     triples = {"Q4": 260, "Q5": 1_300}.get(name, A_BATCH if count <= 100 else A_BATCH // 10)
     asked = [QUESTIONS[name].about(f"sibu:u{n}") for n in range(count)]
     windows = [1_000 if name == "Q1" else 1_000 * (1 + n % 60) for n in range(count)]
-    closes = 8 if count <= 1_000 else 4
+    closes = 8 if quick else 64 if count <= 100 else 24 if count <= 1_000 else 8
     return asked_at_closes(folder, posts(quick), asked, windows, triples, closes)

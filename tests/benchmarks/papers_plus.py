@@ -40,7 +40,7 @@ def plus_5(quick: bool) -> Measures:
 
 def _copies(quick: bool, name: str, count: int, are_varied: bool, folder: Path) -> Figures:
     triples = A_BATCH // (10 if quick or count > 100 else 1)
-    closes = 8 if quick else 24 if count <= 10 else 8
+    closes = 8 if quick else 24  # windows are full for the second half
     has_constants = name in ("Q2", "Q3")
     asked = varied(name, count) if are_varied and has_constants else [QUESTIONS[name]] * count
     windows = [5_000 + 1_000 * (n % 20) if are_varied and not has_constants else 10_000 for n in range(count)]

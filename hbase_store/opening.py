@@ -31,7 +31,10 @@ def connect(url: str, read_only: bool, durability: Durability) -> Leasing:
         return _verified(backend) if backend.machine_crashed() else backend
     if url.startswith("hbase://"):
         return place_of(url).opened(read_only)
-    raise BadStoreUrl(f"{url!r} is not the address of a store; write lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE")
+    meant = f"did you mean lmdb:{url}? Write" if url and ":" not in url else "write"
+    raise BadStoreUrl(
+        f"{url!r} is not the address of a store; {meant} lmdb:PATH or hbase://HOST:{THRIFT_PORT}/NAMESPACE"
+    )
 
 
 def is_shared(url: str) -> bool:

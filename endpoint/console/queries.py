@@ -55,6 +55,8 @@ def registered(room: Room, name: str) -> ResponseReturnValue:
         room.check_may_write()
         return _act(room, name, request.form.get("act", ""))
     state = room.service.query_status(name)
+    if "state" in request.args:  # the page is open, and reads again what moves on
+        return render_template("console/query_state.html", state=state)
     text = str(state["text"])
     answer = room.service.latest(name)
     definition = room.service.query_definition(name)

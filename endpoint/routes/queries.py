@@ -41,11 +41,11 @@ async def register(exchange: Exchange, name: str | None = None) -> None:
         return (201 if created else 200), {
             "query": definition.name,
             "iri": definition.iri,
+            **({"warnings": list(warnings)} if warnings else {}),  # before the plan, which may be long
             "dialect": explained.get("dialect"),
             "results": exchange.url("queries", definition.name, "results"),
             **({"cost": cost} if (cost := explained.pop("cost", None)) is not None else {}),
             "plan": explained,
-            **({"warnings": list(warnings)} if warnings else {}),
         }
 
     status, registered = await exchange.state.workers.writers.run(register_query)

@@ -54,7 +54,7 @@ for (const field of document.querySelectorAll("[data-chooses]")) {
 for (const form of document.querySelectorAll("form[data-upload]")) upload(form);
 
 for (const each of document.querySelectorAll("[data-measured]")) measured(each);
-for (const each of document.querySelectorAll("[data-again]")) again(each);
+again([...document.querySelectorAll("[data-again]")]);
 for (const section of document.querySelectorAll("[data-live]")) showLive(section, libraries);
 
 // Last, as the editor takes longest to load.

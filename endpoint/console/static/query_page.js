@@ -50,6 +50,7 @@ export function queryPage(form, editors, libraries) {
       } else {
         replace(shown, await answer.text());
         outcome(shown, { form, editor, libraries });
+        markEarlier(); // somebody may have written while it ran
       }
     } catch (error) {
       say(error.name === "AbortError" ? "cancelled" : "the server does not answer");
@@ -65,11 +66,25 @@ export function queryPage(form, editors, libraries) {
     find("running").textContent = text;
   }
 
-  // An error is of the text that was sent: it goes when another one is written.
-  area.addEventListener("input", () => {
-    const error = shown.querySelector(".notice.bad");
-    if (error && editor.text !== sent) error.remove();
-  });
+  // An outcome is of the text that was sent. Where another one is written, an error goes, and a result says so.
+  function markEarlier() {
+    const isEarlier = editor.text !== sent;
+    if (isEarlier) shown.querySelector(".notice.bad")?.remove();
+    const result = shown.querySelector("[data-result], [aria-labelledby=plan]");
+    const note = shown.querySelector("[data-earlier]");
+    shown.classList.toggle("earlier", isEarlier && result !== null);
+    if (!isEarlier || !result) note?.remove();
+    else if (!note) shown.prepend(earlierNote());
+  }
+
+  function earlierNote() {
+    const note = element("p", "notice warned", "This is of an earlier text, not of the one above. Run that one to see its result.");
+    note.dataset.earlier = "";
+    note.setAttribute("role", "status");
+    return note;
+  }
+
+  area.addEventListener("input", markEarlier);
 
   // ---- what the text means
 
@@ -92,7 +107,10 @@ export function queryPage(form, editors, libraries) {
     const body = new URLSearchParams({ query: editor.text });
     const answer = await fetch(form.dataset.layout, { method: "POST", body });
     const { text, problem } = await answer.json();
-    if (text !== undefined) editor.text = text;
+    if (text !== undefined) {
+      if (sent === body.get("query")) sent = text; // another layout of the same text
+      editor.text = text;
+    }
     say(problem ? "a text with an error keeps its layout" : "");
     editor.focus();
   });

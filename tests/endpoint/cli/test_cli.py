@@ -603,6 +603,7 @@ def test_serve_says_where_it_is_and_stops_on_a_signal(tmp_path: Path) -> None:
         (1, "no server answers", ["query", "ASK {}", "--server", "http://127.0.0.1:1"]),
         (2, "rillet: nowhere.rq: this file does not exist\n", ["query", "-f", "nowhere.rq"]),
         (1, "is not the address of a store", ["load", __file__, "--format", "nt", "--store", "postgres:x"]),
+        (1, "did you mean lmdb:/tmp/x? Write", ["load", __file__, "--format", "nt", "--store", "/tmp/x"]),
         (2, "no benchmark", ["bench", "speed"]),
     ],
 )

@@ -127,6 +127,11 @@ def test_on_a_phone_each_figure_of_a_query_is_on_the_screen(browser: Browser, tm
         page.context.close()
 
 
+def test_the_city_can_be_played_from_the_first_screen(looked_at: Page) -> None:
+    looked_at.goto("/console/")
+    expect(looked_at.get_by_role("button", name="Play a city")).to_be_in_viewport()
+
+
 def test_light_and_dark_differ(browser: Browser, server: Live) -> None:
     grounds = set()
     for scheme in ("light", "dark"):

@@ -134,6 +134,26 @@ def test_an_error_goes_when_the_text_is_written_anew(page: Page) -> None:
     expect(page.locator("[data-outcome]").get_by_role("alert")).to_have_count(0)
 
 
+def test_a_result_under_another_text_says_that_it_is_of_an_earlier_one(page: Page) -> None:
+    text, earlier = "SELECT * { ?s ?p ?o }", page.get_by_text("This is of an earlier text")
+    write(page, text)
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("[data-result]")).to_be_visible()
+    expect(earlier).to_have_count(0)
+    write(page, text.replace("SELECT", "SELEC"))
+    expect(earlier).to_be_visible()
+    write(page, text)
+    expect(earlier).to_have_count(0)
+    page.get_by_role("button", name="Format").click()
+    expect(page.locator("[data-editor]")).not_to_have_value(text)
+    expect(earlier).to_have_count(0)
+    write(page, "SELECT ?s { ?s ?p ?o }")
+    expect(earlier).to_be_visible()
+    page.get_by_role("button", name="Run").click()
+    expect(page.locator("[data-result] th", has_text="p")).to_have_count(0)
+    expect(earlier).to_have_count(0)
+
+
 def test_streams_are_offered_where_a_stream_is_meant(page: Page) -> None:
     write(page, "SELECT * FROM NAMED WINDOW <w> ON STREAM ")
     page.keyboard.type("ta")

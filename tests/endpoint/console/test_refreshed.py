@@ -109,6 +109,29 @@ def test_a_query_that_waits_for_a_stream_says_so(page: Page, busy: Live) -> None
     expect(waits["near"]).to_have_text("")
 
 
+def test_the_page_of_a_query_shows_what_it_waits_for_now(page: Page, busy: Live) -> None:
+    busy.http.put("/streams/silent").raise_for_status()
+    both = NEAR.replace("WHERE {", "FROM NAMED WINDOW ex:v ON STREAM silent [RANGE 1s STEP 1s] WHERE {")
+    text = both.replace("near", "both").replace("?zone ex:partOf ?city", "WINDOW ex:v { ?zone ex:partOf ?city }")
+    busy.register(text).raise_for_status()
+    busy.push(4_000).raise_for_status()
+    page.clock.install()
+    page.goto("/console/queries/both")
+    expect(page.get_by_role("heading", name="No emission yet: waiting for silent")).to_be_visible()
+    expect(page.locator("#facts")).to_contain_text("stream silent: it has no time yet")
+    busy.http.post("/streams/silent/heartbeat?timestamp=3500").raise_for_status()
+    busy.http.post("/streams/silent/heartbeat?timestamp=9000").raise_for_status()
+
+    def has_read_again() -> bool:
+        with page.expect_response("**/queries/both?state="):
+            page.clock.run_for(6_000)
+        return "stream taxis: its time is 4000" in page.locator("#facts").inner_text()
+
+    until(has_read_again, "what it waits for now", 20)
+    expect(page.locator("#facts")).not_to_contain_text("stream silent:")
+    expect(page.get_by_role("heading", name="No emission yet")).to_have_count(0)
+
+
 def test_the_server_reads_rates_while_nobody_looks(busy: Live) -> None:
     rates: RateHistory = busy.server.config.app.app_state.rates  # type: ignore[union-attr]  # it is our application
     until(lambda: rates.known()["streams"].get("taxis"), "a rate of the stream")

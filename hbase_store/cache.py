@@ -1,6 +1,7 @@
-"""A cache of what was read and decoded, with a budget of bytes: what was not used for the longest time goes first.
+"""Caches, from which goes first what was not used for the longest time. `RecentlyUsed` has at most so many entries;
+`Cache`, of what was read and decoded, has a budget of bytes.
 
-Blocks never change, so nothing in the cache is ever wrong; an array that has left it lives on while it is read."""
+Blocks never change, so nothing in a `Cache` is ever wrong; an array that has left it lives on while it is read."""
 
 from __future__ import annotations
 
@@ -11,9 +12,57 @@ from collections.abc import Hashable
 from itertools import count
 from typing import Any, Generic, TypeVar
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 CACHE_BYTES = 512 << 20
+
+
+class RecentlyUsed(Generic[K, V]):
+    """At most so many entries. `get` and `put` are uses of an entry. Threads that share one need a lock.
+
+    >>> plans = RecentlyUsed[str, int](2)
+    >>> plans.put("a", 1), plans.put("b", 2), plans.get("a"), plans.put("c", 3)
+    (None, None, 1, None)
+    >>> plans.get("b") is None, plans.get("a"), len(plans)
+    (True, 1, 2)
+    """
+
+    __slots__ = ("_entries", "_entries_max")
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._entries: OrderedDict[K, V] = OrderedDict()  # what was used last is at the end
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether it is there; this is no use of it."""
+        return key in self._entries
+
+    def get(self, key: K) -> V | None:
+        try:
+            self._entries.move_to_end(key)
+            return self._entries[key]
+        except KeyError:
+            return None
+
+    def put(self, key: K, value: V) -> None:
+        self._entries.pop(key, None)
+        self._entries[key] = value
+        if len(self._entries) > self._entries_max:
+            self._entries.popitem(last=False)
+
+    def pop(self, key: K) -> V | None:
+        return self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def values(self) -> list[V]:
+        """All of them; this is no use of them."""
+        return list(self._entries.values())
 
 
 class Lent(dict[Any, Any]):

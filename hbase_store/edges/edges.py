@@ -7,7 +7,6 @@ the slabs between."""
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from hbase_store.arrays import Columns, Mask
 from hbase_store.backends.keyvalue import KeyValue
-from hbase_store.cache import CACHE_BYTES, Cache
+from hbase_store.cache import CACHE_BYTES, Cache, RecentlyUsed
 from hbase_store.edges.layers import Layers
 from hbase_store.edges.overlay import Overlay
 from hbase_store.errors import SnapshotGone
@@ -58,7 +57,7 @@ class Edges:
         self._kv = kv
         self.newest = Layers(kv, (), self.cache)
         self._read_slabs = read_slabs
-        self._spans: OrderedDict[int, _Span] = OrderedDict()
+        self._spans: RecentlyUsed[int, _Span] = RecentlyUsed(SPANS_MAX)
         self._lock = threading.RLock()
 
     # ---- following the head
@@ -89,9 +88,9 @@ class Edges:
         if sn >= newest.start:
             return newest
         with self._lock:
-            for start, span in self._spans.items():
-                if start <= sn <= span.last:
-                    self._spans.move_to_end(start)
+            for span in self._spans.values():
+                if span.layers.start <= sn <= span.last:
+                    self._spans.get(span.layers.start)  # it was used
                     return span.layers
             span = self._rebuilt(sn)
             self._keep(span)
@@ -100,9 +99,7 @@ class Edges:
     def _keep(self, span: _Span) -> None:
         known = self._spans.get(span.layers.start)
         if known is None or known.last < span.last:
-            self._spans[span.layers.start] = span
-        while len(self._spans) > SPANS_MAX:
-            self._spans.popitem(last=False)
+            self._spans.put(span.layers.start, span)
 
     def _rebuilt(self, sn: int) -> _Span:
         """Layers for an old snapshot: the runs of that time, and the slabs that were folded into the next run."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from hbase_store.cache import RecentlyUsed
 from hbase_store.layout.rows import CatalogChange, Sn, SnRow, StreamPosition, moved
 
 WHOLE_EVERY = 256
@@ -75,7 +76,7 @@ class History:
         self.sn = Sn(0)
         self._sums = _Sums(Whole([], []))
         self._rows: OrderedDict[int, SnRow] = OrderedDict()
-        self._wholes: OrderedDict[int, Whole] = OrderedDict()
+        self._wholes: RecentlyUsed[int, Whole] = RecentlyUsed(WHOLES_MAX)
         self._lock = threading.Lock()
 
     def skip_to(self, head: int) -> None:
@@ -177,9 +178,7 @@ class History:
         if whole is None:
             whole = self._read_whole(self._read_rows([sn])[0])
             with self._lock:
-                self._wholes[sn] = whole
-                if len(self._wholes) > WHOLES_MAX:
-                    self._wholes.popitem(last=False)
+                self._wholes.put(sn, whole)
         return whole
 
     def _range(self, first: int, last: int) -> list[SnRow]:

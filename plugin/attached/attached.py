@@ -17,7 +17,6 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -27,6 +26,7 @@ from rdflib.plugins.sparql.sparql import Query, Update
 from rdflib.query import Processor, Result
 from rdflib.term import Identifier
 
+from hbase_store.cache import RecentlyUsed
 from plugin.attached.held import HeldQuad
 from plugin.attached.own_sparql import queried_by_store, updated_by_store
 from plugin.attached.python_functions import CustomEval, Function, PythonFunctions
@@ -77,7 +77,7 @@ class Attached:
         self._remove_temporary: Callable[[], object] = lambda: None
         self._service: Service | None = None
         self._opening = threading.Lock()
-        self._prepared: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Query] = OrderedDict()
+        self._prepared: RecentlyUsed[tuple[str, frozenset[tuple[str, str]]], Query] = RecentlyUsed(_PREPARED_MAX)
         self._taking_over = TakingOver(lambda: self._watched.take_over())
         self._watched = WatchedStore(graph, self, handle, self._taking_over.soon, self._updated)
         self._dataset = watched(graph, self._watched)
@@ -246,9 +246,8 @@ class Attached:
         key = (text, frozenset((prefix, str(name)) for prefix, name in namespaces.items()))
         query = self._prepared.get(key)
         if query is None:
-            query = self._prepared[key] = self.whole.prepared(text, namespaces)
-            if len(self._prepared) > _PREPARED_MAX:
-                self._prepared.popitem(last=False)
+            query = self.whole.prepared(text, namespaces)
+            self._prepared.put(key, query)
         return query
 
     @property

@@ -8,10 +8,10 @@ shard."""
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from hbase_store.cache import RecentlyUsed
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, definition_of, encoded
 from stream_ext.catalog.registered_text import RegisteredText, reading_of
 from stream_ext.catalog.sources import HeldPattern
@@ -135,19 +135,16 @@ class Handed:
     A value that was pushed out by later ones, or never came (after a restart, or in another process), is made anew."""
 
     def __init__(self, most: int = 2048) -> None:
-        self._most = most
         self._lock = threading.Lock()
-        self._values: OrderedDict[int, tuple[QueryDefinition, Registered]] = OrderedDict()
+        self._values: RecentlyUsed[int, tuple[QueryDefinition, Registered]] = RecentlyUsed(most)
 
     def put(self, definition: QueryDefinition, registered: Registered) -> None:
         with self._lock:
-            self._values[definition.number] = definition, registered
-            while len(self._values) > self._most:
-                self._values.popitem(last=False)
+            self._values.put(definition.number, (definition, registered))
 
     def take(self, definition: QueryDefinition, catalog: Catalog) -> Registered:
         with self._lock:
-            found = self._values.pop(definition.number, None)
+            found = self._values.pop(definition.number)
         if found is None or found[0].since != definition.since:
             return Registered.of(definition, catalog)
         return found[1].within(definition, catalog)

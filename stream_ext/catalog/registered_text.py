@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from hbase_store.cache import RecentlyUsed
 from stream_ext.computed_once import computed_once
 from stream_ext.errors import RilletError
 from stream_ext.evaluation_budget import Check, Control
@@ -123,8 +123,8 @@ class TextTemplates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: None: one text was read; a number: so many texts did not fit.
-        self._known: OrderedDict[tuple[str | int, ...], TextTemplate | int] = OrderedDict()
+        #: A number: so many texts of this outline were parsed.
+        self._known: RecentlyUsed[tuple[str | int, ...], TextTemplate | int] = RecentlyUsed(_OUTLINES_MAX)
 
     def read(self, text: str, base: str) -> NamedText | None:
         """None: it must be parsed."""
@@ -133,19 +133,15 @@ class TextTemplates:
             return None
         name, outline = found
         with self._lock:
-            known = self._known.get(outline.key, 0)
-            self._known[outline.key] = known
-            self._known.move_to_end(outline.key)
-            while len(self._known) > _OUTLINES_MAX:
-                self._known.popitem(last=False)
+            known = self._known.get(outline.key) or 0
             if isinstance(known, int):
-                self._known[outline.key] = known + 1
+                self._known.put(outline.key, known + 1)
         if isinstance(known, TextTemplate):
             read = known.read(outline, text, base)
             return None if read is None else NamedText(name, read)
         if 1 <= known <= _TRIED_MAX and (made := _template_of(text, base, name, outline)) is not None:
             with self._lock:
-                self._known[outline.key] = made
+                self._known.put(outline.key, made)
         return None
 
 

@@ -7,7 +7,6 @@ Done by the operators of the query itself, from GROUP BY on; nothing of it reads
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, cast
@@ -15,6 +14,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from hbase_store import Snapshot
+from hbase_store.cache import RecentlyUsed
 from stream_ext.language.algebra.algebra import Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.building.builder import Builder
@@ -120,7 +120,7 @@ class CombinedGroups:
 
     def __init__(self, query_of: Callable[[int], GroupedQuery | None]) -> None:
         self._query_of = lru_cache(maxsize=_QUERIES_MAX)(query_of)
-        self._combinations: OrderedDict[tuple[object, ...], _Combination] = OrderedDict()
+        self._combinations: RecentlyUsed[tuple[object, ...], _Combination] = RecentlyUsed(_NETWORKS_MAX)
 
     def rows(self, moment: Moment, queries: Ids, whose: Ids, columns: Columns) -> Columns:
         """The rows of the result, before they are ordered and cut; `whose` first, if there are any. `columns`: the rows
@@ -130,12 +130,10 @@ class CombinedGroups:
             return ()
         template = first.template if len(whose) else None
         select = first.select if template is None else template.select
-        combination = self._combinations.pop(key := _key(first.query, select, template), None)
+        combination = self._combinations.get(key := _key(first.query, select, template))
         if combination is None:
             combination = _Combination(first.query, select, template)
-        self._combinations[key] = combination
-        while len(self._combinations) > _NETWORKS_MAX:
-            self._combinations.popitem(last=False)
+            self._combinations.put(key, combination)
         return combination.rows(moment, whose, columns, lambda: self._constants(moment, queries.tolist()))
 
     def _constants(self, moment: Moment, numbers: Sequence[int]) -> list[Ids]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from hbase_store import Snapshot
+from hbase_store.cache import RecentlyUsed
 from stream_ext.errors import RilletError
 from stream_ext.language.algebra.algebra import Form, Query, ServicePattern
 from stream_ext.language.algebra.terms import Constant
@@ -115,7 +115,7 @@ class PlanTemplates:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         #: An outline that was seen once has none yet; one that has no parameters has no plans for good (None).
-        self._plans: OrderedDict[tuple[str | int, ...], tuple[PlanTemplate, ...] | None] = OrderedDict()
+        self._plans: RecentlyUsed[tuple[str | int, ...], tuple[PlanTemplate, ...] | None] = RecentlyUsed(_OUTLINES_MAX)
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -123,13 +123,9 @@ class PlanTemplates:
     def find(self, outline: Outline) -> tuple[BoundTemplate, ...] | None:
         """The plans that may serve this text, the most recent first; None: nothing is to be learnt from it."""
         with self._lock:
-            if outline.key not in self._plans:
-                self._plans[outline.key] = ()
-                while len(self._plans) > _OUTLINES_MAX:
-                    self._plans.popitem(last=False)
-                return None
-            self._plans.move_to_end(outline.key)
-            plans = self._plans[outline.key]
+            plans = self._plans.get(outline.key)
+            if plans is None and outline.key not in self._plans:
+                self._plans.put(outline.key, ())
         if plans is None:
             return None
         return tuple(bound for plan in plans if (bound := plan.bound(outline.constants)) is not None)
@@ -140,17 +136,16 @@ class PlanTemplates:
         Not if the outline has all that it may have: texts that differ in what is no parameter, such as a word in a
         FILTER, would each be planned again for plans that serve none of the others."""
         sn = int(snapshot.sn)
-        if len(self._fresh(outline, sn)) >= _PLANS_MAX:
-            return
+        with self._lock:
+            if len(self._fresh(outline, sn)) >= _PLANS_MAX:
+                return
         made = plan_template(outline, text, base, query, snapshot, encode)
         with self._lock:
-            plans = self._plans.get(outline.key, ())
+            plans = self._plans.get(outline.key) if outline.key in self._plans else ()
             if made is not None and plans is not None:
-                self._plans[outline.key] = (made, *self._fresh(outline, sn))[:_PLANS_MAX]
+                self._plans.put(outline.key, (made, *self._fresh(outline, sn))[:_PLANS_MAX])
             elif not plans:
-                self._plans[outline.key] = None
-            while len(self._plans) > _OUTLINES_MAX:
-                self._plans.popitem(last=False)
+                self._plans.put(outline.key, None)
 
     def _fresh(self, outline: Outline, sn: int) -> list[PlanTemplate]:
         """The plans of the outline that may still serve this snapshot."""

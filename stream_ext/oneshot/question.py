@@ -8,10 +8,10 @@ remembered, because the same texts come again and again."""
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from hbase_store import Snapshot
+from hbase_store.cache import RecentlyUsed
 from stream_ext.computed_once import computed_once
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Query
@@ -165,7 +165,7 @@ class Questions:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str], Question] = OrderedDict()
+        self._known: RecentlyUsed[tuple[str, str], Question] = RecentlyUsed(_QUESTIONS_MAX)
         self._templates = PlanTemplates()
 
     def __len__(self) -> int:
@@ -177,13 +177,10 @@ class Questions:
         key = (text, base)
         with self._lock:
             if (known := self._known.get(key)) is not None:
-                self._known.move_to_end(key)
                 return known
         question = self._read(text, base)
         with self._lock:
-            self._known[key] = question
-            while len(self._known) > _QUESTIONS_MAX:
-                self._known.popitem(last=False)
+            self._known.put(key, question)
         return question
 
     def _read(self, text: str, base: str) -> Question:

@@ -6,8 +6,10 @@ by itself, and nothing of it is stored: the last such faults of each query are h
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from typing import NamedTuple
+
+from hbase_store.cache import RecentlyUsed
 
 _QUERIES_MAX = 1_000
 _FAULTS_MAX = 20
@@ -24,20 +26,19 @@ class PastFaults:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: OrderedDict[int, deque[PastFault]] = OrderedDict()
+        self._of: RecentlyUsed[int, deque[PastFault]] = RecentlyUsed(_QUERIES_MAX)
 
     def add(self, query: int, time_ms: int, why: str) -> None:
         with self._lock:
-            of_query = self._of.setdefault(query, deque(maxlen=_FAULTS_MAX))
+            of_query = self._of.get(query)
+            if of_query is None:
+                self._of.put(query, of_query := deque(maxlen=_FAULTS_MAX))
             of_query.append(PastFault(time_ms, why[:_WHY_MAX]))
-            self._of.move_to_end(query)
-            if len(self._of) > _QUERIES_MAX:
-                self._of.popitem(last=False)
 
     def forget(self, query: int) -> None:
         with self._lock:
-            self._of.pop(query, None)
+            self._of.pop(query)
 
     def of(self, query: int) -> list[PastFault]:
         with self._lock:
-            return list(self._of.get(query, ()))
+            return list(self._of.get(query) or ())

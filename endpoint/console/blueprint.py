@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, Response, render_template, request, url_for
 
-from endpoint.console import (
-    assets,
-    checking,
-    expected,
-    figures,
+from endpoint.console import assets, figures
+from endpoint.console.display import brief, length, moment, number, program_name, seconds, size, stream_time
+from endpoint.console.editor import checking, expected, vocabulary
+from endpoint.console.packed_pages import pack
+from endpoint.console.pages import (
     graphs,
     log_page,
     operators,
@@ -26,10 +26,7 @@ from endpoint.console import (
     sources,
     streams,
     subscribers,
-    vocabulary,
 )
-from endpoint.console.display import brief, length, moment, number, program_name, seconds, size, stream_time
-from endpoint.console.packed_pages import pack
 from endpoint.console.room import Room
 from endpoint.console.statistics import Statistics
 from endpoint.errors import describe

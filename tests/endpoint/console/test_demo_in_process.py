@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.console.examples import CITY as EXAMPLES
+from endpoint.console.editor.examples import CITY as EXAMPLES
 from endpoint.demo import in_process
 from endpoint.demo.benchmark import Recording
 from endpoint.demo.city import CITY

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from endpoint.console.assets import assets, has_libraries
-from endpoint.console.examples import CITY, EXAMPLES
+from endpoint.console.editor.examples import CITY, EXAMPLES
 from tests.endpoint.console.html import get
 from tests.endpoint.live import NEAR, Live, live
 from tests.parts.missing import missing

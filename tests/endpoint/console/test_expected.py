@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from endpoint.console.expected import expected
+from endpoint.console.editor.expected import expected
 from stream_ext.errors import QuerySyntaxError
 from stream_ext.language.syntax import parse
 from stream_ext.language.syntax.words import KEYWORDS

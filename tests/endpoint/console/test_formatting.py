@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from endpoint.console.examples import EXAMPLES
-from endpoint.console.formatting import formatted
+from endpoint.console.editor.examples import EXAMPLES
+from endpoint.console.editor.formatting import formatted
 from stream_ext.errors import RilletError
 from stream_ext.language.printing import to_canonical
 from stream_ext.language.syntax import parse

@@ -8,7 +8,9 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import (
+from endpoint.console.display import number, prefixes_of
+from endpoint.console.editor.examples import CITY, EXAMPLES, EXPLAINED, FIRST
+from endpoint.console.pages.answers import (
     DOWNLOADS,
     FORMS,
     GRAPH_DOWNLOADS,
@@ -18,10 +20,8 @@ from endpoint.console.answers import (
     administration_table,
     table_of,
 )
-from endpoint.console.display import number, prefixes_of
-from endpoint.console.examples import CITY, EXAMPLES, EXPLAINED, FIRST
-from endpoint.console.explained import Plan, plan_of
-from endpoint.console.replacing import NameConflict, described
+from endpoint.console.pages.explained import Plan, plan_of
+from endpoint.console.pages.replacing import NameConflict, described
 from endpoint.console.room import Room
 from endpoint.errors import Problem, describe
 from endpoint.http.parameters import whole_number

@@ -9,10 +9,10 @@ from typing import Any
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import TABLE, Table, table_of
 from endpoint.console.display import Shown, moment
-from endpoint.console.examples import PUSH
-from endpoint.console.graphs import FORMATS
+from endpoint.console.editor.examples import PUSH
+from endpoint.console.pages.answers import TABLE, Table, table_of
+from endpoint.console.pages.graphs import FORMATS
 from endpoint.console.room import Room
 from endpoint.errors import describe
 from endpoint.monitoring.rate_history import NAMES_MAX

@@ -6,13 +6,13 @@ from __future__ import annotations
 from flask import flash, redirect, render_template, request, url_for
 from flask.typing import ResponseReturnValue
 
-from endpoint.console.answers import TABLE, table_of
 from endpoint.console.display import prefixes_of
-from endpoint.console.examples import REGISTRATION
-from endpoint.console.explained import plan_of
-from endpoint.console.replacing import described
+from endpoint.console.editor.examples import REGISTRATION
+from endpoint.console.pages.answers import TABLE, table_of
+from endpoint.console.pages.explained import plan_of
+from endpoint.console.pages.replacing import described
+from endpoint.console.pages.subscribers import may_see_addresses
 from endpoint.console.room import Room
-from endpoint.console.subscribers import may_see_addresses
 from endpoint.monitoring.rate_history import NAMES_MAX
 from endpoint.monitoring.subscribers import shown_subscribers
 from hbase_store.errors import StoreError

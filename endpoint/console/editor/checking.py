@@ -9,8 +9,8 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
-from endpoint.console.formatting import formatted
-from endpoint.console.in_words import sentences, warnings
+from endpoint.console.editor.formatting import formatted
+from endpoint.console.editor.in_words import sentences, warnings
 from endpoint.console.room import Room
 from endpoint.errors import describe
 from hbase_store.errors import StoreError

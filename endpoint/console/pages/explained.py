@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from endpoint.console.display import shortened
-from endpoint.console.in_words import warnings
+from endpoint.console.editor.in_words import warnings
 from stream_ext.language.algebra.statements import Unit
 from stream_ext.oneshot.explain_text import explain_text
 

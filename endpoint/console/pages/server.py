@@ -10,9 +10,9 @@ from flask import render_template
 from flask.typing import ResponseReturnValue
 
 from endpoint.console.display import number, size
+from endpoint.console.pages.subscribers import may_see_addresses
 from endpoint.console.room import Room
 from endpoint.console.statistics import disk_bytes
-from endpoint.console.subscribers import may_see_addresses
 from endpoint.limits import HttpLimits
 from endpoint.monitoring.settings_in_force import SettingInForce
 from hbase_store.errors import StoreError

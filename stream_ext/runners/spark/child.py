@@ -142,8 +142,15 @@ def driver_environ(settings: SparkSettings, folder: Path, java: Java, environ: M
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": settings.listens_on[0],
         "TMPDIR": str(folder),
+        **(_without_zip() if settings.master == "yarn" else {}),
         **executor_environ(settings),
     }
+
+
+def _without_zip() -> dict[str, str]:
+    """YARN wants to send the zip of pyspark, which our home of Spark has not, and which no machine needs: pyspark is
+    there with Rillet. What begins with local: is not sent."""
+    return {"PYSPARK_ARCHIVES_PATH": f"local:{class_archive.installed_spark().parent}"}
 
 
 def _own_spark(settings: SparkSettings, folder: Path, home: SparkHome) -> dict[str, str]:

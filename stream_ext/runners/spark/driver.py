@@ -138,7 +138,8 @@ def _start(job: DriverJob) -> tuple[Any, Any]:
     epochs = session.readStream.format(NAME).option("address", job.address_file).load()
     return session, (
         epochs.writeStream.format("noop")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        # With its scheme: where Hadoop is configured, as on YARN, a path alone is one of HDFS, and stays there.
+        .option("checkpointLocation", (folder / "checkpoint").as_uri())
         .trigger(processingTime="0 seconds")
         .start()
     )

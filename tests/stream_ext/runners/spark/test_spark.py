@@ -90,7 +90,9 @@ class Spark:
 
 @pytest.fixture(scope="module")
 def long_epochs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    settings = SparkSettings(epoch_s=0.5, warmup_epochs=3, shard_factory=FACTORY)
+    """Paths without a scheme are those of an HDFS that nobody serves: all that is Spark's own is on this machine."""
+    conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+    settings = SparkSettings(epoch_s=0.5, warmup_epochs=3, shard_factory=FACTORY, conf=conf)
     spark = Spark(tmp_path_factory.mktemp("long"), settings)
     yield spark
     spark.close()

@@ -225,7 +225,7 @@ def _read_edges(store: Store, head: int) -> None:
 
 def _read_streams(store: Store, head: int) -> None:
     for stream in store.vts(head):
-        for row, number, _ in store.brought(stream, head):
+        for row, number, _ in store.snapshots_with_elements(stream, head):
             if row is not None and number >= store.horizon(stream):
                 store.stream(row.sn, stream)
 

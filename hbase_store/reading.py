@@ -144,11 +144,11 @@ class StoreReader:
             self._recent.put(sn, columns)
         return columns
 
-    def brought(self, stream: int, sn: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
+    def snapshots_with_elements(self, stream: int, sn: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
         """The snapshots up to `sn` that brought elements of a stream, newest first: the row, its number, and the
         stream's time after it. The first one that is not retained comes last, and without a row."""
         position = self.vts(max(sn, self.oldest())).get(stream)
-        for row, number, time in self._history.brought(position, self.horizon(stream)):
+        for row, number, time in self._history.snapshots_with_elements(position, self.horizon(stream)):
             if row is None or number <= sn:
                 yield row, number, time
 

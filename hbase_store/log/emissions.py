@@ -68,7 +68,7 @@ class EmissionLog:
         self._needed_from = 0
         self._collecting = threading.Lock()
         self._collecting_epoch = 0
-        self._swept = self._orphans_gone = False
+        self._swept = self._orphans_removed = False
 
     def refresh(self) -> int:
         """Takes in what other processes have committed; the number of the last commit."""
@@ -152,7 +152,7 @@ class EmissionLog:
             if self._collecting_epoch != self.cell.epoch:
                 # Writers before this epoch may have collected, and may have dropped queries unnoticed here.
                 self._collecting_epoch, self._first_commit = self.cell.epoch, None
-                self._orphans_gone = self._swept = False
+                self._orphans_removed = self._swept = False
             self._collect(before_ms, retained_after or {})
 
     def let_go(self, query: int, last: int) -> None:
@@ -215,7 +215,7 @@ class EmissionLog:
     def _delete_orphans(self) -> None:
         """What writers before this one wrote under numbers that were not theirs to give, once."""
         head = self.cell.head
-        if self._orphans_gone or self.cell.epoch != head.epoch:
+        if self._orphans_removed or self.cell.epoch != head.epoch:
             return
         lasts = {granted.epoch: granted.last for granted in head.ranges}
         epoch = self._next_epoch(0)
@@ -223,7 +223,7 @@ class EmissionLog:
             start, stop = COMMIT_KEY.pack(epoch, lasts.get(epoch, 0) + 1, 0), COMMIT_KEY.pack(epoch + 1, 0, 0)
             self._kv.delete_range("commit", start, stop, _ALL)
             epoch = self._next_epoch(epoch + 1)
-        self._orphans_gone = True
+        self._orphans_removed = True
 
     def _next_epoch(self, epoch: int) -> int | None:
         """The first from this one on under which there are commits."""

@@ -137,7 +137,9 @@ class History:
                 return self._sums.catalog()
         return self._summed(sn).catalog()
 
-    def brought(self, position: StreamPosition | None, horizon: int) -> Iterator[tuple[SnRow | None, int, int | None]]:
+    def snapshots_with_elements(
+        self, position: StreamPosition | None, horizon: int
+    ) -> Iterator[tuple[SnRow | None, int, int | None]]:
         """The snapshots up to a position that brought elements of its stream, newest first: the row, its number, and
         the stream's time after it. The first one below `horizon` comes last, and without a row."""
         if position is None:

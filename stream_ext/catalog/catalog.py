@@ -48,7 +48,7 @@ class StreamDefinition(msgspec.Struct, frozen=True, array_like=True):
     created_by: str | None = None
 
 
-class Left(msgspec.Struct, frozen=True, array_like=True):
+class MovePosition(msgspec.Struct, frozen=True, array_like=True):
     """The position of a query when its move was requested: the other runner continues from there."""
 
     position: int
@@ -105,7 +105,7 @@ class QueryDefinition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     output: int | None = None
     any_stream: bool = False
     home: Home | None = None
-    left: Left | None = None
+    left: MovePosition | None = None
     failure: Failure | None = None
     remote_patterns: list[HeldPattern] = []
     placement: int = 0
@@ -245,7 +245,7 @@ class Catalog:
         """`may_make`: the error says how to create the stream."""
         if (found := self.find_stream(key)) is None:
             names = list(dict.fromkeys([*self.stream_names(), *(stream.name for stream in self.streams.values())]))
-            says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_there_are(names)}"
+            says = f"there is no stream {key!r}{meant(key, self.stream_names())}{_listed_names(names)}"
             if may_make:
                 says += f"; CREATE STREAM {f'<{key}>' if is_iri(key) else key} creates it, or PUT "
                 says += f"/streams/{quote(key, safe='')}"
@@ -262,7 +262,7 @@ class Catalog:
                 raise NotFound(f"there is no registered query {key!r}: it is a stream; SHOW QUERIES lists the queries")
             raise NotFound(
                 f"there is no registered query {key!r}{meant(key, self._queries_by_name)}"
-                f"{_there_are([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
+                f"{_listed_names([query.name for query in islice(self.queries.values(), _NAMED_MAX + 1)])}; "
                 "SHOW QUERIES lists them"
             )
         return found
@@ -284,7 +284,7 @@ class Catalog:
         return [self.streams[number].iri for number in sorted(self.streams)]
 
 
-def _there_are(names: Sequence[str]) -> str:
+def _listed_names(names: Sequence[str]) -> str:
     if not names:
         return "; there is none yet"
     more = ", ..." if len(names) > _NAMED_MAX else ""

@@ -27,7 +27,7 @@ from stream_ext.language.syntax.words import NO_NAMES
 from stream_ext.plan.logic import Select
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties import named_terms
-from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
+from stream_ext.plan.refused_syntax.refuse import calls_custom_functions, runnable
 from stream_ext.plan.templates.parameters import Parametrised, QueryTemplate, parametrised
 
 _REMEMBERED_CHARACTERS = 10_000
@@ -165,7 +165,7 @@ def _template_of(text: str, base: str, name: str, outline: Outline) -> TextTempl
         unit = runnable(parse(text, base), text)
         if not isinstance(unit, Register) or unit.name != name or _MARKER in text:
             return None
-        if has_services(unit.query) or calls_others(unit.query):
+        if has_services(unit.query) or calls_custom_functions(unit.query):
             return None  # what may be asked, and which functions there are, may be another thing later
         read, prefixes = RegisteredText.of(unit.query), prefixes_of(text, base)
         if read.parametrised is None:

@@ -114,7 +114,7 @@ class QueriesBehind:
         shard = self._shard
         for run in shard.runs.underway:
             numbers = set(run.numbers)
-            own_shard = shard.of_these(numbers)
+            own_shard = shard.restricted_to(numbers)
             own_shard.sn, own_shard.catalog, own_shard.in_step = shard.sn, shard.catalog, in_step
             own_shard.runs.take_in(shard.runs, [run])
             unit = UnitBehind(numbers, own_shard.position, {}, own_shard=own_shard)
@@ -125,7 +125,7 @@ class QueriesBehind:
         shard, units = self._shard, dict[object, dict[int, QueryState]]()
         for number, state in states.items():
             definition = shard.catalog.queries.get(number)
-            if definition is None or not shard.takes(definition) or not state.is_catching_up:
+            if definition is None or not shard.is_assigned(definition) or not state.is_catching_up:
                 continue
             shard.runs.end(number)
             shard.forget_fault(number)
@@ -138,7 +138,7 @@ class QueriesBehind:
     def slow(self, run: Run, why: str) -> None:
         """Separates a run that is at the snapshot of the others, until it is released."""
         shard, numbers = self._shard, set(run.numbers)
-        own_shard = shard.of_these(numbers)
+        own_shard = shard.restricted_to(numbers)
         own_shard.sn, own_shard.catalog = shard.sn, shard.catalog
         own_shard.runs.take_in(shard.runs, [run])
         unit = UnitBehind(numbers, shard.sn, {}, own_shard=own_shard, slowed=SLOWED + why)
@@ -197,7 +197,7 @@ class QueriesBehind:
         if unit.replay is not None:
             return unit.replay.has_more
         waits = unit.unanswered or self._is_suspended(unit)
-        return not waits and (unit.sn < self._shard.sn or not unit.is_there)
+        return not waits and (unit.sn < self._shard.sn or not unit.is_up_to_date)
 
     def _is_suspended(self, unit: UnitBehind) -> bool:
         return any(number in self._shard.suspended for number in unit.numbers)
@@ -282,7 +282,7 @@ class QueriesBehind:
         queries = self._shard.catalog.queries
         # A query that begins after that was resumed: its state is that of the time before.
         begin = any(state is None or unit.sn < queries[number].since for number, state in unit.states.items())
-        own_shard = self._shard.of_these(unit.numbers, unit.sn if begin else -1)
+        own_shard = self._shard.restricted_to(unit.numbers, unit.sn if begin else -1)
         known = {
             number: msgspec.structs.replace(state, behind_at=None, unanswered=False)
             for number, state in unit.states.items()

@@ -68,7 +68,7 @@ class RunsByTiming:
         found = next(alike, None)
         if found is None:
             return SharedStages()
-        found.take_other_lengths()
+        found.adopt_other_lengths()
         return found
 
     @property

@@ -17,6 +17,7 @@ from hbase_store import open as open_store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Handed
+from stream_ext.continuous.assignment import DividedQueries, IsAssigned, RangesOf, all_assigned, divides_none, on_spark
 from stream_ext.continuous.behind import QueriesBehind
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
@@ -25,7 +26,6 @@ from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
-from stream_ext.continuous.taken_queries import DividedQueries, RangesOf, Takes, divides_none, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
 from stream_ext.continuous.unit_behind import NoReplays, Replays, UnitBehind
 from stream_ext.emissions.finishing import finish
@@ -44,8 +44,8 @@ Found = TypeVar("Found")
 
 
 class Shard:
-    """The runs at snapshot `sn` of all queries, or of those that the shard `takes`. A query whose step raises is
-    reported in `faults` and not stepped again; the queries that shared a network with it continue without it.
+    """The runs at snapshot `sn` of all queries, or of those that are assigned to the shard. A query whose step raises
+    is reported in `faults` and not stepped again; the queries that shared a network with it continue without it.
 
     A query without an answer from a remote endpoint is reported, too. It is stepped again from its position, snapshot
     by snapshot, once there may be an answer. The same holds for queries with more due evaluations in a snapshot than
@@ -57,7 +57,7 @@ class Shard:
     def __init__(
         self,
         store: Store,
-        takes: Takes = takes_all,
+        is_assigned: IsAssigned = all_assigned,
         allowed_urls: AllowedUrls = NOTHING,
         backoff: Backoff | None = None,
         budget: Budget = USUAL,
@@ -73,7 +73,7 @@ class Shard:
         under way, and the shard is not stepped again. `clock_ms` says when a source was asked; `ranges_of`: see
         `DividedQueries`; `handed`: what the writer has found out about the latest registrations."""
         self._handed = handed or Handed()
-        self.store, self.takes, self._budget = store, takes, budget
+        self.store, self.is_assigned, self._budget = store, is_assigned, budget
         self.pace, self.interrupted = pace, interrupted
         self.backoff = backoff or Backoff(allowed_urls, lambda sn: store.row(sn).published_ms, sources, clock_ms)
         self._faulty, self.divided = FaultyRuns(self), DividedQueries(ranges_of)
@@ -102,7 +102,7 @@ class Shard:
         self.backoff.advance_to(sn)
         catalog = self.catalog = Catalog.read(self.store, sn)
         together: dict[tuple[object, ...], list[PlannedQuery]] = {}
-        for definition in filter(self.takes, catalog.queries.values()):
+        for definition in filter(self.is_assigned, catalog.queries.values()):
             number = definition.number
             planned = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
             if planned is not None and number in self.suspended and planned.state.behind_at is None:
@@ -202,13 +202,13 @@ class Shard:
             self.runs.end(change.number)
             if (unit := self.forget_fault(change.number)) is not None and unit.unanswered:
                 self.backoff.forgive()
-            if definition is not None and self.takes(definition):
+            if definition is not None and self.is_assigned(definition):
                 parts += self.guarded((change.number,), partial(self._begin, definition, catalog, sn)) or []
         return parts
 
     def _move(self, was: QueryDefinition, definition: QueryDefinition, sn: int) -> Sequence[Part]:
         """A query moves to another shard after this snapshot, or from another shard to this one."""
-        leaves, enters = self.takes(was), self.takes(definition)
+        leaves, enters = self.is_assigned(was), self.is_assigned(definition)
         if leaves and not enters:
             self.runs.end(was.number)
             self.forget_fault(was.number)
@@ -220,7 +220,7 @@ class Shard:
         """Queries with a window on every stream get one on each new stream, and continue as after a restart."""
         for number, definition in before.queries.items():
             there = number in self.catalog.queries and number not in self.faults and number not in self.those_behind
-            if definition.any_stream and self.takes(definition) and there:
+            if definition.any_stream and self.is_assigned(definition) and there:
                 self.guarded((number,), partial(self._widen_one, definition, sn))
 
     def _widen_one(self, definition: QueryDefinition, sn: int) -> None:
@@ -342,15 +342,15 @@ class Shard:
             parts += self._follow_catalog(self.sn)
         return parts
 
-    def of_these(self, numbers: set[int], begins_after: int = -1) -> Shard:
+    def restricted_to(self, numbers: set[int], begins_after: int = -1) -> Shard:
         """A shard of the queries in `numbers`, a set that may shrink, which run since a snapshot after
         `begins_after`."""
 
-        def takes(query: QueryDefinition) -> bool:
+        def among(query: QueryDefinition) -> bool:
             return query.number in numbers and query.since > begins_after
 
         pace, interrupted = self.pace, self.interrupted
-        shard = Shard(self.store, takes, backoff=self.backoff, budget=self._budget, pace=pace, interrupted=interrupted)
+        shard = Shard(self.store, among, backoff=self.backoff, budget=self._budget, pace=pace, interrupted=interrupted)
         shard.stepping, shard.divided = self.stepping, self.divided
         return shard
 
@@ -396,5 +396,5 @@ def open_shard(
 ) -> Shard:
     """For a process of its own (a Spark task, or a trial of these queries): a reader of the store, and a shard over
     it."""
-    takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=TurnLimits())
+    is_assigned = on_spark if only is None else lambda query: query.number in only
+    return Shard(open_store(store_url, read_only=True), is_assigned, allowed_urls, budget=budget, pace=TurnLimits())

@@ -73,7 +73,7 @@ class SharedStages:
         """Whether the windows of their runs have several lengths."""
         return self._lengths is not None
 
-    def take_other_lengths(self) -> None:
+    def adopt_other_lengths(self) -> None:
         """Runs over windows of other lengths join, too."""
         if self._lengths is None:
             self._lengths = WindowLengths()

@@ -127,7 +127,7 @@ class UnitBehind:
             self.replay = None
 
     @property
-    def is_there(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether it has nothing to do before the next snapshot."""
         return bool(self.slowed) and self.own_shard is not None and not self.own_shard.runs.underway
 

@@ -56,7 +56,7 @@ class HandOver(MergedProgress):
                 query is not None
                 and query.is_evaluated
                 and query.current_state(state) is state
-                and self._plan.takes(shard, query)
+                and self._plan.assigns(shard, query)
             )
 
         for number, behind_at in self._progress.waiting():

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from hbase_store.errors import StoreError
-from stream_ext.catalog.catalog import Left, QueryDefinition
+from stream_ext.catalog.catalog import MovePosition, QueryDefinition
 from stream_ext.emissions.groups import GroupMembership, Stored
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.progress import Progress
@@ -97,10 +97,10 @@ class MergedProgress:
         with self._changed:
             plan, inline = self._plan, self._sent.inline_shards
 
-        def takes(query: QueryDefinition) -> bool:
-            return query.home is not None or any(plan.takes(shard, query) for shard in inline)
+        def is_assigned(query: QueryDefinition) -> bool:
+            return query.home is not None or any(plan.assigns(shard, query) for shard in inline)
 
-        return takes, partial(plan.ranges_of, inline)
+        return is_assigned, partial(plan.ranges_of, inline)
 
     def is_current(self, role: Runner) -> bool:
         """Whether the parts that the inline runner sends in this role still count."""
@@ -121,10 +121,10 @@ class MergedProgress:
         with self._changed:
             return self._progress.state(query)
 
-    def left(self, query: QueryDefinition) -> Left:
+    def left(self, query: QueryDefinition) -> MovePosition:
         """The position and the state of a query now."""
         with self._idle():
-            return Left(self._position, query.current_state(self._progress.state(query.number)))
+            return MovePosition(self._position, query.current_state(self._progress.state(query.number)))
 
     def stored(self) -> Stored:
         with self._idle():

@@ -55,7 +55,7 @@ class ShardPlan(msgspec.Struct, frozen=True, array_like=True):
         """Whether the query is evaluated by all shards together."""
         return bool(self.divided) and query.home is None and (query.placement or query.number) in self.divided
 
-    def takes(self, shard: int, query: QueryDefinition) -> bool:
+    def assigns(self, shard: int, query: QueryDefinition) -> bool:
         """Whether this shard of Spark evaluates the query, or a range of it."""
         return query.home is None and (self.divides(query) or self.shard_of_query(query) == shard)
 

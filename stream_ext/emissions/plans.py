@@ -101,7 +101,7 @@ class Plans(HandOver):
     def queries_of(self, shard: int) -> list[int]:
         """The queries that this shard evaluates."""
         plan = self._plan
-        return [each.number for each in self._queries().values() if each.is_evaluated and plan.takes(shard, each)]
+        return [each.number for each in self._queries().values() if each.is_evaluated and plan.assigns(shard, each)]
 
     def why_whole(self, query: QueryDefinition) -> str:
         """Why a query is not divided for some time; empty: for no such reason."""

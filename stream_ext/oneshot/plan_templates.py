@@ -36,7 +36,7 @@ from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
+from stream_ext.plan.refused_syntax.refuse import calls_custom_functions, runnable
 
 _OUTLINES_MAX = 512
 #: Plans of one outline, for constants that differ in what is no parameter, or in their counts.
@@ -183,7 +183,7 @@ def plan_template(
 
 
 def _may_have_parameters(query: Query) -> bool:
-    if query.form is Form.DESCRIBE or query.windows or calls_others(query):
+    if query.form is Form.DESCRIBE or query.windows or calls_custom_functions(query):
         return False
     return not any(isinstance(node, ServicePattern) for part in query_parts(query) for node in walk(part))
 

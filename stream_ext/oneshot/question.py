@@ -24,7 +24,7 @@ from stream_ext.oneshot.dataset import DatasetOverride
 from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplate, PlanTemplates
 from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.pipeline import logic_of
-from stream_ext.plan.refused_syntax.refuse import calls_others, runnable
+from stream_ext.plan.refused_syntax.refuse import calls_custom_functions, runnable
 
 _QUESTIONS_MAX = 512
 #: Texts that are longer are mostly updates with data, which come once.
@@ -100,7 +100,7 @@ class Question:
         if not self._is_supported:
             runnable(self.unit, self.text)
             # Custom functions may be registered and unregistered at any time.
-            self._is_supported = isinstance(self.unit, Query) and not calls_others(self.unit)
+            self._is_supported = isinstance(self.unit, Query) and not calls_custom_functions(self.unit)
         return self.outline
 
     @computed_once

@@ -88,7 +88,7 @@ class WindowContent:
                 self._aside = deque()
             self._aside.append((columns, untils, last))
             return ZSet(columns, len(untils), None, untils, frozenset((self._likely,)))
-        self._take_in_what_is_aside(time)
+        self._add_rows_put_aside(time)
         return self._looked_up(columns, untils, time)
 
     def _are_new(self, columns: Columns) -> bool:
@@ -106,7 +106,7 @@ class WindowContent:
 
     # ---- rows that may have come before
 
-    def _take_in_what_is_aside(self, time: int) -> None:
+    def _add_rows_put_aside(self, time: int) -> None:
         """Adds the rows that were put aside to the table. They are shown already, until they expire."""
         aside, self._aside = self._aside, None
         for columns, untils, last in aside or ():

@@ -13,10 +13,10 @@ from hbase_store import EmissionRow, Store
 from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
+from stream_ext.continuous.assignment import all_assigned, divides_none, grouped_query, may_divide
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import divides_none, grouped_query, may_divide, takes_all
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
@@ -237,9 +237,9 @@ class Engine:
         self._on_fault(error)
 
     def _shard(self, role: Runner) -> Shard:
-        takes, ranges_of = (takes_all, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
+        is_assigned, ranges_of = (all_assigned, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
         return Shard(
-            self._store, takes, self._allowed_urls, budget=self._budget, pace=self._pace,
+            self._store, is_assigned, self._allowed_urls, budget=self._budget, pace=self._pace,
             interrupted=lambda: self.inline.is_closed, sources=self._sources, handed=self._handed,
             clock_ms=self.clock.now_ms, ranges_of=ranges_of,
         )  # fmt: skip

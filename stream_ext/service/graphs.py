@@ -24,7 +24,7 @@ from stream_ext.writer.graph_store import Document, GraphAnswer, GraphWriteOutco
 from stream_ext.writer.load_parts import load_failed
 from stream_ext.writer.load_reading import LoadReading
 from stream_ext.writer.load_records import Loaded, graph_term, loaded
-from stream_ext.writer.updates.other_store import OtherStoreHolds, SourceAside
+from stream_ext.writer.updates.other_store import QuadInOtherStore, SourceAside
 
 
 class Graphs:
@@ -139,7 +139,7 @@ class Graphs:
         term = graph_term_of(graph)
         try:
             SourceAside(source, control).check_graph(None if term is None else Constant(term))
-        except OtherStoreHolds as error:
+        except QuadInOtherStore as error:
             raise BadArgument(str(error)) from None
 
     def _reading_of(self, documents: Sequence[Document]) -> ReadingBudget:

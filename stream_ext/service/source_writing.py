@@ -22,7 +22,7 @@ from stream_ext.remote.sources import Sources
 from stream_ext.writer.derived_graphs import DerivedGraphs
 from stream_ext.writer.graph_store import Document, GraphWriteOutcome, triples_of
 from stream_ext.writer.updates import SourceRequest, Updated, request_to_source
-from stream_ext.writer.updates.other_store import OtherStoreHolds, OwnAside, SourceAside
+from stream_ext.writer.updates.other_store import OwnAside, QuadInOtherStore, SourceAside
 from stream_ext.writer.updates.to_source import data_operation, quads_of
 
 UpdatesTo = Literal["source", "ours"]
@@ -93,13 +93,13 @@ class SourceWriting:
     def _check_not_ours(self, graph: bytes | None, sn: int) -> None:
         try:
             OwnAside(self._store.at(sn), self._store.ids).check_graph(None if graph is None else Constant(graph))
-        except OtherStoreHolds as error:
+        except QuadInOtherStore as error:
             raise BadArgument(str(error)) from None
 
     def _is_there(self, graph: bytes | None) -> bool:
         try:
             SourceAside(self._source, Control.FREE).check_graph(None if graph is None else Constant(graph))
-        except OtherStoreHolds:
+        except QuadInOtherStore:
             return True
         return False
 

@@ -9,8 +9,8 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition, StreamDefinition
 from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.assignment import division_over
 from stream_ext.continuous.faults import is_caught_up_later, is_slowed
-from stream_ext.continuous.taken_queries import division_over
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.service.engine import Engine
 from stream_ext.service.next_close import next_close

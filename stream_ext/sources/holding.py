@@ -324,7 +324,7 @@ class Holding:
         asks_anew = any(request.asks_anew for request in requests)
         is_partial = record is not None and not is_due and not any(request.is_whole for request in requests)
         if is_partial and all(request.quads for request in requests):
-            found = refresh.of_these(some)
+            found = refresh.of_quads(some)
             if not asks_anew:
                 return int(self._store.head()) if found.is_empty else self._published(found, None)
             assert record is not None, "what is held has a record"

@@ -43,7 +43,7 @@ def quads_of_subjects(patterns: Sequence[HeldPattern], subjects: Sequence[bytes]
     return f"SELECT ?s ?p ?o ?g WHERE {{ {' UNION '.join(parts)} }}" if parts else None
 
 
-def those_there(quads: Sequence[Quad]) -> str:
+def existing_quads(quads: Sequence[Quad]) -> str:
     """Which of some quads the source has."""
     parts = []
     for graph in sorted({quad[3] for quad in quads}):

@@ -16,7 +16,7 @@ from stream_ext.sources.blank_nodes import is_blank
 from stream_ext.sources.difference import Difference, difference, difference_of, together
 from stream_ext.sources.fetched import Fetching, UnknownBlankNodes
 from stream_ext.sources.patterns import are_covered
-from stream_ext.sources.questions import Quad, changed_since, latest_change, quads_of_subjects, those_there
+from stream_ext.sources.questions import Quad, changed_since, existing_quads, latest_change, quads_of_subjects
 
 #: Subjects, and quads, of one request.
 _SUBJECTS, _QUADS = 500, 500
@@ -40,12 +40,12 @@ class Refresh:
         except UnknownBlankNodes:
             return self.whole(patterns)
 
-    def of_these(self, quads: Sequence[Quad]) -> Difference:
+    def of_quads(self, quads: Sequence[Quad]) -> Difference:
         """Of these quads alone, which have no blank nodes."""
         parts = []
         for start in range(0, len(quads), _QUADS):
             some = quads[start : start + _QUADS]
-            now = self._fetching.some(those_there(some))
+            now = self._fetching.some(existing_quads(some))
             parts.append(difference_of(self._snapshot, self._fetching.known(some), now))
         return together(parts)
 

@@ -26,7 +26,7 @@ class StreamHistory:
     def read(cls, store: Store, stream: int) -> StreamHistory:
         """The history in a store that is opened: the row of each snapshot names the one before."""
         found: list[tuple[int, int, int, int]] = []
-        for row, sn, time in store.brought(stream, store.head()):
+        for row, sn, time in store.snapshots_with_elements(stream, store.head()):
             if row is not None and time is not None:
                 size = sum(place.slice_bytes for place in row.places if place.stream == stream)
                 found.append((sn, time, row.published_ms, size))

@@ -207,7 +207,7 @@ def last_times(store: Store, sn: int, window: ScheduledWindow, time: int | None)
 def _rows(store: Store, stream: int, sn: int, reach: Reach, whole: bool) -> Iterator[SnRow]:
     """The rows of snapshots that brought elements, newest first."""
     lasts = [LastTimes(count, reach.time) for count in reach.counts if reach.oldest is not None]
-    for row, number, time in store.brought(stream, sn):
+    for row, number, time in store.snapshots_with_elements(stream, sn):
         is_old = reach.oldest is not None and time is not None and time < reach.oldest
         is_old = is_old and (reach.after is None or number <= reach.after)
         if is_old and (not lasts or (row is not None and _are_before(lasts, _move_of(row, stream).latest))):

@@ -80,7 +80,7 @@ class LastTimes:
         """The time of the first one that is contained at the last evaluation; None: there is room for more."""
         return self._times[0] if self._total >= self._count.most else None
 
-    def takes(self, time: int, at: int) -> bool:
+    def will_contain(self, time: int, at: int) -> bool:
         """Whether an element of this time, which comes now, is contained at `at`."""
         if not self._later:
             full = self._total >= self._count.most

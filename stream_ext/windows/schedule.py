@@ -205,7 +205,7 @@ class Schedule:
 
     def _can_contain(self, stream: int, time: int, at: int) -> bool:
         """Whether an element that comes now can be in some window at `at` or later."""
-        if any(each.window.stream == stream and each.lasts.takes(time, at) for each in self._counted):
+        if any(each.window.stream == stream and each.lasts.will_contain(time, at) for each in self._counted):
             return True
         one = np.array([time], np.int64)
         for window in self.windows:
@@ -372,7 +372,7 @@ class Schedule:
         now = times if self.last is None else np.maximum(times, self.last)
         for counted in self._counted:
             if counted.window.stream == stream:
-                takes = map(counted.lasts.takes, times.tolist(), now.tolist())
+                takes = map(counted.lasts.will_contain, times.tolist(), now.tolist())
                 ever, still = np.ones_like(ever), still | np.fromiter(takes, np.bool_, len(times))
         if self.last is None and not ever.any():
             return ever

@@ -11,7 +11,7 @@ from stream_ext.catalog.catalog import (
     CatalogStep,
     Failure,
     Home,
-    Left,
+    MovePosition,
     QueryDefinition,
     StreamDefinition,
     names_of,
@@ -187,7 +187,7 @@ _WHERE_TO: dict[Home | None, str] = {
 }
 
 
-def move_query(key: str, home: Home | None, left: Callable[[QueryDefinition], Left]) -> Change:
+def move_query(key: str, home: Home | None, left: Callable[[QueryDefinition], MovePosition]) -> Change:
     """After the next snapshot another runner steps it. Its result: the snapshot."""
 
     def change(view: HeadView) -> Intent:

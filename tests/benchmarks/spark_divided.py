@@ -27,7 +27,7 @@ from typing import Any, Literal
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
-from stream_ext.continuous.taken_queries import divides_none, grouped_query, takes_all
+from stream_ext.continuous.assignment import all_assigned, divides_none, grouped_query
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.uniting import united
 from stream_ext.network.range_summation import RangeSummation
@@ -123,7 +123,7 @@ def _spend(
     store: hbase_store.Store, query: QueryDefinition, plan: ShardPlan | None, number: int, made: list[Any] | None = None
 ) -> float:
     ranges_of = divides_none if plan is None else partial(plan.ranges_of, frozenset((number,)))
-    return spark_placed.stepped(store, [query], takes_all, ranges_of, made).busy_s
+    return spark_placed.stepped(store, [query], all_assigned, ranges_of, made).busy_s
 
 
 def _compare(found: Sequence[Sequence[Part]], expected: Sequence[Sequence[Part]]) -> int:

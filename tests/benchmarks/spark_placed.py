@@ -15,8 +15,8 @@ from typing import Any
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.clock import SystemClock
+from stream_ext.continuous.assignment import IsAssigned, RangesOf, all_assigned, divides_none
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import RangesOf, Takes, divides_none, takes_all
 from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.runners.step_loads import Spent, StepLoads
@@ -54,7 +54,7 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     queries = Catalog.read(store, int(store.head())).queries
     times = Accounts(lambda: queries)
     for _ in range(2):  # the first one loads compiled loops, too
-        spent = stepped(store, queries.values(), takes_all)
+        spent = stepped(store, queries.values(), all_assigned)
     times.add(spent.query_ms)
     by_hash = ShardPlan.of(_SHARDS)
     loads = times.recent({query.placement or query.number for query in queries.values()})
@@ -62,15 +62,17 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
     whole: list[float] = []
     parts: dict[str, list[list[float]]] = {name: [] for name in plans}
     for _ in range(rounds):
-        whole.append(stepped(store, queries.values(), takes_all).busy_s)
+        whole.append(stepped(store, queries.values(), all_assigned).busy_s)
         for name, plan in plans.items():
-            takes: list[Callable[[QueryDefinition], bool]] = [partial(plan.takes, shard) for shard in range(_SHARDS)]
-            parts[name].append([stepped(store, queries.values(), each).busy_s for each in takes])
+            is_assigned: list[Callable[[QueryDefinition], bool]] = [
+                partial(plan.assigns, shard) for shard in range(_SHARDS)
+            ]
+            parts[name].append([stepped(store, queries.values(), each).busy_s for each in is_assigned])
     cpu_s = min(whole)
     found: dict[str, Any] = {"whole": {"cpu_s": round(cpu_s, 2)}}
     for name, plan in plans.items():
         shards = [min(each) for each in zip(*parts[name], strict=True)]
-        count = [sum(plan.takes(shard, query) for query in queries.values()) for shard in range(_SHARDS)]
+        count = [sum(plan.assigns(shard, query) for query in queries.values()) for shard in range(_SHARDS)]
         found[name] = {
             "queries": count,
             "cpu_s": [round(each, 2) for each in shards],
@@ -84,12 +86,12 @@ def _measured(store: hbase_store.Store, rounds: int) -> dict[str, Any]:
 def stepped(
     store: hbase_store.Store,
     queries: Any,
-    takes: Takes,
+    is_assigned: IsAssigned,
     ranges_of: RangesOf = divides_none,
     made: list[Any] | None = None,
 ) -> Spent:
     """Steps everything that was pushed; the parts are finished, as on Spark, or `made` gets them as they are."""
-    shard, loads = Shard(store, takes, ranges_of=ranges_of), StepLoads()
+    shard, loads = Shard(store, is_assigned, ranges_of=ranges_of), StepLoads()
     shard.stepping, first = loads.steps, max(query.since for query in queries)
     shard.build({query.number: query.state for query in queries}, first)
     for sn in range(first + 1, int(store.head()) + 1):

@@ -26,7 +26,7 @@ import msgspec
 
 import hbase_store
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
-from stream_ext.continuous.taken_queries import grouped_query
+from stream_ext.continuous.assignment import grouped_query
 from stream_ext.emissions.emission import body_of, encode_body, with_texts
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.uniting import united

@@ -128,12 +128,12 @@ def _forgets_often(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_CLEAN_LEAST", 2)
 
 
-@pytest.mark.parametrize("keeps_covered", [False, True])
+@pytest.mark.parametrize("emits_covered", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_a_left_row_is_there_or_not_at_each_instant_as_it_has_partners(seed: int, keeps_covered: bool) -> None:
+def test_a_left_row_is_there_or_not_at_each_instant_as_it_has_partners(seed: int, emits_covered: bool) -> None:
     chance, vocabulary = random.Random(seed), words()
     left, partners = Stream(chance, True), Stream(chance, False)
-    operator = CoveredByInstant(LEFT, PARTNERS, LEFT, ".came9", keeps_covered)
+    operator = CoveredByInstant(LEFT, PARTNERS, LEFT, ".came9", emits_covered)
     out: list[Told] = []
     for evaluations in steps_of(chance):
         known = 2 * evaluations.first - 1
@@ -152,7 +152,7 @@ def test_a_left_row_is_there_or_not_at_each_instant_as_it_has_partners(seed: int
                 {
                     tuple(map(integer_id, row)): n
                     for row, n in at(instant, left.all, time).items()
-                    if (row in covers) is keeps_covered
+                    if (row in covers) is emits_covered
                 }
             )
             assert at(instant, out, time) == expected, f"seed {seed}, instant {instant}"

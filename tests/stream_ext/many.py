@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from hbase_store import Store
-from stream_ext.catalog.catalog import Catalog, CatalogStep, Left, QueryDefinition
+from stream_ext.catalog.catalog import Catalog, CatalogStep, MovePosition, QueryDefinition
 from stream_ext.catalog.registered_text import RegisteredText, constants_of, query_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.continuous.run_plan import PlannedQuery
@@ -91,7 +91,7 @@ class Registry:
         resumed = msgspec.structs.replace(self.queries[number], paused=False, since=head + 1, state=state)
         return self._publish(number, resumed)
 
-    def move(self, number: int, home: Literal["inline"] | None, left: Left) -> int:
+    def move(self, number: int, home: Literal["inline"] | None, left: MovePosition) -> int:
         return self._publish(number, msgspec.structs.replace(self.queries[number], home=home, left=left))
 
     @property

@@ -47,7 +47,7 @@ from stream_ext.plan.logic import (
     varies,
 )
 from stream_ext.plan.passes.join_order import reads_store
-from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.pushdown import accepts_bindings
 from stream_ext.plan.properties.result_columns import TRIPLE
 from stream_ext.rows.key_range import KeyRange
 from stream_ext.windows.counted_window import CountedWindow
@@ -139,7 +139,7 @@ class Builder:
         self._wiring.check()
         ground = self.ground_of(node, ground)
         names = node.variables.intersection(wire.variables) - ground.carried
-        if not takes(node, names):
+        if not accepts_bindings(node, names):
             return self._wiring.joined(wire, self.extend(node, ground.wire, ground))
         if wire.stage != ground.wire.stage and not ground.carried and not reads_store(node):
             # The content of a window is no cheaper to find for some values only.
@@ -251,7 +251,7 @@ class Builder:
         shared = tuple(v for v in left.variables if v in node.variables or v in ground.carried)
         seeds = frozenset(shared) - ground.carried
         is_cheaper = reads_store(node) or bool(ground.carried)
-        if not seeds or not seeds <= left.certain or not takes(node, seeds) or not is_cheaper:
+        if not seeds or not seeds <= left.certain or not accepts_bindings(node, seeds) or not is_cheaper:
             return self.extend(node, ground.wire, ground)
         values = self._wiring.distinct(self._wiring.project(left, shared))
         return self.extended(node, values, ground)

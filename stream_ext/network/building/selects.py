@@ -24,7 +24,7 @@ from stream_ext.network.wires import Ground, Wire
 from stream_ext.plan.logic import NO_NAMES, Aggregation, Conjunction, Grouping, Names, PatternScan, Select
 from stream_ext.plan.properties.columns_read import count_rows, read_of
 from stream_ext.plan.properties.features import makes_terms, ranked_places
-from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.pushdown import accepts_bindings
 
 
 class Selects:
@@ -76,7 +76,9 @@ class Selects:
         """From the pattern to the rows, for the values of `start`; `retained` are those of its columns that stay."""
         node = count_rows(node)
         unread = node.inner.variables - read_of(node) - frozenset(start.variables)
-        if isinstance(node.inner, Conjunction) and takes(node.inner, frozenset(start.variables) - ground.carried):
+        if isinstance(node.inner, Conjunction) and accepts_bindings(
+            node.inner, frozenset(start.variables) - ground.carried
+        ):
             wire = self._conjunctions.conjunction(node.inner, start, ground, unread)
         elif isinstance(node.inner, PatternScan):
             wire = self._conjunctions.conjunction(Conjunction((node.inner,)), start, ground, unread)

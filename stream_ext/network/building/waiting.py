@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from stream_ext.computed_once import computed_once
 from stream_ext.network.wires import Wire
 from stream_ext.plan.logic import NO_NAMES, Logic, Names, Test, mentioned, traits_of
-from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.pushdown import accepts_bindings
 
 
 class Waiting:
@@ -104,7 +104,7 @@ class Ordered:
             connected = not found or not item.variables.isdisjoint(names) or (stored and bool(shared))
             if traits.reads_store != stored or traits.varies or not connected or shared & maybe:
                 break
-            if stored and not takes(item, shared):
+            if stored and not accepts_bindings(item, shared):
                 break
             values |= shared
             if len(values) > shared_most:

@@ -66,10 +66,10 @@ class Wiring:
             return self.add(operator, (wire,), wire.certain, "distinct")
         return self.add(Distinct(wire.variables), (wire,), wire.certain, "distinct")
 
-    def covered(self, left: Wire, partners: Wire, marks: tuple[str, ...], keeps_covered: bool, label: str) -> Wire:
+    def covered(self, left: Wire, partners: Wire, marks: tuple[str, ...], emits_covered: bool, label: str) -> Wire:
         """The rows with partners, or those without, of numbered evaluations. `marks`: as in `CoveredByInstant`."""
         since = f"{CAME}{len(self.plan.stages)}'"
-        operator = CoveredByInstant(left.variables, partners.variables, marks, since, keeps_covered)
+        operator = CoveredByInstant(left.variables, partners.variables, marks, since, emits_covered)
         return self.add(operator, (left, partners), left.certain | {since}, label)
 
     def project(self, wire: Wire, names: tuple[str, ...], sources: tuple[str, ...] | None = None) -> Wire:

@@ -39,7 +39,7 @@ def conjunction_of(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
         if isinstance(item, Conjunction):
             if item.tests and binds is None:
                 binds = Counter(name for each in whole for name in each.variables)
-            if not item.tests or item.joins(_in_others(item, binds or Counter())):
+            if not item.tests or item.joins(_bound_by_other_parts(item, binds or Counter())):
                 parts += item.items
                 tests = item.tests + tests
                 continue
@@ -47,7 +47,7 @@ def conjunction_of(items: Iterable[Logic], tests: tuple[Test, ...]) -> Logic:
     return parts[0] if len(parts) == 1 and not tests else Conjunction(tuple(parts), tests)
 
 
-def _in_others(item: Conjunction, binds: Counter[str]) -> Names:
+def _bound_by_other_parts(item: Conjunction, binds: Counter[str]) -> Names:
     """The variables that its tests need and other parts bind."""
     needed = NO_NAMES.union(*(test.needs for test in item.tests))
     return frozenset(name for name in needed if binds[name] > (name in item.variables))

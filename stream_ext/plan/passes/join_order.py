@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 
 from stream_ext.language.algebra.terms import Node, Variable
 from stream_ext.plan.logic import Alternatives, Logic, Names, PatternScan, Remote, Select, Test, traits_of
-from stream_ext.plan.properties.pushdown import takes
+from stream_ext.plan.properties.pushdown import accepts_bindings
 from stream_ext.plan.properties.shape import shape_of
 
 Estimate = Callable[[Logic, Names], float]
@@ -148,7 +148,7 @@ def connected(items: Sequence[Logic], most: int) -> list[tuple[Logic, ...]]:
 
 
 def _cost(item: Logic, bound: Names, estimate: Estimate) -> float:
-    if takes(item, bound):
+    if accepts_bindings(item, bound):
         return estimate(item, bound)
     # It is worked out as a whole, and joined then.
     return estimate(item, frozenset())

@@ -20,36 +20,38 @@ from stream_ext.plan.logic import (
 )
 
 
-def takes(node: Logic, names: Names) -> bool:
+def accepts_bindings(node: Logic, names: Names) -> bool:
     """Whether joining the values of `names` before the part has the same result as after; they are always bound."""
     names = names & node.variables
     if not names:
         return True
     match node:
         case Conjunction(items, tests):
-            return all(takes(item, names) for item in items) and _untouched(tests, names, node.certain)
+            return all(accepts_bindings(item, names) for item in items) and _untouched(tests, names, node.certain)
         case Optional(left, right, tests):
             own = right.variables - left.certain
-            return not names & own and takes(left, names) and _untouched(tests, names, node.certain | own)
+            return not names & own and accepts_bindings(left, names) and _untouched(tests, names, node.certain | own)
         case Without(left, right):
-            return not names & (right.variables - left.certain) and takes(left, names)
+            return not names & (right.variables - left.certain) and accepts_bindings(left, names)
         case Alternatives(parts):
-            return all(takes(part, names) for part in parts)
+            return all(accepts_bindings(part, names) for part in parts)
         case Assign(inner, variable, test):
-            return variable not in names and takes(inner, names) and _untouched((test,), names, inner.certain)
+            return (
+                variable not in names and accepts_bindings(inner, names) and _untouched((test,), names, inner.certain)
+            )
         case Select():
-            return _select_takes(node, names)
+            return _select_accepts(node, names)
         case PerGraph():
             return False
         case Leaf():
             return True
 
 
-def _select_takes(node: Select, names: Names) -> bool:
+def _select_accepts(node: Select, names: Names) -> bool:
     if node.is_cut or (node.grouping is not None and (node.grouping.always or not names <= set(node.grouping.keys))):
         return False
     assigned = {name for name, _ in (*node.before, *node.after)}
-    return not names & assigned and names <= node.inner.certain and takes(node.inner, names)
+    return not names & assigned and names <= node.inner.certain and accepts_bindings(node.inner, names)
 
 
 def _untouched(tests: tuple[Test, ...], names: Names, certain: Names) -> bool:

@@ -38,7 +38,7 @@ def runnable(unit: Unit, text: str, functions: Collection[str] = ()) -> Unit:
     return unit
 
 
-def calls_others(query: Query) -> bool:
+def calls_custom_functions(query: Query) -> bool:
     """Whether it calls custom functions, which may be registered and unregistered at any time."""
     calls = (node for part in query_parts(query) for node in walk(part) if isinstance(node, FunctionCall))
     return any(call.name.startswith("<") for call in calls)

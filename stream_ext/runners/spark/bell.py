@@ -395,6 +395,6 @@ class Bell(ShardsOfBell):
             self._check_seat(shard, seat)
             self._merge.take_piece(Runner.SPARK, parts, shard.number)
         with self._lock:
-            shard.takes_piece(seat, more, took_ms, CATCHING_UP)
+            shard.piece_is_done(seat, more, took_ms, CATCHING_UP)
             self._planning.notify_all()
             self._ring()

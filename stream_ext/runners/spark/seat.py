@@ -253,7 +253,7 @@ def _build(welcome: wire.Welcome, cached: CachedShard | None, underway: StepLoad
     cached.service, cached.clean = welcome.service, False
     cached.slowing, cached.sizes = Slowing(cached.shard, welcome.share), StateSizes()
     cached.plan, cached.number = welcome.plan, welcome.shard
-    cached.shard.takes = partial(welcome.plan.takes, welcome.shard)
+    cached.shard.is_assigned = partial(welcome.plan.assigns, welcome.shard)
     cached.shard.divided.follow(partial(welcome.plan.ranges_of, frozenset((welcome.shard,))))
     cached.shard.suspended, cached.shard.stepping = frozenset(welcome.suspended), underway.steps
     cached.head = int(cached.shard.refresh())

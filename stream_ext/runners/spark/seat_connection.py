@@ -56,7 +56,7 @@ class SeatConnection:
         self.behind_handed_over = False
         self.limit: int | None = None
         self.more, self.is_catching_up = True, False
-        self.others_waited = False  # when it was asked to catch up
+        self.snapshots_waited = False  # when it was asked to catch up
         self.left = threading.Event()
         self.suspended: frozenset[int] = frozenset()  # queries that it leaves out
         # Since when it owes an answer, or since its last sign of life.

@@ -141,7 +141,7 @@ class ShardOnSpark:
     def let_catch_up(self, seat: SeatConnection, states: Mapping[int, msgspec.Raw], now_ms: int) -> None:
         if not seat.owes:
             seat.alive_ms = now_ms
-        seat.is_catching_up, seat.others_waited = True, seat.sent_head > seat.done
+        seat.is_catching_up, seat.snapshots_waited = True, seat.sent_head > seat.done
         seat.send(wire.CatchUp(dict(states)))
 
     def end(self, seat: SeatConnection, sn: int, now_ms: int) -> None:
@@ -166,9 +166,9 @@ class ShardOnSpark:
         if (rung := seat.rung.pop(sn, None)) is not None:
             self.figures.round_trip_ms.append((now - rung) * 1000)
 
-    def takes_piece(self, seat: SeatConnection, more: bool, took_ms: float, place: int) -> None:
+    def piece_is_done(self, seat: SeatConnection, more: bool, took_ms: float, place: int) -> None:
         seat.is_catching_up, seat.more, self.more = False, more, more
-        if seat.others_waited:
+        if seat.snapshots_waited:
             self.share.went_on(took_ms)
         if not seat.behind:
             self.deaths.pop("catch up", None)

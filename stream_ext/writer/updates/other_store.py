@@ -34,7 +34,7 @@ _S, _P, _O, _G = (Variable(name) for name in "spog")
 _ANY = Bgp((TriplePattern(_S, _P, _O, _HERE),))
 
 
-class OtherStoreHolds(Exception):
+class QuadInOtherStore(Exception):
     """A quad that would be deleted is in the store that is not written to."""
 
 
@@ -46,13 +46,13 @@ class SourceAside:
     control: Control
 
     def check_quads(self, quads: Iterable[TermQuad]) -> None:
-        """OtherStoreHolds for a quad that the source holds."""
+        """QuadInOtherStore for a quad that the source holds."""
         remaining = iter(quads)
         count = 0
         while batch := list(islice(remaining, _BATCH)):
             count += len(batch)
             if count > _QUADS_MAX:
-                raise OtherStoreHolds(
+                raise QuadInOtherStore(
                     f"more than {_QUADS_MAX:,} quads would be deleted, and the source {self._name} would have to be "
                     "asked whether it holds one of them: delete them in parts"
                 )
@@ -64,7 +64,7 @@ class SourceAside:
                 raise self._held((found["s"], found["p"], found["o"], found.get("g")))
 
     def check_graph(self, graph: Constant | None) -> None:
-        """OtherStoreHolds if the source holds a triple in a graph; None: its default graph."""
+        """QuadInOtherStore if the source holds a triple in a graph; None: its default graph."""
         pattern = _ANY if graph is None else Graph(graph, _ANY)
         if (found := self._first(pattern)) is not None:
             quad = (found["s"], found["p"], found["o"], None if graph is None else graph.text)
@@ -78,8 +78,8 @@ class SourceAside:
     def _name(self) -> str:
         return self.source.settings.name
 
-    def _held(self, quad: TermQuad, why: str = "it") -> OtherStoreHolds:
-        return OtherStoreHolds(
+    def _held(self, quad: TermQuad, why: str = "it") -> QuadInOtherStore:
+        return QuadInOtherStore(
             f"{shown(quad)} is to be deleted, and the source {self._name} holds {why}: this server writes to its own "
             "store; delete it there, or start the server with --attach-update"
         )
@@ -100,7 +100,7 @@ class OwnAside:
     ids: Callable[[list[bytes]], Ids]  # 0 for a term that it has never seen
 
     def check_quads(self, quads: Sequence[TermQuad]) -> None:
-        """OtherStoreHolds for a quad that our own store holds."""
+        """QuadInOtherStore for a quad that our own store holds."""
         if not quads:
             return
         texts = sorted({term for quad in quads for term in quad if term is not None})
@@ -116,14 +116,14 @@ class OwnAside:
         id = 0 if graph is None else int(self.ids([graph.text])[0])
         if (graph is None or id) and len(self.snapshot.predicates(id)):
             named = "its default graph" if graph is None else graph.text.decode()
-            raise OtherStoreHolds(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
+            raise QuadInOtherStore(f"Rillet's own store has triples in {named}, and updates go to the source: {_OWN}")
 
     def check_named_graphs(self) -> None:
         if len(self.snapshot.graphs()):
-            raise OtherStoreHolds(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
+            raise QuadInOtherStore(f"Rillet's own store has named graphs, and updates go to the source: {_OWN}")
 
-    def _held(self, quad: TermQuad) -> OtherStoreHolds:
-        return OtherStoreHolds(
+    def _held(self, quad: TermQuad) -> QuadInOtherStore:
+        return QuadInOtherStore(
             f"{shown(quad)} is to be deleted, and Rillet's own store has it, while updates go to the source: {_OWN}"
         )
 

@@ -9,7 +9,7 @@ from hbase_store.errors import BadRow
 from stream_ext.errors import NotAllowed, ServiceFailed, UpdateFailed
 from stream_ext.language.algebra.statements import Operation
 from stream_ext.network.operators.remote.service import Unanswered
-from stream_ext.writer.updates.other_store import OtherStoreHolds
+from stream_ext.writer.updates.other_store import QuadInOtherStore
 from stream_ext.writer.updates.working import CannotUpdate, Forbidden
 
 
@@ -24,6 +24,6 @@ def placed_operation(number: int, count: int, operation: Operation, text: str) -
     except Unanswered as error:
         kind = NotAllowed if error.forbidden else ServiceFailed
         raise kind(which + error.why, text, *(error.position or operation.position)) from None
-    except (CannotUpdate, OtherStoreHolds, BadRow) as error:
+    except (CannotUpdate, QuadInOtherStore, BadRow) as error:
         why = f"{which}{error}; nothing of this request was applied"
         raise UpdateFailed(why, text, *operation.position) from None

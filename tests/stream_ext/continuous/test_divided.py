@@ -17,7 +17,7 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered_text import query_of
-from stream_ext.continuous.taken_queries import may_divide
+from stream_ext.continuous.assignment import may_divide
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.plan.pipeline import logic_of

@@ -18,7 +18,7 @@ from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
 from stream_ext.catalog.registered_text import RegisteredText, query_of
-from stream_ext.continuous.taken_queries import division_over, may_divide
+from stream_ext.continuous.assignment import division_over, may_divide
 from stream_ext.errors import RilletError
 from stream_ext.plan.pipeline import logic_of
 from stream_ext.plan.properties.divisible import KeyDivision, division_of

@@ -9,8 +9,8 @@ import pytest
 
 import hbase_store
 from stream_ext.catalog.catalog import Catalog
+from stream_ext.continuous.assignment import grouped_query
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import grouped_query
 from stream_ext.emissions.uniting import united
 from stream_ext.network.range_summation import RangeSummation
 from stream_ext.rows.key_range import Ranges

@@ -16,11 +16,11 @@ import pytest
 
 import hbase_store
 from hbase_store import EmissionRow, Sn, Store
-from stream_ext.catalog.catalog import Left
+from stream_ext.catalog.catalog import MovePosition
 from stream_ext.clock import ManualClock
 from stream_ext.continuous import course, joint_parts, run, shared_stages
+from stream_ext.continuous.assignment import on_spark
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import takes_on_spark
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.runner_split import Homes
 from stream_ext.remote.allowed_urls import AllowedUrls, places
@@ -53,7 +53,7 @@ class _Pair:
     """Two shards that have all queries between them."""
 
     def __init__(self, store: Store) -> None:
-        self.spark, self.partly_inline = Shard(store, takes_on_spark), Shard(store, takes_inline)
+        self.spark, self.partly_inline = Shard(store, on_spark), Shard(store, takes_inline)
 
     def build(self, states: Mapping[int, QueryState | None], sn: int) -> None:
         self.spark.build(states, sn)
@@ -92,7 +92,7 @@ class _Moving(Play):
         number = self.chance.choice(there)
         query = self.registry.queries[number]
         position, states = self.chance.choice(self.history[-_BEHIND_MAX:])
-        left = Left(position, states.get(number, query.state))
+        left = MovePosition(position, states.get(number, query.state))
         self.moves += 1
         self._compare(self.registry.move(number, None if query.home else "inline", left))
 
@@ -213,7 +213,7 @@ def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: P
         closing(hbase_store.open(f"lmdb:{tmp_path / 'store'}", clock=ManualClock(0))) as store,
     ):
         allowed_urls = AllowedUrls(service=places(there.url))
-        spark, beside = Shard(store, takes_on_spark, allowed_urls), Shard(store, takes_inline, allowed_urls)
+        spark, beside = Shard(store, on_spark, allowed_urls), Shard(store, takes_inline, allowed_urls)
         registry = Registry.over(
             store, Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "ASK", "RSTREAM", {1: 0, 2: 0})
         )
@@ -241,7 +241,7 @@ def test_one_that_waits_for_an_answer_continues_where_it_is_moved_to(tmp_path: P
         second(15)
         assert "answered 500" in spark.faults[number]
         there.replies["/x"] = answering(knowing(":b :name 'bee'"))
-        step(registry.move(number, "inline", Left(spark.sn, states[number])))
+        step(registry.move(number, "inline", MovePosition(spark.sn, states[number])))
         assert spark.faults == {} and "did not answer in snapshot" in beside.faults[number]
         second(25)
         assert beside.faults == {}

@@ -20,8 +20,8 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
+from stream_ext.continuous.assignment import IsAssigned, all_assigned, on_spark
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import Takes, takes_all, takes_on_spark
 from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge
@@ -51,14 +51,14 @@ class _Log(Log):
 class _Runner:
     """One of the two, which sends to the merge as the real ones do."""
 
-    def __init__(self, play: Playing, name: str, takes: Takes) -> None:
-        self.play, self.name, self.takes = play, name, takes
+    def __init__(self, play: Playing, name: str, is_assigned: IsAssigned) -> None:
+        self.play, self.name, self.is_assigned = play, name, is_assigned
         self.begin_anew()
 
     def begin_anew(self) -> None:
         play = self.play
         number, position, states = play.merge.attempt(self.name)
-        self.shard = play.kind(play.store, self.takes, pace=play.pace())
+        self.shard = play.kind(play.store, self.is_assigned, pace=play.pace())
         self.shard.suspended = play.held
         self.shard.build(states, position)
         if self.name == "spark":
@@ -70,7 +70,7 @@ class _Runner:
     def _step_inline(self) -> None:
         play = self.play
         _, position, states = play.merge.attempt("inline")
-        inline = play.kind(play.store, takes_all, pace=play.pace())
+        inline = play.kind(play.store, all_assigned, pace=play.pace())
         inline.suspended = play.held
         inline.build(states, position)
         while inline.sn < int(play.store.head()):
@@ -115,7 +115,7 @@ class Playing:
         self.log, self.calm_log = _Log(), _Log()
         self.log.at = self.calm_log.at = int(store.head())
         self.merge, self.calm_merge = self._merge(self.log), self._merge(self.calm_log)
-        self.calm = AloneShard(store, takes_all, pace=UNHURRIED)
+        self.calm = AloneShard(store, all_assigned, pace=UNHURRIED)
         self.calm.build({}, int(store.head()))
         self.runners = self._runners()
 
@@ -129,7 +129,7 @@ class Playing:
     def _runners(self) -> list[_Runner]:
         for sn in range(self.merge.position, int(self.store.head()) + 1):
             self.merge.publish(sn, True)
-        return [_Runner(self, "spark", takes_on_spark), _Runner(self, "partly_inline", takes_inline)]
+        return [_Runner(self, "spark", on_spark), _Runner(self, "partly_inline", takes_inline)]
 
     def run(self) -> None:
         for step in self.scene.steps:

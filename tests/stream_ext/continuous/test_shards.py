@@ -23,8 +23,8 @@ import hbase_store
 from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.clock import ManualClock
+from stream_ext.continuous.assignment import all_assigned, divides_none, grouped_query, may_divide
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import divides_none, grouped_query, may_divide, takes_all
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.part_merger import InJson
@@ -170,8 +170,10 @@ class Divided(Play):
         stays = self.inline is not None and self.inline[0] == role and self.merge.is_current(role)
         if not stays or (role == Runner.INLINE and self.inline and self.inline[1].sn != self.merge.position):
             _, position, states = self.merge.attempt(role)
-            takes, ranges_of = (takes_all, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
-            shard = Shard(self.store, takes, ranges_of=ranges_of)
+            is_assigned, ranges_of = (
+                (all_assigned, divides_none) if role is Runner.INLINE else self.merge.inline_queries()
+            )
+            shard = Shard(self.store, is_assigned, ranges_of=ranges_of)
             shard.build(states, position)
             self.inline = role, shard
         assert self.inline is not None
@@ -214,7 +216,7 @@ class Divided(Play):
         attempt, position, states = self.merge.attempt(Runner.SPARK, number, process.shard.sn if mine else None)
         self.did["kept"] += mine and position > self.merge.position
         if not mine or process.shard.sn > position:
-            process.shard.takes = partial(plan.takes, number)
+            process.shard.is_assigned = partial(plan.assigns, number)
             process.shard.divided.follow(partial(plan.ranges_of, frozenset({number})))
             process.shard.build(states, position)
         process.plan, process.number, process.task = plan.number, number, attempt

@@ -67,15 +67,15 @@ class _Flips:
 
 
 class CoveredByInstant:
-    """`keeps_covered`: the rows with partners are put out, else those without."""
+    """`emits_covered`: the rows with partners are put out, else those without."""
 
     def __init__(
-        self, left: tuple[str, ...], partners: tuple[str, ...], marks: tuple[str, ...], since: str, keeps_covered: bool
+        self, left: tuple[str, ...], partners: tuple[str, ...], marks: tuple[str, ...], since: str, emits_covered: bool
     ) -> None:
         """The partners have the columns of their left rows, under the names `marks`. `since`: the name of a hidden
         column with the instant from which on a row is taken back, or is there again."""
         self.variables = (*left, since)
-        self._keeps_covered = keeps_covered
+        self._emits_covered = emits_covered
         self._left, self._right = HiddenColumns(left), HiddenColumns(partners)
         named = dict(zip(left, marks, strict=True))
         self._keys = [left.index(v) for v in shown(left)]
@@ -103,7 +103,7 @@ class CoveredByInstant:
         if stays.any():
             self._rows.append((came.rows.take(stays), own[stays]))
         found = concat(covered, len(self.variables))
-        if self._keeps_covered:
+        if self._emits_covered:
             return found
         return concat([_since(came.rows, np.zeros(came.rows.count, np.int64)), found.negated()], len(self.variables))
 

@@ -31,7 +31,7 @@ class GraphJoin:
     def _graphs(self, edges: StoreEdges) -> Ids:
         if self._graph.each is not None:
             return edges.graphs()
-        return np.ones(int(edges.is_there()), np.uint64)
+        return np.ones(int(edges.exists()), np.uint64)
 
     def _there(self, graphs: Ids, weight: int) -> ZSet:
         columns = () if self._graph.each is None else (graphs,)

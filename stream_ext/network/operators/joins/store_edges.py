@@ -180,7 +180,7 @@ class StoreEdges:
         there = self._among(found)
         return found if there is None else found[there]
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the one graph exists: the default graph always does."""
         return self.graph.one == 0 or bool(len(self.predicates()))
 

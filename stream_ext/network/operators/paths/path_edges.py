@@ -61,7 +61,7 @@ class SortedEdges:
     def predicates(self) -> Ids:
         return distinct_values(self.triples[1])
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return bool(len(self.triples[0]))
 
     def may_read_all(self, predicates: Iterable[int] | None) -> bool:

@@ -242,7 +242,7 @@ class Search:
             pairs = self._pairs[graph] = PathPairs(self._path)
         zero = may_be_empty(self._path)
         allowed: Ids | None = None
-        if named and zero and isinstance(self._start, Constant) and not edges.is_there():
+        if named and zero and isinstance(self._start, Constant) and not edges.exists():
             # A named graph without edges is none: not even a path of length zero is in it.
             starts = allowed = NO_IDS
         elif starts is None:
@@ -254,7 +254,7 @@ class Search:
             # The value of a variable is a node, or it is in no solution of the path; a constant need not be one.
             allowed = np.union1d(pairs.starts, starts)
             is_end = np.zeros(len(allowed), np.bool_) if end is None else allowed == end[0]
-            if is_end.any() and named and not edges.is_there():
+            if is_end.any() and named and not edges.exists():
                 is_end[:] = False
             allowed = allowed[is_end | are_nodes(edges, allowed, moment.control)]
             starts = starts[np.isin(starts, allowed)]

@@ -94,7 +94,7 @@ class FetchedEdges:
         self._whole.add(predicate)
         return True
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is any edge."""
         return bool(len(self._quads[0]) or len(self._fetched(self._at_most(1, None), None, {})[0]))
 
@@ -172,8 +172,8 @@ class SourceEdges:
         self._fetched.fetch_all(None)
         return np.union1d(self._own.predicates(), self._theirs.predicates())
 
-    def is_there(self) -> bool:
-        return self._own.is_there() or self._fetched.is_there()
+    def exists(self) -> bool:
+        return self._own.exists() or self._fetched.exists()
 
     def may_read_all(self, predicates: Iterable[int] | None) -> bool:
         return all(map(self._fetched.fetches_all, [None] if predicates is None else predicates))

@@ -59,7 +59,7 @@ class Edges(Protocol):
 
     def predicates(self) -> Ids: ...
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether there is such a graph: the default graph always is."""
 
     def may_read_all(self, predicates: Iterable[int] | None) -> bool:

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stream_ext.continuous.assignment import DividedQueries, divides_none
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.taken_queries import DividedQueries, divides_none
 from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.errors import DeadlineExceeded

@@ -24,8 +24,8 @@ from typing import Any
 import hbase_store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock, SystemClock
+from stream_ext.continuous.assignment import may_divide
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import may_divide
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hbase_store import open as open_store
+from stream_ext.continuous.assignment import on_spark
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import takes_on_spark
 from stream_ext.continuous.turns import TurnLimits
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire
@@ -32,8 +32,8 @@ __all__ = ["FACTORY", "OF_RANGES", "SMALL", "SMALLER", "Part", "QueryState", "Ta
 def open_shard(
     store_url: str, base: str, allowed_urls: AllowedUrls, budget: Budget, only: Collection[int] | None = None
 ) -> Shard:
-    takes = takes_on_spark if only is None else lambda query: query.number in only
-    return Shard(open_store(store_url, read_only=True), takes, allowed_urls, budget=budget, pace=SMALL)
+    is_assigned = on_spark if only is None else lambda query: query.number in only
+    return Shard(open_store(store_url, read_only=True), is_assigned, allowed_urls, budget=budget, pace=SMALL)
 
 
 def open_shard_of_ranges(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stream_ext.clock import SystemClock
+from stream_ext.continuous.assignment import may_divide
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.taken_queries import may_divide
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.emissions.plans import Plans

@@ -1,4 +1,4 @@
-"""Taken queries: which queries a shard evaluates, and of which only a part.
+"""Assignment: which queries a shard evaluates, and of which only a part.
 
     whole      each of its rows is made here
     divided    it is evaluated by several shards, and each has the rows of a range of its keys (docs/decisions/0115)
@@ -20,15 +20,15 @@ from stream_ext.rows.key_range import KeyRange, Ranges
 from stream_ext.windows.part import Part, RangeSums
 
 Found = TypeVar("Found")
-Takes = Callable[[QueryDefinition], bool]
+IsAssigned = Callable[[QueryDefinition], bool]
 RangesOf = Callable[[QueryDefinition], Ranges | None]
 
 
-def takes_all(query: QueryDefinition) -> bool:
+def all_assigned(query: QueryDefinition) -> bool:
     return True
 
 
-def takes_on_spark(query: QueryDefinition) -> bool:
+def on_spark(query: QueryDefinition) -> bool:
     return query.home is None
 
 

@@ -6,24 +6,24 @@ RilletError
 │   ├── Unsupported        the language has it, this version does not run it; the message names it
 │   ├── NotAllowed         it would fetch a URL that the settings do not allow
 │   ├── ServiceFailed      the endpoint of a SERVICE did not answer
-│   └── UpdateFailed       an operation of an update could not be done; nothing of its request was
+│   └── UpdateFailed       an operation of an update failed; its whole request changes nothing
 ├── BadData            pushed or loaded RDF: line, column
 ├── BadArgument        an option, parameter or header
 ├── NotFound           no stream, query or emission of that name
-├── NameInUse          the name stands for something else already
-├── Gone               it was there, and is not retained any more
+├── NameInUse          another stream or query has the name
+├── Gone               a snapshot or an emission that is not retained any more
 ├── TooLarge           a body or text over its limit
 │   └── QueryTooLarge      a query would make more solutions than it may
 ├── UnsupportedMedia   a media type that nothing here reads
 ├── NotAcceptable      a media type that nothing here writes
 ├── Overload           come back later (`retry_after_s`)
-├── SourceFailed       an attached store did not answer what this needs; nothing of the request was done
-│   └── SourceAway         what has to be held of it cannot be fetched now
-├── NotWriter          this process does not write to its store now; nothing of the request was done
-├── OutcomeUnknown     the writer stopped while it wrote the request, which may count or not
-├── JobFailed          Spark was to evaluate a query, and could not
+├── SourceFailed       an attached store did not answer a query that the request needs; nothing of it was done
+│   └── SourceAway         the quads to be held of it cannot be fetched now
+├── NotWriter          this process may not write to its store now; nothing of the request was done
+├── OutcomeUnknown     the writer stopped while it wrote the request: it may be done or not
+├── JobFailed          Spark's tasks for a query failed, or could not be run
 ├── DeadlineExceeded   it took longer than was allowed
-└── QueryCancelled     who asked, or an operator, ended it
+└── QueryCancelled     its client, or an operator, ended it
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ _ALIKE = ("base", "r2s", "variables", "streams", "state", "remote_patterns", "fu
 
 
 class _AlikeObjects:
-    """The last objects that were seen. Nobody changes them."""
+    """Equal dicts are stored once: for a key, the first one that had it. They are never changed."""
 
     def __init__(self, most: int = 1024) -> None:
         self._most = most

@@ -59,7 +59,7 @@ class PerGraph:
 @hashed_once
 @dataclass(frozen=True)
 class Existence:
-    """EXISTS { inner }: its truth is what the variable `name` stands for in the condition around it."""
+    """EXISTS { inner }: in the condition around it, the variable `name` is true where this has a solution."""
 
     name: str
     inner: Logic
@@ -68,7 +68,7 @@ class Existence:
 @hashed_once
 @dataclass(frozen=True)
 class Test:
-    """A filter's condition and the variables that its group shows it."""
+    """The condition of a FILTER, and the variables that are in its scope."""
 
     condition: Expression
     sees: Names

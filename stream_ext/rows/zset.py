@@ -260,7 +260,7 @@ def consolidate(change: ZSet) -> ZSet:
 
 
 class _Ones:
-    """The weights of rows that are there once: the front of an array that grows."""
+    """Weights of rows that occur once: all are slices of one array of ones, which grows."""
 
     def __init__(self) -> None:
         self.all: Weights = np.ones(1 << 12, np.int64)

@@ -26,9 +26,9 @@ class WindowBounds(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ManyEmissions(msgspec.Struct, frozen=True, array_like=True):
-    """Of the evaluations of a part that all emit: the number, time and push of each, and what had arrived of that
-    (`LastEvaluation`); the same of the evaluation right before each; where its rows end; and for each window of the
-    part a list of where its instances begin, and one of where they end."""
+    """The evaluations of a part that all emit, as columns: the number, time and push of each, and how much of the push
+    had arrived (`LastEvaluation`); the same of the evaluation right before each; where its rows end; and for each
+    window of the part a list of where its instances begin, and one of where they end."""
 
     ks: list[int]
     times: list[int]

@@ -1,4 +1,6 @@
-"""The state of a query: which evaluations it has had. It is stored with each emission, and read after a restart."""
+"""The state of a query: how far it has been evaluated. It is stored with each emission, and read after a restart.
+
+Example: the last evaluation was in snapshot 12, caused by push 2 of it, at time 3000; the windows began at T0 = 0."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The algebra: what a text means, as immutable values.
 
 The parser makes it, the planner's passes rewrite it, printers write it down again; nothing else interprets a text.
-Positions say where in the text something stands; two values that differ in nothing else are equal. Expressions and
+A position says where a value is in the text; two values that differ in their positions only are equal. Expressions and
 property paths are in `formulas`, streams and windows in `windows`."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class PathPattern:
 
 @dataclass(frozen=True, slots=True)
 class Bgp:
-    """A basic graph pattern: all of these. Paths stand beside triples, for they share their blank nodes."""
+    """A basic graph pattern: all of these. It has triples and paths, as both share its blank nodes."""
 
     patterns: tuple[TriplePattern, ...]
     paths: tuple[PathPattern, ...] = ()
@@ -240,9 +240,9 @@ class Ordering:
 
 
 class QuadPattern(msgspec.Struct, frozen=True, gc=False):
-    """A quad of a template: what CONSTRUCT makes, what DELETE and INSERT take away and bring.
+    """A quad of a template: what CONSTRUCT makes, what DELETE removes and INSERT adds.
 
-    There may be as many as there are constants, of which the garbage collector is not shown any either."""
+    A text may have millions of them, as of constants, so neither are tracked by the garbage collector."""
 
     subject: TemplateNode
     predicate: Node
@@ -252,7 +252,7 @@ class QuadPattern(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a query the smallest ones do not have; all of it may be missing."""
+    """The parts of a query that a short one does not have, such as GROUP BY and ORDER BY: each may be missing."""
 
     reduced: bool = False
     expressions: tuple[Assigned, ...] = ()  # of SELECT; their variables are among the query's, in order

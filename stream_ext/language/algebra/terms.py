@@ -1,4 +1,4 @@
-"""What the algebra is made of at the bottom: nodes of patterns, and places in a text.
+"""The smallest parts of the algebra: the nodes of patterns, and positions in a text.
 
 A constant is a term in canonical N-Triples bytes (`hbase_store.layout.terms`). A blank node of a pattern is a variable
 that no one can name (`hidden`)."""
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Position(NamedTuple):
-    """Where in the text something stands; both count from 1."""
+    """A place in a text; line and column count from 1."""
 
     line: int
     column: int

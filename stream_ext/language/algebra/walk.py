@@ -1,4 +1,4 @@
-"""Walking the algebra: what a node is made of, one step down."""
+"""Walking the algebra: the children of a node, all that is inside of it, and questions about that (`has_services`)."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def walk(root: Part) -> Iterator[Part]:
 
 
 def has_services(query: Query) -> bool:
-    """Whether it asks others."""
+    """Whether it has a SERVICE."""
     return any(isinstance(node, ServicePattern) for part in query_parts(query) for node in walk(part))
 
 
 def reads_store(query: Query) -> bool:
-    """Whether a triple pattern stands outside of all windows."""
+    """Whether a triple pattern is outside of all windows."""
     waiting = list(query_parts(query))
     while waiting:
         part = waiting.pop()
@@ -148,7 +148,7 @@ def variables_of(expression: Expression) -> frozenset[str]:
 
 
 def template_of(query: Query) -> tuple[QuadPattern, ...]:
-    """CONSTRUCT WHERE makes what it matches."""
+    """The template of a CONSTRUCT; that of CONSTRUCT WHERE is its pattern."""
     if query.shape.template is not None:
         return query.shape.template
     triples = [part for part in walk(query.pattern) if isinstance(part, Bgp)]

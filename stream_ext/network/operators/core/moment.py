@@ -1,4 +1,6 @@
-"""A moment: the inputs of one evaluation, beside the changes of windows."""
+"""A moment: all that the operators of a network get at one evaluation, but for the changes of windows.
+
+time 3000, the store at snapshot 12, its changes since snapshot 9, a budget, NOW(), a seed for RAND()"""
 
 from __future__ import annotations
 

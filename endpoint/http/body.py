@@ -63,7 +63,7 @@ class Paced:
 
     def __init__(self, receive: Receive, slow_s: float, rate_bytes: int) -> None:
         self._receive, self._slow_s, self._least = receive, slow_s, int(slow_s * rate_bytes)
-        self._left_s, self._brought = slow_s, 0
+        self._left_s, self._received = slow_s, 0
 
     async def __call__(self) -> MutableMapping[str, Any]:
         loop = asyncio.get_running_loop()
@@ -73,13 +73,13 @@ class Paced:
                 message = await self._receive()
         except TimeoutError:
             raise TooSlow(
-                f"{self._brought} bytes of the body arrived in {self._slow_s:g} s, fewer than the required "
+                f"{self._received} bytes of the body arrived in {self._slow_s:g} s, fewer than the required "
                 f"{self._least}: send it faster, or in parts"
             ) from None
         self._left_s -= loop.time() - began
-        self._brought += len(message.get("body", b""))
-        if self._brought >= self._least:
-            self._left_s, self._brought = self._slow_s, 0
+        self._received += len(message.get("body", b""))
+        if self._received >= self._least:
+            self._left_s, self._received = self._slow_s, 0
         return message
 
 

@@ -184,7 +184,7 @@ def run(connection: socket.socket, memory: tuple[int, int]) -> None:
     assert isinstance(start, Start), "the first message to a worker names the store"
     with logging_to(sys.stderr, start.log or Settings()):
         try:
-            _answer_until_it_goes(connection, start, send, QueryMemory(start.queries_bytes, memory))
+            _answer_until_server_ends(connection, start, send, QueryMemory(start.queries_bytes, memory))
         except (Closed, ConnectionError):
             raise
         except Exception:
@@ -192,7 +192,7 @@ def run(connection: socket.socket, memory: tuple[int, int]) -> None:
             raise
 
 
-def _answer_until_it_goes(
+def _answer_until_server_ends(
     connection: socket.socket, start: Start, send: Callable[[FromWorker], None], memory: QueryMemory
 ) -> None:
     bound_memory(start.query_bytes, start.cache_bytes)

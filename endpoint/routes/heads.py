@@ -18,7 +18,7 @@ MEDIA_TYPE = b"text/plain; charset=utf-8"
 _LOOK_S, _ALIVE_S = 0.004, 1.0
 
 
-async def tell(exchange: Exchange) -> None:
+async def send_heads(exchange: Exchange) -> None:
     exchange.parameters().done("none")
     if not exchange.is_forwarded:
         raise Forbidden("only servers of the same store may follow its heads; /$/stats has the head")

@@ -59,7 +59,7 @@ ROUTES = (
     Route("/$/metrics", {"GET": operations.metrics}),
     Route("/$/assets/{asset}", {"GET": assets.give}),
     Route("/$/stats", {"GET": operations.stats}),
-    Route("/$/heads", {"GET": heads.tell}),
+    Route("/$/heads", {"GET": heads.send_heads}),
     Route("/$/loads", {"GET": loads.list_loads, "POST": loads.load}),
 )
 

@@ -101,7 +101,7 @@ class Snapshot:
         wanted = np.uint64(key)
         at_hand = self._at_hand.get((p, inverse))
         if at_hand is None or (len(at_hand[1]) and _is_in(at_hand[1], wanted)):
-            columns = self._brought(p, np.array([wanted]), inverse)
+            columns = self._fetched(p, np.array([wanted]), inverse)
         else:
             columns = at_hand[0]
         start = columns[0].searchsorted(wanted)
@@ -121,7 +121,7 @@ class Snapshot:
             return _placed(*self._many(p, keys, inverse, DEFAULT, room))
         at_hand = self._at_hand.get((p, inverse))
         if at_hand is None or (len(at_hand[1]) and any(_is_in(at_hand[1], key) for key in keys)):
-            columns = self._brought(p, keys, inverse)
+            columns = self._fetched(p, keys, inverse)
         else:
             columns = at_hand[0]
         starts, ends = columns[0].searchsorted(keys), columns[0].searchsorted(keys, "right")
@@ -135,7 +135,7 @@ class Snapshot:
         places = _COUNTED[: len(listed)].repeat(counts)
         return places, columns[1][(ends - counts.cumsum())[places] + np.arange(len(places))]
 
-    def _brought(self, p: int, keys: Ids, inverse: bool) -> Columns:
+    def _fetched(self, p: int, keys: Ids, inverse: bool) -> Columns:
         """Columns with at least all rows of the keys; where they are all rows, they are at hand from now on."""
         columns: Columns = self._reach(False, p, inverse, keys).columns
         if (p, inverse) not in self._at_hand:

@@ -108,7 +108,7 @@ class QueriesBehind:
         self._units |= dict.fromkeys(states, unit)
         begin_again(shard, unit)
 
-    def part_from_those_underway(self, in_step: bool) -> None:
+    def separate_runs_underway(self, in_step: bool) -> None:
         """Separates the runs that did not get through a snapshot: the next one (`in_step`), else the one they began
         in."""
         shard = self._shard
@@ -296,8 +296,8 @@ class QueriesBehind:
         shard = self._shard
         shard.forget_fault(number)
         shard.faults[number] = own_shard.faults.pop(number)
-        if number in own_shard.those_behind:
-            self._units[number] = own_shard.those_behind._units.pop(number)
+        if number in own_shard.all_behind:
+            self._units[number] = own_shard.all_behind._units.pop(number)
         else:
             shard.give_up(number)
 

@@ -79,7 +79,7 @@ class Cohort:
         self._asleep_at: ClassPosition | None = None  # of its timing class, while it sleeps with others
         self.entered = state.evaluated is not None
         self.members: dict[int, Member] = {joining.number: Member(joining, row)}
-        self.went_on_silently = False
+        self.evaluated_silently = False
         self._own_schedule: Schedule | None = None  # while it has the schedule of a timing class
         #: In the middle of a snapshot: the position that was emitted last.
         self.behind: QueryState | None = None
@@ -326,8 +326,8 @@ class Cohort:
         """Ends the snapshot; returns the remaining parts."""
         self.behind = None
         found = [*self.steps.parts()]
-        if self.went_on_silently:
-            self.went_on_silently = False
+        if self.evaluated_silently:
+            self.evaluated_silently = False
             found.append(self.silent_at(sn, self.steps.count))
         return found
 

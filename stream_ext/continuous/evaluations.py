@@ -68,7 +68,7 @@ class Evaluations:
                 if ranked != self._ranked:
                     # The rows of the answer are unchanged, but the rows that LIMIT will show once some go are not.
                     cohort.moved_in_store(sn)
-                    cohort.went_on_silently = True
+                    cohort.evaluated_silently = True
                 self._ranked = ranked
                 return
             result = changed
@@ -114,7 +114,7 @@ class Evaluations:
             return
         if not had_origin:  # this push determines where the closes begin: that must be stored
             for cohort in self._run.cohorts:
-                cohort.went_on_silently = True
+                cohort.evaluated_silently = True
         self.has_elements = self.has_elements or len(arrival.element_times) > 0
         is_there = within is not None and arrival.push == within.push
         arrived_at = within.arrived_at if within is not None and is_there else None
@@ -183,7 +183,7 @@ class Evaluations:
             assert run is not None, "its next evaluation is before that"
             cohort.schedule.done(run.last)
             if self._plan.timing.content_only:
-                cohort.went_on_silently = True
+                cohort.evaluated_silently = True
             else:
                 cohort.add_run(run, push, self._run.evaluator.last_result)
         return True
@@ -232,7 +232,7 @@ class Evaluations:
                 self.at = Within(push, 0, due.arrived)
                 cohort.schedule.seen(time)
             if is_silent:
-                cohort.went_on_silently = True
+                cohort.evaluated_silently = True
             else:
                 cohort.add(due, push, is_empty, result)
 

@@ -29,7 +29,7 @@ def metered(shard: Shard, number: int) -> dict[str, Any] | None:
 def _run_of(shard: Shard, number: int) -> Run | None:
     if (run := shard.runs.of.get(number)) is not None:
         return run
-    unit = shard.those_behind.unit_of(number)
+    unit = shard.all_behind.unit_of(number)
     return None if unit is None or unit.own_shard is None else unit.own_shard.runs.of.get(number)
 
 

@@ -312,7 +312,7 @@ class Run:
     def _end(self, sn: int) -> Sequence[Part]:
         self._going = None
         for cohort in self.cohorts:
-            cohort.went_on_silently |= self.plan.is_over_past
+            cohort.evaluated_silently |= self.plan.is_over_past
         parts = self._emitted = [part for cohort in self.cohorts for part in cohort.end(sn)]
         self._gather()
         # Without windows, only terms of remote endpoints go: the others are found again in the whole store.

@@ -88,7 +88,7 @@ class Shard:
 
     def _forget_all(self) -> None:
         self.catalog = Catalog()
-        self.those_behind = QueriesBehind(self)
+        self.all_behind = QueriesBehind(self)
         self.resumes: dict[int, QueryState] = {}  # of queries in the middle of the snapshot in which they begin
         self.in_step = False  # runs that are underway are in the next snapshot; else in the one in which they began
         self._turn: Turn | None = None  # the turn of all runs together; None: each run has its own
@@ -106,12 +106,12 @@ class Shard:
             number = definition.number
             planned = self.guarded((number,), partial(self.read, definition, states.get(number), catalog))
             if planned is not None and number in self.suspended and planned.state.behind_at is None:
-                self.those_behind.set_aside(number, sn, planned.state)
+                self.all_behind.set_aside(number, sn, planned.state)
             elif planned is not None:
                 key: tuple[object, ...] = (planned.number,) if planned.key is None else (planned.key, planned.place)
                 together.setdefault(key, []).append(planned)
         for key, alike in [(key, alike) for key, alike in together.items() if alike[0].state.behind_at is not None]:
-            self.those_behind.stay({planned.number: planned.state for planned in alike})
+            self.all_behind.stay({planned.number: planned.state for planned in alike})
             del together[key]
         # Queries that were never evaluated may join runs of queries that were.
         for alike in sorted(together.values(), key=lambda alike: alike[0].state.evaluated is None):
@@ -122,7 +122,7 @@ class Shard:
         if sn != self.sn + 1:
             raise ValueError(f"the shard is at snapshot {self.sn}: it can step to {self.sn + 1}, not to {sn}")
         self.backoff.advance_to(sn)
-        parts = [*self.take_unsent(), *self.those_behind.ask_again()]
+        parts = [*self.take_unsent(), *self.all_behind.ask_again()]
         self.stepping(sn, ())
         pushes = PushesOfSnapshot(self.store, sn, self.runs.streams)
         parts += self.runs.step_asleep(sn, pushes)
@@ -130,12 +130,12 @@ class Shard:
             parts += self._faulty.stepped(run, sn, pushes)
         self.stepping(sn, ())
         parts += self.runs.joint_parts()
-        self.those_behind.part_from_those_underway(in_step=True)
+        self.all_behind.separate_runs_underway(in_step=True)
         self.sn = sn
         self.runs.gather(sn)
         self.runs.settle(sn)
         parts += self._follow_catalog(sn)
-        self.those_behind.part_from_those_underway(in_step=False)
+        self.all_behind.separate_runs_underway(in_step=False)
         return self.divided.marked(parts + self.take_unsent())
 
     def finished(self, parts: Sequence[Part], subscribed: Collection[int]) -> list[Part]:
@@ -157,22 +157,22 @@ class Shard:
     def behind(self) -> dict[int, int]:
         """The queries that have fallen behind, and the snapshot up to which each was stepped. Those that are divided
         cannot; as a whole they may."""
-        return self.divided.without_them(self.those_behind.positions)
+        return self.divided.without_them(self.all_behind.positions)
 
     @property
     def has_more(self) -> bool:
         """Whether `step_one_behind` has something to do."""
-        return self.those_behind.has_more
+        return self.all_behind.has_more
 
     def step_one_behind(self) -> list[Part]:
         """Steps one of the queries that are behind, for one turn."""
         before = self.take_unsent()
-        parts = self.those_behind.step_one()
+        parts = self.all_behind.step_one()
         return self.divided.marked([*before, *parts, *self.take_unsent()])
 
     def return_to(self, states: Mapping[int, QueryState]) -> None:
         """These queries return to these states, wherever they are here: nobody has what they emitted after that."""
-        self.those_behind.return_to(states)
+        self.all_behind.return_to(states)
 
     def turn_of_run(self, run: Run) -> Turn:
         return self._turn or (self.pace if run.plan.keys is None else self.pace.of_range).with_all(self.interrupted)
@@ -213,13 +213,13 @@ class Shard:
             self.runs.end(was.number)
             self.forget_fault(was.number)
         elif enters and not leaves and definition.is_evaluated:
-            return self.guarded((definition.number,), partial(self.those_behind.take_over, definition, sn)) or []
+            return self.guarded((definition.number,), partial(self.all_behind.take_over, definition, sn)) or []
         return []
 
     def _widen(self, before: Catalog, sn: int) -> None:
         """Queries with a window on every stream get one on each new stream, and continue as after a restart."""
         for number, definition in before.queries.items():
-            there = number in self.catalog.queries and number not in self.faults and number not in self.those_behind
+            there = number in self.catalog.queries and number not in self.faults and number not in self.all_behind
             if definition.any_stream and self.is_assigned(definition) and there:
                 self.guarded((number,), partial(self._widen_one, definition, sn))
 
@@ -236,10 +236,10 @@ class Shard:
 
     def _begin(self, definition: QueryDefinition, catalog: Catalog, sn: int) -> Sequence[Part]:
         if definition.number in self.suspended and definition.is_evaluated:
-            self.those_behind.set_aside(definition.number, sn - 1, None)
+            self.all_behind.set_aside(definition.number, sn - 1, None)
             return []
         planned = self.read(definition, self.resumes.pop(definition.number, None), catalog)
-        if planned is None or self.those_behind.replays(planned, sn):
+        if planned is None or self.all_behind.replays(planned, sn):
             return []
         self._start([planned])
         return self._started(planned.number, sn - 1)
@@ -273,7 +273,7 @@ class Shard:
 
     def report(self, number: int, error: Exception, sn: int, state: QueryState | None) -> None:
         """`state`: the state at `sn`; None: the query begins in the snapshot after `sn`."""
-        is_awaited = number in self.those_behind or number in self.divided
+        is_awaited = number in self.all_behind or number in self.divided
         self.forget_fault(number)
         if not isinstance(error, Unanswered):
             self.faults[number] = fault_of(error)
@@ -283,7 +283,7 @@ class Shard:
         kind = "SourceFailed" if error.position is None else "NotAllowed" if error.forbidden else "ServiceFailed"
         self.faults[number] = f"{kind}: {error}; {CAUGHT_UP_LATER if error.later else _NOT_CAUGHT_UP}"
         if error.later:
-            self.those_behind.wait(number, sn, state, error.later)
+            self.all_behind.wait(number, sn, state, error.later)
         self.report_position(number, sn, state)
 
     def report_position(self, number: int, sn: int, state: QueryState | None) -> None:
@@ -306,7 +306,7 @@ class Shard:
     def forget_fault(self, number: int) -> UnitBehind | None:
         """Returns the unit of a query that was behind."""
         self.faults.pop(number, None)
-        return self.those_behind.forget(number)
+        return self.all_behind.forget(number)
 
     def send_later(self, *parts: Part) -> None:
         """Adds these to the next parts."""

@@ -83,7 +83,7 @@ class Share:
         """A snapshot was stepped."""
         self._due_ms = min(self._due_ms + took_ms * _SHARE, _DUE_MS_MAX)
 
-    def went_on(self, took_ms: float) -> None:
+    def stepped_behind(self, took_ms: float) -> None:
         """A query that is behind was evaluated while a snapshot waited."""
         self._due_ms -= took_ms
 

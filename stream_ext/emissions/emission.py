@@ -178,7 +178,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
         """The emission of this query, under this number."""
         low, high = np.frombuffer(self.whose, _NUMBERS).searchsorted([query.number, query.number + 1]).tolist()
         columns = [np.frombuffer(column, _PLACES)[low:high] for column in self.columns]
-        terms, columns = _of_these(self.terms, columns) if low < high else ([], columns)
+        terms, columns = _only_used(self.terms, columns) if low < high else ([], columns)
         boolean = None if self.boolean is None else low < high
         return msgspec.structs.replace(
             self.without_rows(query, number, gap), terms=terms, columns=[column.tobytes() for column in columns],
@@ -193,7 +193,7 @@ class SharedBody(msgspec.Struct, frozen=True, array_like=True):
         )  # fmt: skip
 
 
-def _of_these(
+def _only_used(
     terms: list[bytes], columns: list[npt.NDArray[np.int32]]
 ) -> tuple[list[bytes], list[npt.NDArray[np.int32]]]:
     """Only the terms that occur in these columns."""

@@ -50,7 +50,7 @@ class HandOver(MergedProgress):
         that waits only at the next owner is marked as behind here, too, for the owner after it."""
         queries = self._queries()
 
-        def goes(number: int, state: QueryState) -> bool:
+        def is_handed_over(number: int, state: QueryState) -> bool:
             query = queries.get(number)
             return (
                 query is not None
@@ -61,10 +61,15 @@ class HandOver(MergedProgress):
 
         for number, behind_at in self._progress.waiting():
             state = self._progress.state(number)
-            if state is not None and goes(number, state) and behind.get(number, self._position) > behind_at:
+            if state is not None and is_handed_over(number, state) and behind.get(number, self._position) > behind_at:
                 return False
         for number, behind_at in behind.items():
             state = self._progress.state(number)
-            if state is not None and goes(number, state) and state.behind_at is None and behind_at < self._position:
+            if (
+                state is not None
+                and is_handed_over(number, state)
+                and state.behind_at is None
+                and behind_at < self._position
+            ):
                 self._progress.by_itself(number, state.behind(self._position), 0)
         return True

@@ -262,15 +262,15 @@ class Progress:
         itself: queries of several networks may come to one, and another runner may group them otherwise."""
         if own_begins(group.state.begins, begins) == begins:
             return
-        kept: dict[int, QueryState] = {}  # by the identity of the state before: thousands have one
+        replaced: dict[int, QueryState] = {}  # by the identity of the state before: thousands have one
         for query in group.queries.tolist():
             if not self.is_in(query, group):
                 continue
             state = self._states[query]
             if not state.begins or None in state.begins:
-                if id(state) not in kept:
-                    kept[id(state)] = replace(state, begins=own_begins(state.begins, group.state.begins))
-                self._states[query] = kept[id(state)]
+                if id(state) not in replaced:
+                    replaced[id(state)] = replace(state, begins=own_begins(state.begins, group.state.begins))
+                self._states[query] = replaced[id(state)]
                 self._dirty.add(query)
 
     def _that_of_most(self, part: Part) -> EmissionGroup | None:

@@ -70,7 +70,8 @@ def united(
     in the snapshots to come, does not know where that was."""
     found = [part for parts in senders for part in parts if not part.is_range]
     there = [
-        [_of_those(part, queries) for part in parts if part.is_range and _exists(part, queries)] for parts in senders
+        [_without_dropped(part, queries) for part in parts if part.is_range and _exists(part, queries)]
+        for parts in senders
     ]
     arriving = {part.query for parts in there for part in parts if at_arrivals(part)}
     for number in sorted(arriving):
@@ -133,7 +134,7 @@ def _exists(part: Part, queries: Container[int]) -> bool:
     return any(number in queries for number in part.queries.tolist())
 
 
-def _of_those(part: Part, queries: Container[int]) -> Part:
+def _without_dropped(part: Part, queries: Container[int]) -> Part:
     """Without the rows of queries that are gone."""
     numbers = part.queries.tolist()
     there = np.array([number in queries for number in numbers], np.bool_)

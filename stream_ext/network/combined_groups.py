@@ -75,7 +75,7 @@ class _Combination:
         """`whose`: the places of queries, of a template. `constants`: of each query, one for each of the template's
         names."""
         if self._counted is not None:
-            there = _those_with_rows(whose, columns[self._counted])
+            there = _ranges_with_rows(whose, columns[self._counted])
             whose, columns = whose[there] if len(whose) else whose, tuple(column[there] for column in columns)
         of_query: Columns = (whose,) if self._is_shared else ()
         if self._places:
@@ -105,7 +105,7 @@ def _key(query: Query, select: Select, template: QueryTemplate | None) -> tuple[
     return select, template is not None, query.form, columns_of(query), made
 
 
-def _those_with_rows(whose: Ids, counted: Ids) -> Mask:
+def _ranges_with_rows(whose: Ids, counted: Ids) -> Mask:
     """A range in which a query has no solutions knows nothing of it, unless no range has any."""
     some: Mask = counted != np.uint64(ZERO_ID)
     if len(whose):

@@ -38,7 +38,7 @@ def probed(select: Select, default: DefaultGraph | None = None) -> SourceTraits:
         sorts_by_text=_found(lambda: _sorts(select)),
         stable_blanks=_found(lambda: _has_stable_blanks(select)),
         by_value=_found(lambda: not _has_truth_values(select)),
-        tells_zeros_apart=_found(lambda: not select(f"SELECT ?x {{ VALUES ?x {{ {_MINUS_ZERO} }} FILTER(?x = 0) }}")),
+        distinguishes_zeros=_found(lambda: not select(f"SELECT ?x {{ VALUES ?x {{ {_MINUS_ZERO} }} FILTER(?x = 0) }}")),
     )
 
 

@@ -31,7 +31,7 @@ class SourceTraits:
     xsd:int and its like become xsd:integer. `lowers_languages`: `@EN` becomes `@en`. `sorts_by_text`: STR() compares by
     code points, so that answers can be cut into pages.
     `stable_blanks`: a blank node has the same label in each answer. `by_value`: it has no truth values of its own, and
-    takes a number, a time, true or false in a pattern for whatever has an equal value. `tells_zeros_apart`: -0.0 is
+    takes a number, a time, true or false in a pattern for whatever has an equal value. `distinguishes_zeros`: -0.0 is
     less than 0."""
 
     default: DefaultGraph = "own"
@@ -42,7 +42,7 @@ class SourceTraits:
     sorts_by_text: bool = False
     stable_blanks: bool = False
     by_value: bool = False
-    tells_zeros_apart: bool = False
+    distinguishes_zeros: bool = False
 
     @property
     def description(self) -> str:

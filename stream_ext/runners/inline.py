@@ -121,7 +121,7 @@ class InlineRunner:
         try:
             self._own_with(shard, role)
         finally:
-            shard.those_behind.end_replays()
+            shard.all_behind.end_replays()
 
     def _own_with(self, shard: Shard, role: Runner) -> None:
         _, position, states = self._merge.attempt(role)
@@ -190,7 +190,7 @@ class InlineRunner:
             return shard.step_one_behind()
         finally:
             if others_wait:
-                self._share.went_on(self._clock.now_ms() - began_ms)
+                self._share.stepped_behind(self._clock.now_ms() - began_ms)
 
     def under_way_ms(self) -> int:
         """How long it has been stepping a snapshot; 0: it is not stepping."""

@@ -42,9 +42,9 @@ class Slowing:
         """Between two steps; `lag_ms`: how long pushes have waited. What takes too much of the time is stepped beside
         the others from now on, and later with them again."""
         shard, fair = self._shard, self._fair
-        for number, numbers in shard.those_behind.slowed.items():
+        for number, numbers in shard.all_behind.slowed.items():
             if fair.may_return(numbers, lag_ms, now_ms):
-                shard.those_behind.release(number)
+                shard.all_behind.release(number)
         runs = self._whole_runs() if lag_ms > fair.limit.wait_ms else {}
         found = fair.exceeding(lag_ms, {number: len(run.numbers) for number, run in runs.items()}, now_ms)
         if found is None:
@@ -57,7 +57,7 @@ class Slowing:
             "wait no more; a shorter window, a longer STEP or a more selective pattern makes it cheaper"
         )
         log.warning("a query was slowed", extra={"fields": {"queries": runs[number].numbers[:10], "why": why}})
-        shard.those_behind.slow(runs[number], why)
+        shard.all_behind.slow(runs[number], why)
 
     def _whole_runs(self) -> dict[int, Run]:
         """Of a divided query nothing is slowed: it would end the division, and then there is more to do."""

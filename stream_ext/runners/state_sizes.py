@@ -24,7 +24,7 @@ class StateSizes:
             if self._since_ms is not None and now_ms - self._since_ms < _EVERY_MS:
                 return None
             self._since_ms, self._measures, self._found = now_ms, True, {}
-            self._left = iter([*shard.runs.all, *shard.those_behind.runs])
+            self._left = iter([*shard.runs.all, *shard.all_behind.runs])
         for _ in range(_AT_ONCE):
             run = next(self._left, None)
             if run is None:

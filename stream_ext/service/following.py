@@ -24,7 +24,7 @@ class Following:
         before = self.injector.head, self._commit
         self.injector.follow()
         commit = self._store.emissions.commits
-        self._tell_subscribers()
+        self._notify_subscribers()
         self._commit = commit
         return (self.injector.head, commit) != before
 
@@ -32,7 +32,7 @@ class Following:
         """Whether this snapshot and the emissions of this commit can be read here."""
         return self.injector.head >= snapshot and self._commit >= commit
 
-    def _tell_subscribers(self) -> None:
+    def _notify_subscribers(self) -> None:
         merge, subscriptions = self.engine.merge, self.engine.subscriptions
         before = {query: merge.last(query) for query in subscriptions.subscribed()}
         if merge.follow():

@@ -116,14 +116,14 @@ def drop_query(key: str) -> Change:
         if query.output is not None:
             _check_unread(view.catalog, view.catalog.streams[query.output])
             steps.append(CatalogStep("stream", query.output, None))
-        unused = [stream for stream in dict.fromkeys(query.streams) if _goes_with(view, stream, query.number)]
+        unused = [stream for stream in dict.fromkeys(query.streams) if _is_dropped_with(view, stream, query.number)]
         steps += [CatalogStep("stream", stream, None) for stream in unused]
         return Intent(result=lambda _: None, steps=steps)
 
     return change
 
 
-def _goes_with(view: HeadView, stream: int, query: int) -> bool:
+def _is_dropped_with(view: HeadView, stream: int, query: int) -> bool:
     """Whether a registration has made the stream, and nobody else has anything to do with it."""
     definition = view.catalog.streams.get(stream)
     if definition is None or definition.created_by is None:

@@ -24,7 +24,7 @@ _ELEMENT_WORDS = """OPTIONAL FILTER BIND VALUES SERVICE MINUS GRAPH WINDOW STREA
 OFFSET"""
 _ELEMENTS: Final = frozenset(_ELEMENT_WORDS.split())
 #: A word after one of these belongs to the same clause: SELECT DISTINCT, GROUP BY, FROM NAMED WINDOW, INSERT DATA.
-_GOES_ON: Final = {
+_SAME_CLAUSE: Final = {
     "STREAM": {"ON", "FROM", "NAMED", "REGISTER", "CREATE", "DROP"},
     "WINDOW": {"NAMED", "FROM"},
     "GRAPH": {"NAMED", "INTO", "CLEAR", "DROP", "LOAD", "CREATE", "COPY", "MOVE", "ADD", "TO"},
@@ -103,7 +103,7 @@ class _Writer:
     def _begins_line(self, word: str, raw: str) -> bool:
         if self._before == "}":
             return raw not in (".", ";", ",", ")") and word not in ("UNION", "WHERE", "AS")
-        if word in _GOES_ON and self._before in _GOES_ON[word]:
+        if word in _SAME_CLAUSE and self._before in _SAME_CLAUSE[word]:
             return False
         if not self._brackets:
             return word in _CLAUSES

@@ -77,7 +77,7 @@ def _conjunction(items: list[Logic], tests: tuple[Test, ...]) -> Logic:
     groups = _joined(growing)
     left: list[Test] = []
     for test in tests:
-        place = next((i for i, group in enumerate(groups) if _goes_along(test, group)), None)
+        place = next((i for i, group in enumerate(groups) if _may_send_filter(test, group)), None)
         if place is None:
             left.append(test)
             others = [_tested_there(test, item) for item in others]
@@ -129,7 +129,7 @@ def _pattern(one: Pattern, other: Pattern) -> Pattern:
             return Join(one, other)
 
 
-def _goes_along(test: Test, remote: Remote) -> bool:
+def _may_send_filter(test: Test, remote: Remote) -> bool:
     """Whether the filter says the same of the solutions of the group."""
     if test.questions or test.is_chance or not test.mentions <= test.sees & remote.certain:
         return False
@@ -149,7 +149,7 @@ def _tested_there(test: Test, item: Logic) -> Logic:
         return item
     parts = [
         _filtered(test, part)
-        if isinstance(part, Remote) and part.group is not None and _goes_along(test, part)
+        if isinstance(part, Remote) and part.group is not None and _may_send_filter(test, part)
         else part
         for part in item.parts
     ]

@@ -88,7 +88,7 @@ def may_send_condition(condition: Expression, traits: SourceTraits) -> bool:
                     return False
             case Compare(CompareOp.EQ) | Membership() if traits.by_value:
                 return False
-            case Constant(text) if traits.tells_zeros_apart and is_zero(text):
+            case Constant(text) if traits.distinguishes_zeros and is_zero(text):
                 return False
             case Constant(text) if traits.by_value and has_value(text):
                 return False

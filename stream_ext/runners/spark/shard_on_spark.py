@@ -169,7 +169,7 @@ class ShardOnSpark:
     def piece_is_done(self, seat: SeatConnection, more: bool, took_ms: float, place: int) -> None:
         seat.is_catching_up, seat.more, self.more = False, more, more
         if seat.snapshots_waited:
-            self.share.went_on(took_ms)
+            self.share.stepped_behind(took_ms)
         if not seat.behind:
             self.deaths.pop("catch up", None)
             if self.strikes[0] == place:

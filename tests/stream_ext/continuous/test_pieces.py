@@ -253,7 +253,7 @@ def test_a_query_whose_twin_is_dropped_in_the_middle_of_a_snapshot_has_its_own_s
         assert not again.faults and not again.behind, "a restart comes before the drop"
         shard.step(dropped)
         shard.step_one_behind()
-        unit = shard.those_behind.unit_of(number)
+        unit = shard.all_behind.unit_of(number)
         assert unit is not None and unit.own_shard is not None
         run, own = unit.own_shard.runs.of[number], registry.queries[number].state
         assert run.plan.is_shared and run.is_underway

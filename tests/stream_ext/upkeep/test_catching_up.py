@@ -178,7 +178,7 @@ class _Slow:
     100 ms."""
 
     position, role, fault, has_more = 0, "inline", None, True
-    pace, those_behind = TurnLimits(), SimpleNamespace(slowed={}, runs=[], end_replays=lambda: None)
+    pace, all_behind = TurnLimits(), SimpleNamespace(slowed={}, runs=[], end_replays=lambda: None)
     runs = SimpleNamespace(all=(), by_first_query={}, own_ms=dict)
 
     def __init__(self, clock: ManualClock) -> None:

@@ -72,7 +72,7 @@ class ByTasks:
         self.build()
 
     def build(self) -> None:
-        self.shard.those_behind.end_replays()
+        self.shard.all_behind.end_replays()
         self.shard = Shard(self.store, pace=self.pace)
         self.shard.replays = self.replays
         self.shard.build(self.states, self.sn)

@@ -96,7 +96,7 @@ class ChainShard:
         self.behind: dict[int, int] = {}
         self.suspended: Collection[int] = frozenset()
         self.stepping: Callable[[int, Sequence[int]], None] = lambda sn, numbers: None
-        self.runs = self.those_behind = NoRuns()
+        self.runs = self.all_behind = NoRuns()
 
     has_more = False
 

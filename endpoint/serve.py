@@ -70,6 +70,7 @@ class ServeSettings:
     batch_ms: int = 100
     durability: Literal["process", "power"] = "process"
     cache_bytes: int = 512 << 20
+    read_ahead: int = 64 << 20  # of a store on HBase
     retain_snapshots_s: float = 300.0
     retain_emissions_s: float = 3600.0
     timing_bytes: int = 1 << 30
@@ -276,6 +277,7 @@ def _serve(
             address=address,
             durability=settings.durability,
             cache_bytes=settings.cache_bytes,
+            read_ahead=settings.read_ahead,
             retain=settings.retain(),
             allowed_urls=settings.allowed_urls,
             budget=settings.budget(),

@@ -5,7 +5,8 @@ StoreError
 ├── BadRow             a key or value that the backends cannot hold
 ├── Unwritable         a batch that cannot be packed into rows; nothing of it was written, and the next one may be
 ├── StoreUnavailable   the store does not exist, cannot be reached, or is open in a process that excludes others
-│   └── DiskFull           its disk has no room left, or fails
+│   ├── DiskFull           its disk has no room left, or fails
+│   └── StoreRefused       a table is absent there, or a right: waiting does not help
 ├── LayoutError        what is there was written by another version, or by something else
 ├── Corrupt            what was written cannot be read back
 ├── IdsExhausted       all numbers that terms or blank nodes could have are given away
@@ -39,6 +40,10 @@ class StoreUnavailable(StoreError):
 
 
 class DiskFull(StoreUnavailable):
+    pass
+
+
+class StoreRefused(StoreUnavailable):
     pass
 
 

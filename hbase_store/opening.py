@@ -76,7 +76,9 @@ class HBasePlace:
         from hbase_store.backends.hbase import HBaseKeyValue
 
         (host, port), *others = self.servers
-        return HBaseKeyValue(host, port, self.namespace, read_only=read_only, others=others, access=self.access)
+        return HBaseKeyValue(
+            host, port, self.namespace, read_only, self.access.timeout_ms, others=others, access=self.access
+        )
 
 
 def place_of(url: str) -> HBasePlace:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from hbase_store.backends.hbase import COMPRESSIONS, TIMEOUT_MS, is_absent, table_name
+from hbase_store.backends.hbase import COMPRESSIONS, is_absent, table_name
 from hbase_store.backends.in_parallel import InParallel
 from hbase_store.backends.keyvalue import TABLES
 from hbase_store.backends.lease import CellHolder, holder_of, is_dead
 from hbase_store.backends.table_creation import create_tables
-from hbase_store.backends.thrift_connections import ConnectionDied, Connections
+from hbase_store.backends.thrift_connections import ConnectionDied, Connections, broken
 from hbase_store.backends.thrift_verbs import BUCKETS, delete_table, family_of, regions_of
 from hbase_store.clock import WallClock
 from hbase_store.errors import BadStoreUrl, StoreUnavailable
@@ -80,14 +80,14 @@ def create(url: str, compression: str = "NONE") -> None:
     place = _of(url, compression)
     names = [table_name(place.namespace, table).encode() for table in TABLES]
     with _connected(place) as (connections, parallel):
-        create_tables(connections.call, parallel, names, url, compression)
+        create_tables(partial(_call, connections), parallel, names, url, compression)
     place.opened().close()  # which notes the version of the layout
 
 
 def check(url: str) -> list[TableFinding]:
     """What there is of each table, and whether it may be read."""
     place = _of(url)
-    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    connections = Connections(place.servers, place.access.timeout_ms, place.access)
     try:
         return [_finding(connections, table_name(place.namespace, table), table != "meta") for table in TABLES]
     finally:
@@ -123,7 +123,7 @@ def status(url: str) -> NamespaceStatus:
     place = _of(url)
     answers = [(f"{host}:{port}", _answers(place, (host, port))) for host, port in place.servers]
     kv = place.opened(read_only=True)
-    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    connections = Connections(place.servers, place.access.timeout_ms, place.access)
     try:
         holder, head = holder_of(kv), HeadCell(kv, b"head").refresh()
         runs = NO_RUNS
@@ -146,7 +146,7 @@ def status(url: str) -> NamespaceStatus:
 def regions(url: str) -> dict[str, dict[str, int]]:
     """Of each table, how many regions each region server has."""
     place = _of(url)
-    connections = Connections(place.servers, TIMEOUT_MS, place.access)
+    connections = Connections(place.servers, place.access.timeout_ms, place.access)
     try:
         return {table: _regions(connections, table_name(place.namespace, table)) for table in TABLES}
     finally:
@@ -165,7 +165,7 @@ def _regions(connections: Connections, name: str) -> dict[str, int]:
 
 
 def _answers(place: HBasePlace, server: tuple[str, int]) -> bool:
-    connections = Connections([server], TIMEOUT_MS, place.access)
+    connections = Connections([server], place.access.timeout_ms, place.access)
     try:
         _call(connections, regions_of, table_name(place.namespace, "meta").encode())
     except (StoreUnavailable, ConnectionDied):
@@ -193,7 +193,7 @@ def drop(url: str) -> list[str]:
 @contextmanager
 def _connected(place: HBasePlace) -> Iterator[tuple[Connections, InParallel]]:
     """For calls about all tables at the same time."""
-    connections, parallel = Connections(place.servers, TIMEOUT_MS, place.access), InParallel(len(TABLES))
+    connections, parallel = Connections(place.servers, place.access.timeout_ms, place.access), InParallel(len(TABLES))
     try:
         yield connections, parallel
     finally:
@@ -202,7 +202,10 @@ def _connected(place: HBasePlace) -> Iterator[tuple[Connections, InParallel]]:
 
 
 def _call(connections: Connections, verb: Any, *arguments: Any) -> Any:
-    return connections.call(verb, *arguments)
+    try:
+        return connections.call(verb, *arguments)
+    except ConnectionDied as died:
+        raise broken("HBase", died) from died
 
 
 def _of(url: str, compression: str = "NONE") -> HBasePlace:

@@ -33,6 +33,7 @@ from hbase_store.log.emissions import EmissionLog
 from hbase_store.log.head import Head, HeadCell
 from hbase_store.log.history import History
 from hbase_store.log.row_reader import ROWS_AT_ONCE, RowReader
+from hbase_store.reading_ahead import read_ahead
 from hbase_store.terms.dictionary import Dictionary
 
 RECENT_STREAM_BYTES = 64 << 20
@@ -70,6 +71,13 @@ class StoreReader:
     def probe(self) -> None:
         """A small call, to see whether the store answers. Raises StoreUnavailable."""
         self.kv.get_many("meta", [self._cell.key])
+
+    def read_ahead(self, bytes_max: int, goes_on: Callable[[], bool] = lambda: True) -> int:
+        """Brings as much of a store of another process into memory as takes `bytes_max`, and half as much of texts;
+        the bytes of what was brought. 0 for a store of this machine, which is in its memory anyway."""
+        if not self.kv.is_remote:
+            return 0
+        return read_ahead(self.kv, self._edges.newest.runs, self._dictionary.pages, bytes_max, goes_on)
 
     # ---- snapshots
 

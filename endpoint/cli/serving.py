@@ -137,6 +137,8 @@ def _add_limits(group: Group) -> None:
     add_setting(group, "--queries-bytes", together, type=size, metavar="SIZE")
     cached = "the most memory for rows of the store that were read, also of each query worker; half as much for texts"
     add_setting(group, "--cache-bytes", cached, "512M", type=size, metavar="SIZE")
+    ahead = "how much of a store on HBase is read into memory at the start, the smallest columns first; 0: nothing"
+    add_setting(group, "--read-ahead", ahead, "64M", type=size, metavar="SIZE")
     longest = "the longest term that an expression may create"
     add_setting(group, "--term-bytes", longest, "4M", type=size, metavar="SIZE")
     longest = "the longest that one evaluation of a registered query may take"
@@ -245,6 +247,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
         batch_ms=arguments.batch_ms,
         durability=arguments.durability,
         cache_bytes=arguments.cache_bytes,
+        read_ahead=arguments.read_ahead,
         retain_snapshots_s=arguments.retain_snapshots,
         retain_emissions_s=arguments.retain_emissions,
         timing_bytes=arguments.timing_bytes,

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from hbase_store.backends.calls import Calls
 from hbase_store.backends.in_parallel import InParallel
 from hbase_store.backends.keyvalue import CALL_BYTES_MAX, TABLES, CompareAndSet, Key, Put, Value
-from hbase_store.backends.lease import LEASE_MS, CellLease
+from hbase_store.backends.lease import CellLease
 from hbase_store.backends.meta_cells import (
     LAYOUT_KEY,
     LAYOUT_VERSION,
@@ -32,9 +32,10 @@ from hbase_store.backends.thrift_connections import (
     Connections,
     NoAnswer,
     ServerAddress,
+    broken,
     thrift,
 )
-from hbase_store.backends.thrift_transports import IN_THE_CLEAR, ThriftAccess
+from hbase_store.backends.thrift_transports import IN_THE_CLEAR, TIMEOUT_MS, ThriftAccess
 from hbase_store.backends.thrift_verbs import (
     COLUMN,
     ROW_BYTES,
@@ -60,8 +61,6 @@ from hbase_store.errors import BadStoreUrl, StoreUnavailable
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
-#: Less than what is left of the writer's lease when it is renewed: after such a wait the process is still the writer.
-TIMEOUT_MS = LEASE_MS * 2 // 3
 #: By so much the largest row of late counts less with each answer.
 _FORGETS = 7 / 8
 DELETE_ROWS = 4096
@@ -360,10 +359,7 @@ class HBaseKeyValue:
             with self.calls.counted(verb.__name__.lstrip("_")):
                 return self._connections.call(verb, *arguments, **options)
         except ConnectionDied as died:
-            raise StoreUnavailable(
-                f"{self.where} broke the connection: {died}; is HBase running, and does it expect TLS, a login or "
-                "another transport?"
-            ) from died
+            raise broken(self.where, died) from died
 
     def health(self) -> list[tuple[str, bool]]:
         """The Thrift servers, and whether calls go to each now."""

@@ -29,9 +29,9 @@ from hbase_store.backends.thrift_transports import (
     logged_in,
     why_not_connected,
 )
-from hbase_store.errors import BadRow, StoreUnavailable
+from hbase_store.errors import BadRow, StoreRefused, StoreUnavailable
 
-__all__ = ["ConnectionDied", "Connections", "NoAnswer", "ServerAddress", "first_line", "thrift"]
+__all__ = ["ConnectionDied", "Connections", "NoAnswer", "ServerAddress", "broken", "first_line", "thrift"]
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -47,6 +47,10 @@ _LEFT_OUT_S = 5.0
 
 #: What HBase says of a cell that it takes from nobody; of other arguments that it does not like we are not the cause.
 _TOO_LARGE = re.compile("too large|exceeds", re.IGNORECASE)
+
+
+#: What HBase says of a table that is not there; of one that is written to it says the name, and that nobody has it.
+_ABSENT = re.compile(r"TableNotFound|Unknown table|Failed \d+ actions?: \S+: \d+ times?, servers with issues: null")
 
 
 class NoAnswer(StoreUnavailable):
@@ -128,7 +132,7 @@ class Connections:
             answer = verb(connection.client, *arguments, **options)
         except thrift.IOError as error:
             self._give_back(connection, server)
-            raise StoreUnavailable(f"HBase at {_shown(server)} failed: {first_line(error)}") from error
+            raise _failure(first_line(error), _shown(server)) from error
         except thrift.IllegalArgument as error:
             self._give_back(connection, server)
             why = first_line(error)
@@ -139,8 +143,9 @@ class Connections:
         except TimeoutError as error:
             self._failed(connection, server)
             raise NoAnswer(
-                f"HBase at {_shown(server)} did not answer within {self._timeout_ms} ms; is it overloaded, or are all "
-                "threads of its Thrift server busy (hbase.thrift.maxWorkerThreads)?"
+                f"HBase at {_shown(server)} did not answer within {self._timeout_ms} ms; is it overloaded, are all "
+                "threads of its Thrift server busy (hbase.thrift.maxWorkerThreads), or was it started with another "
+                "transport than the address says (transport=)?"
             ) from error
         except (TException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
             self._failed(connection, server)
@@ -259,6 +264,32 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _failure(why: str, shown: str) -> StoreUnavailable:
+    if "AccessDenied" in why:
+        return StoreRefused(
+            f"HBase at {shown} does not permit a call: {why}. Let an administrator grant the user of the Thrift server "
+            "the rights to read and write (RW) the tables that `rillet hbase check` lists"
+        )
+    if "NamespaceNotFound" in why:
+        return StoreRefused(
+            f"HBase at {shown} has no such namespace: {why}. Let an administrator create it, in hbase shell: "
+            "create_namespace 'NAME'"
+        )
+    if _ABSENT.search(why):
+        return StoreRefused(
+            f"HBase at {shown} has no table for a call: {why}. `rillet hbase check` says which tables are absent, "
+            "`rillet hbase create` makes them, without the data that was there"
+        )
+    return StoreUnavailable(f"HBase at {shown} failed: {why}")
+
+
+def broken(where: str, died: ConnectionDied) -> StoreUnavailable:
+    """For a call that is not made again."""
+    return StoreUnavailable(
+        f"{where} broke the connection: {died}; is HBase running, and does it expect TLS, a login or another transport?"
+    )
 
 
 def first_line(error: Any) -> str:

@@ -1,8 +1,9 @@
-"""How Thrift servers are spoken to: transport, TLS and login, as the address of the store says.
+"""How Thrift servers are spoken to: transport, TLS, login and deadline, as the address of the store says.
 
 hbase://h:9090/rillet                                    buffered, in the clear
 hbase://h:9090/rillet?transport=framed&tls=/etc/ca.pem   framed, over TLS, with this authority
 hbase://h:9090/rillet?sasl=gssapi&service=thrift         with a Kerberos ticket, for thrift/h@REALM
+hbase://h:9090/rillet?timeout=5                          a call is given up after 5 s
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import http.client
 import importlib
 import ipaddress
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,12 +26,18 @@ from thriftpy2.transport.framed import TCyFramedTransport
 from thriftpy2.transport.sasl import TCySaslClientTransport
 from thriftpy2.transport.socket import TSocket
 
+from hbase_store.backends.lease import LEASE_MS
 from hbase_store.errors import BadStoreUrl
 
 #: Where the name and the password for `sasl=plain` are: an address is shown in logs.
 USER, PASSWORD = "RILLET_HBASE_USER", "RILLET_HBASE_PASSWORD"
 
-_OPTIONS = {"transport", "tls", "sasl", "service"}
+#: A call is given up after so long, at most: it is less than what is left of the writer's lease when it is renewed, so
+#: after such a wait the process is still the writer.
+TIMEOUT_MS = LEASE_MS * 2 // 3
+
+_OPTIONS = {"transport", "tls", "sasl", "service", "timeout"}
+_SECONDS = re.compile("([0-9]{1,3})s?")
 _OK = 200
 #: Protections of SASL, as bits: none, of integrity, of confidentiality.
 _UNPROTECTED, _CONFIDENTIAL = 1, 4
@@ -61,6 +69,7 @@ class ThriftAccess:
     transport: Literal["buffered", "framed", "http"] = "buffered"
     tls: ssl.SSLContext | None = None
     login: Login | None = None
+    timeout_ms: int = TIMEOUT_MS
 
     def socket(self, host: str, port: int, timeout_ms: int) -> Any:
         if self.transport == "http":
@@ -102,7 +111,16 @@ def access_of(query: str, hosts: list[str], environ: Mapping[str, str]) -> Thrif
         raise BadStoreUrl(f"sasl={options['sasl']} has frames of its own: leave out transport={transport}")
     if login is not None and login.mechanism == "PLAIN" and tls is None and not all(map(_is_here, hosts)):
         raise BadStoreUrl("sasl=plain sends the password as it is: add tls=system, or tls=FILE with the authority")
-    return ThriftAccess(transport, tls, login)  # type: ignore[arg-type]  # looked at above
+    return ThriftAccess(transport, tls, login, _timeout_ms(options))  # type: ignore[arg-type]  # looked at above
+
+
+def _timeout_ms(options: Mapping[str, str]) -> int:
+    if (text := options.get("timeout")) is None:
+        return TIMEOUT_MS
+    found = _SECONDS.fullmatch(text)
+    if found is None or not 0 < int(found[1]) * 1000 <= TIMEOUT_MS:
+        raise BadStoreUrl(f"timeout={text}: write a number of seconds from 1 to {TIMEOUT_MS // 1000}, as in timeout=5")
+    return int(found[1]) * 1000
 
 
 def _context(authority: str) -> ssl.SSLContext:

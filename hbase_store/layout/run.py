@@ -86,8 +86,9 @@ class RunColumn:
         self._kv, self._cache, self._run = kv, cache, run
         self._name = (run, key)
         self._blocks_read = 0
-        #: Whether the whole column may be in the cache.
-        self.fits = cache.holds(self.total * (_COLUMN_BYTES * len(index.first) + bool(index.deletions)))
+        #: What the whole column takes in memory, and whether it may be in the cache.
+        self.nbytes = self.total * (_COLUMN_BYTES * len(index.first) + bool(index.deletions))
+        self.fits = cache.holds(self.nbytes)
 
     def known(self) -> View | None:
         """The whole column, if it is in the cache."""
@@ -181,10 +182,13 @@ class RunColumn:
 
     def missing_of_few(self) -> list[int]:
         """The places of all blocks that are not in memory, if the column is so small that all are brought at once."""
-        count = len(self.index.rows)
-        if not self.fits or count > _AHEAD or self.known() is not None:
+        return self.missing_of_all() if len(self.index.rows) <= _AHEAD else []
+
+    def missing_of_all(self) -> list[int]:
+        """The places of all blocks that are not in memory, if the whole column may be there."""
+        if not self.fits or self.known() is not None:
             return []
-        return [place for place in range(count) if self._cache.get((self._name, place)) is None]
+        return [place for place in range(len(self.index.rows)) if self._cache.get((self._name, place)) is None]
 
     def least(self, key: np.uint64) -> int:
         """A lower bound of the rows of a key, from the index: the rows of all blocks that have no other key."""
@@ -245,8 +249,18 @@ def fetch(kv: KeyValue, reads: Iterable[tuple[RunColumn, Ids | None]], most: int
         for column, keys in reads
         for place in (column.missing_of_few() if keys is None else column.missing(keys))
     }
-    if most is not None and len(places) > most:
-        return
+    if most is None or len(places) <= most:
+        _bring(kv, places)
+
+
+def fetch_whole(kv: KeyValue, columns: Sequence[RunColumn]) -> None:
+    """Brings columns that fit into the cache there as a whole, with one request for all their blocks."""
+    _bring(kv, [(column, place) for column in columns for place in column.missing_of_all()])
+    for column in columns:
+        column.whole()
+
+
+def _bring(kv: KeyValue, places: Iterable[tuple[RunColumn, int]]) -> None:
     missing = [(column, place, column.block_key(place)) for column, place in places]
     sizes = [size for column, place, _ in missing for size in column.sizes([place])]
     values = kv.get_many("run", [key for _, _, key in missing], sizes) if missing else ()

@@ -115,6 +115,11 @@ class Pages:
         self._absent: set[int] = set()  # pages that were fetched in vain: their terms are still in slabs
         self._largest = self._pages_read = 0  # the largest of those that were read of late; and how many were
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of those that are cached."""
+        return self._cache.nbytes
+
     def fetch(self, ids: Ids) -> None:
         """Brings pages that `texts` will read into the cache, with one request: at most some megabytes of them. While
         nothing is known of their size, with several, each for twice as many as the one before."""

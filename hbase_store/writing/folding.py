@@ -37,8 +37,9 @@ from hbase_store.layout.slab import TermsChunk, term_ids
 from hbase_store.sorted.view import View, lay_over, nothing, orders, view_of, without_deletions
 from hbase_store.terms.pages import PageRange, Pages, pack_range
 
-#: The writer folds when so many slabs, or so many bytes of them, are not in runs.
-FOLD_SLABS = 256
+#: The writer folds when so many slabs, or so many bytes of them, are not in runs; of a store of another process, four
+#: times as many slabs: there a fold is some thirty calls, which take from publishing what they cost.
+FOLD_SLABS, FOLD_SLABS_REMOTE = 256, 1024
 FOLD_BYTES = 8 << 20
 #: So many runs of like size are merged into one.
 MERGE_RUNS = 4

@@ -23,6 +23,7 @@ from hbase_store.writing.divided_loading import DividedLoading
 from hbase_store.writing.folding import (
     FOLD_BYTES,
     FOLD_SLABS,
+    FOLD_SLABS_REMOTE,
     Abandoned,
     Folder,
     FoldWriter,
@@ -85,7 +86,8 @@ class Upkeep:
 
     def _is_much_unfolded(self) -> bool:
         slabs = self._host.head() - self._edges.newest.start
-        return slabs >= FOLD_SLABS or self._unfolded_bytes >= FOLD_BYTES
+        most = FOLD_SLABS_REMOTE if self._kv.is_remote else FOLD_SLABS
+        return slabs >= most or self._unfolded_bytes >= FOLD_BYTES
 
     def raise_failure(self) -> None:
         if self.folder is not None and self.folder.failure is not None:

@@ -31,6 +31,7 @@ from stream_ext.service.engine import Engine
 from stream_ext.service.graphs import Graphs
 from stream_ext.service.opened import Limits, OpenedStore, Wait
 from stream_ext.service.pushes import PushReceipt, StreamPushes
+from stream_ext.service.reading_ahead import ReadingAhead
 from stream_ext.service.registrations import Registrations
 from stream_ext.service.results import Results
 from stream_ext.service.role import Role, WriterSettings
@@ -80,8 +81,10 @@ class Service:
         absorb: UpdatesTo | None = None,
         reads: AnotherWriter | None = None,
         forwards: bool = False,
+        read_ahead: int = 0,
     ) -> None:
         """Use `Service.open`. `reads`: another process is the writer."""
+        self._ahead = ReadingAhead(store, read_ahead)
         self._opened = opened = OpenedStore(store, base, clock, limits, allowed_urls, budget, sources)
         self.store, self.base, self.allowed_urls, self.sources = store, base, allowed_urls, sources
         self.clock, self.waits, self.head = opened.clock, opened.waits, opened.head
@@ -204,13 +207,15 @@ class Service:
         absorb: UpdatesTo | None = None,
         shared: bool = False,
         own_base: bool = True,
+        read_ahead: int = 0,
     ) -> Service:
         """Takes the writer's lease, and continues after the last writer. `shared`: if another process has the lease,
         this one reads, and the caller forwards writes to it (otherwise this raises AnotherWriter); unless `own_base`
         it has the base of the writer then. `sources` are closed with the service; what
         registered queries need of the one that is called `main` is held. `updates` says where updates go; if it does
         not, to the source main if that takes any, else to our own store. `absorb`: the same of what streams absorb; if
-        it does not say, that stays in our own store."""
+        it does not say, that stays in our own store. `read_ahead`: of a store of another process, so many bytes are
+        read into memory when the service has started."""
         if engine not in ("spark", "inline"):
             raise BadArgument(f"--engine {engine}: this version has spark and inline")
         limits = limits or Limits()
@@ -231,7 +236,7 @@ class Service:
             retain, attached = retain or Retain(), Sources(sources, base)
             return cls(
                 store, base, clock, pace, limits, settings, retain, allowed_urls, budget, attached, updates,
-                absorb, reads, shared,
+                absorb, reads, shared, read_ahead,
             )  # fmt: skip
         except BaseException:
             store.close()
@@ -273,6 +278,7 @@ class Service:
             if self._closed:
                 return
             self._closed = True
+            self._ahead.close()
             self._role.close()
             self._attached.close()
             self._opened.push_readers.close()

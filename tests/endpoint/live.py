@@ -59,7 +59,7 @@ class Live:
 
 @contextmanager
 def live(
-    folder: Path,
+    folder: Path | str,
     *,
     token: str | None = None,
     limits: HttpLimits | None = None,
@@ -72,9 +72,9 @@ def live(
     evaluated_s: float = 30.0,
     **rules: Any,
 ) -> Iterator[Live]:
-    """`rules`: settings of `rillet serve` on who may come in; `trusting`: the certificates that the client takes;
-    `evaluated_s`: how long wait=evaluated waits."""
-    settings = ServeSettings(f"lmdb:{folder}", token=token, **rules)
+    """`folder`: of a store on LMDB, or the address of any store. `rules`: settings of `rillet serve` on who may come
+    in; `trusting`: the certificates that the client takes; `evaluated_s`: how long wait=evaluated waits."""
+    settings = ServeSettings(folder if isinstance(folder, str) else f"lmdb:{folder}", token=token, **rules)
     tls = settings.tls()
     with (
         Service.open(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from rdflib import RDF, Graph, Namespace, URIRef
 
+from endpoint.trial_hbase.server import HBase
 from stream_ext.writer.graph_store import Document
 from tests.endpoint.live import BASE, Live, live
 from tests.endpoint.w3c_http import Answer, Case, Expected, cases
@@ -36,7 +38,19 @@ def test_all_the_cases_of_the_w3c_are_there() -> None:
 
 @pytest.mark.parametrize("number", range(34))
 def test_it_does_as_the_w3c_says(empty: Live, number: int) -> None:
-    case = w3c_cases()[number]
+    check_case(empty, w3c_cases()[number])
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_it_does_so_with_a_store_on_a_real_hbase(hbase_server: HBase) -> None:
+    with live(f"hbase://127.0.0.1:{hbase_server.thrift_port}/protocol_{uuid.uuid4().hex[:8]}") as running:
+        for case in w3c_cases():
+            running.update("DROP ALL")
+            check_case(running, case)
+
+
+def check_case(empty: Live, case: Case) -> None:
     for graph, file in case.data:
         document = Document(file.read_bytes(), "application/n-triples", "http://ex/")
         empty.service.replace_graph(graph, [document])

@@ -9,9 +9,10 @@ import Hbase_thrift as thrift
 import pytest
 
 from hbase_store import Batch, Store
-from hbase_store.backends.hbase import TIMEOUT_MS, HBaseKeyValue
+from hbase_store.backends.hbase import HBaseKeyValue
 from hbase_store.backends.keyvalue import ANSWER_BYTES_MAX, CALL_BYTES_MAX, Put
 from hbase_store.backends.lease import LEASE_MS
+from hbase_store.backends.thrift_transports import TIMEOUT_MS
 from hbase_store.backends.thrift_verbs import BUCKETS
 from hbase_store.clock import WallClock
 from hbase_store.errors import BadRow, StoreUnavailable

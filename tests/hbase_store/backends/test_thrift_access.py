@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from pathlib import Path
 
@@ -80,17 +81,27 @@ def test_a_server_without_tls_is_named() -> None:
     ("options", "expected"),
     [
         ("tls", "write options as name=value"),
-        ("tsl=system", "'tsl' is not known; there are sasl, service, tls, transport"),
+        ("tsl=system", "'tsl' is not known; there are sasl, service, timeout, tls, transport"),
         ("transport=udp", "write buffered, framed or http"),
         ("tls=/nowhere/ca.pem", "write system, or the file"),
         ("sasl=digest", "write plain or gssapi"),
         ("sasl=plain", "set RILLET_HBASE_USER and RILLET_HBASE_PASSWORD"),
         ("service=thrift", "belongs to sasl=gssapi"),
+        ("timeout=0", "a number of seconds from 1 to 20"),
+        ("timeout=21", "a number of seconds from 1 to 20"),
+        ("timeout=5m", "a number of seconds from 1 to 20"),
     ],
 )
 def test_a_wrong_option_is_named(options: str, expected: str) -> None:
     with pytest.raises(BadStoreUrl, match=expected):
         hbase_store.open(f"hbase://127.0.0.1:1/rillet?{options}")
+
+
+def test_a_call_is_given_up_after_the_timeout_of_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"hbase://127.0.0.1:{silent.getsockname()[1]}/rillet?timeout=1"
+        with pytest.raises(StoreUnavailable, match="did not answer within 1000 ms"):
+            hbase_store.open(url)
 
 
 def test_a_password_is_not_sent_in_the_clear_nor_shown(

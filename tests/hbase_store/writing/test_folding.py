@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 import hbase_store
+from endpoint.trial_hbase.server import HBase
 from hbase_store import NAMED, Store
 from hbase_store.arrays import as_ids
 from hbase_store.backends.keyvalue import CompareAndSet, Put
@@ -94,6 +95,18 @@ class StoreAndModel(RuleBasedStateMachine):
 
 TestStoreAndModel = StoreAndModel.TestCase
 TestStoreAndModel.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_each_snapshot_on_a_real_hbase_is_what_the_model_says(hbase_server: HBase) -> None:
+    class OnHBase(StoreAndModel):
+        def opened(self) -> Store:
+            name = Path(self.folder).name.replace("-", "_")
+            return hbase_store.open(f"hbase://127.0.0.1:{hbase_server.thrift_port}/{name}", folding=False)
+
+    few = settings(max_examples=2, stateful_step_count=12, deadline=None, derandomize=True, database=None)
+    run_state_machine_as_test(OnHBase, settings=few)  # type: ignore[no-untyped-call]
 
 
 # ---- what a fold leaves

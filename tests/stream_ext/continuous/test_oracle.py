@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import uuid
 from pathlib import Path
 
 import pytest
 
 import hbase_store
+from endpoint.trial_hbase.server import HBase
 from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.shard import Shard
 from stream_ext.windows.query_state import QueryState
@@ -59,6 +61,13 @@ def test_data_that_are_partly_held_and_partly_our_own_are_one_dataset(block: int
     assert evaluations > 50
 
 
+@pytest.mark.hbase
+@pytest.mark.xdist_group("hbase")
+def test_it_is_so_on_a_real_hbase(hbase_server: HBase) -> None:
+    url = f"hbase://127.0.0.1:{hbase_server.thrift_port}/oracle_{uuid.uuid4().hex[:8]}"
+    assert play(7003, url, restarts=True, before=2, held=True) > 40
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("block", range(100))
@@ -67,14 +76,14 @@ def test_thousands_of_scenes_give_the_oracles_rows(block: int, restarts: bool, t
         play(seed, tmp_path / str(seed), restarts, before=seed % 5)
 
 
-def play(seed: int, folder: Path, restarts: bool, before: int = 0, held: bool = False) -> int:
+def play(seed: int, place: Path | str, restarts: bool, before: int = 0, held: bool = False) -> int:
     """Registered after so many of the scene's steps, perhaps with its streams ahead of what comes then. `held`: the
     quads of the store are our own, held, or both."""
     scene = random_scene(seed)
     first, steps = scene.steps[:before], scene.steps[before:]
     if before and seed % 3:
         first.append([Push(stream, (), 40 * (seed % 3)) for stream in (1, 2)])
-    store = hbase_store.open(f"lmdb:{folder}")
+    store = hbase_store.open(place if isinstance(place, str) else f"lmdb:{place}")
     player, oracle = Player(store, scene, random.Random(seed) if held else None), Oracle(scene)
     sn = player.register(first)
     oracle.register(first)

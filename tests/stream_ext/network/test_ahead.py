@@ -81,3 +81,38 @@ def test_a_cold_query_makes_few_requests(inner: LmdbKeyValue, text: str) -> None
     local = Store(inner, "local", WallClock(), folding=False)
     local.refresh()
     assert asked(local, text) == found
+
+
+def test_a_store_that_was_read_ahead_answers_without_a_request(inner: LmdbKeyValue) -> None:
+    kv, local = Counting(inner), Store(inner, "local", WallClock(), folding=False)
+    store = Store(kv, "remote", WallClock(), folding=False)
+    local.refresh()
+    with kv.counted():
+        assert store.read_ahead(64 << 20) > 0
+    assert kv.total <= 8, "some large requests"
+    with kv.counted():
+        for text in QUERIES:
+            assert asked(store, text) == asked(local, text)
+    assert kv.total == 0, kv.calls
+    assert local.read_ahead(64 << 20) == 0
+
+
+def test_no_more_is_read_ahead_than_is_asked_for_and_the_smallest_first(inner: LmdbKeyValue) -> None:
+    kv = Counting(inner)
+    everything = Store(kv, "remote", WallClock(), folding=False)
+    bytes_of_all = everything.read_ahead(64 << 20)
+    store = Store(kv, "remote", WallClock(), folding=False)
+    brought = store.read_ahead(bytes_of_all // 8)
+    assert bytes_of_all // 32 < brought <= bytes_of_all // 8
+    path = "SELECT ?org { ?org :partOf+ :org5 }"
+    with kv.counted():
+        assert asked(store, path) == asked(everything, path)
+    assert kv.keys["i2t"] and kv.keys["run"] == 1, "a block of hashes: the columns of the path are small"
+
+
+def test_reading_ahead_ends_early_when_it_may_not_go_on(inner: LmdbKeyValue) -> None:
+    kv = Counting(inner)
+    store = Store(kv, "remote", WallClock(), folding=False)
+    with kv.counted():
+        assert store.read_ahead(64 << 20, lambda: False) == 0
+    assert kv.total == 0

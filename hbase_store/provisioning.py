@@ -58,7 +58,8 @@ def script(url: str, compression: str = "NONE") -> str:
     namespace = _of(url, compression).namespace
     lines = []
     if ":" in namespace:
-        lines.append(f"create_namespace '{namespace.partition(':')[0]}'")
+        own = namespace.partition(":")[0]
+        lines.append(f"begin; create_namespace '{own}'; rescue StandardError => why; puts why; end  # it may be there")
     splits = ", ".join(f'"\\x{bucket:02x}"' for bucket in range(1, BUCKETS))
     for table in TABLES:
         family = (

@@ -28,7 +28,7 @@ from tests.parts.waiting import PATIENCE_S
 
 def test_the_script_makes_every_table_split_into_its_buckets() -> None:
     lines = provisioning.script("hbase://h:9090/mine:rillet", "SNAPPY").splitlines()
-    assert lines[0] == "create_namespace 'mine'"
+    assert lines[0].startswith("begin; create_namespace 'mine'; rescue"), "the namespace may be there"
     assert [line.split("'")[1] for line in lines[1:]] == [f"mine:rillet_{table}" for table in TABLES]
     assert all("COMPRESSION => 'SNAPPY'" in line and "VERSIONS => 1" in line for line in lines[1:])
     assert [line for line in lines[1:] if "SPLITS" not in line] == [lines[-1]], "one cell of meta has no buckets"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from stream_ext.service.service import Limits, Service
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.write_queue import PublishingPace
 from tests.hbase_store.pretended_hbase import PretendedHBase
+from tests.parts.waiting import until
 from tests.stream_ext.opened import BASE, Reader, push, registration, triple
 
 #: Rows of slice and sn, the head; emission and commit, the head of the emissions; and one more, now and then.
@@ -63,3 +65,32 @@ def test_listeners_cost_no_calls(service: Service, hbase: PretendedHBase, texts:
             break
     assert hbase.calls["scannerOpenWithScan"] == 0, "they are told from memory"
     assert hbase.calls.total() <= A_PUSH, hbase.calls
+
+
+def test_a_service_on_hbase_reads_its_store_when_it_starts(
+    hbase: PretendedHBase, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    triples = " . ".join(f"<http://ex/{i}> <http://ex/knows> <http://ex/{i + 1}>" for i in range(300))
+    text = "SELECT ?a ?c { ?a <http://ex/knows> ?b . ?b <http://ex/knows> ?c }"
+
+    def opened(read_ahead: int) -> Service:
+        store = Store(hbase.backend(monkeypatch), "pretended", ManualClock(1_000_000), folding=False)
+        store.take_lease("")
+        store.emissions.take_over()
+        clock, pace = ManualClock(1_000_000), PublishingPace(0, 0)
+        return Service(store, BASE, clock, pace, Limits(), None, Retain(), NOTHING, read_ahead=read_ahead)
+
+    def rows(service: Service) -> list[tuple[bytes | None, ...]]:
+        with hbase.counted():
+            return service.decode(service.query(text))
+
+    with opened(read_ahead=0) as service:
+        service.update(f"INSERT DATA {{ {triples} }}")
+        service.store.fold()
+    with opened(read_ahead=0) as service:
+        assert len(rows(service)) == 299
+        assert hbase.calls["getRowsWithColumns"] > 2
+    with caplog.at_level(logging.INFO, "rillet.store"), opened(read_ahead=64 << 20) as service:
+        until(lambda: "read ahead with" in caplog.text, "the store is not read ahead")
+        assert len(rows(service)) == 299
+        assert hbase.calls["getRowsWithColumns"] <= 1, "the head, and nothing of what is in the store"

@@ -3,8 +3,8 @@
     bytes_max = 64 MiB      a store of a million triples: all of it, some tens of large requests
                             a larger one: its smallest columns, and as many texts as have room
 
-What is asked first would otherwise wait for one round trip after the other, and for a Java process that has not
-answered anything like it yet."""
+What is asked first would otherwise wait for one round trip after the other, for a Java process that has not answered
+anything like it yet, and for the loops that look things up, which are loaded in a fifth of a second."""
 
 from __future__ import annotations
 
@@ -37,7 +37,17 @@ def read_ahead(
         fetch_whole(kv, group)
         brought += sum(column.nbytes for column in group)
     _read_texts(columns, pages, bytes_max // _TEXTS, goes_on)
+    _load_loops()
     return brought
+
+
+def _load_loops() -> None:
+    """Those that nearly each query needs."""
+    from hbase_store.layout import hashing  # numba takes a third of a second to import
+    from hbase_store.sorted import hops
+
+    hashing.warm()
+    hops.warm()
 
 
 def _that_fit(runs: Sequence[Run], bytes_max: int) -> Iterator[RunColumn]:

@@ -21,6 +21,7 @@ from itertools import count
 import msgspec
 
 from hbase_store import Store, StreamPosition
+from stream_ext.continuous.catching_up.turns import Turn
 from stream_ext.continuous.class_membership import ClassMembership
 from stream_ext.continuous.cohort import Cohort, CohortState, Newest
 from stream_ext.continuous.course import Bounds
@@ -31,7 +32,6 @@ from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run_plan import Joining, Key, RunPlan
 from stream_ext.continuous.start_point import StartPoint
 from stream_ext.continuous.steps import AFTER_ALL
-from stream_ext.continuous.turns import Turn
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.arrivals import Arrival, last_times

@@ -18,7 +18,9 @@ from hbase_store.errors import StoreUnavailable
 from stream_ext.catalog.catalog import Catalog, QueryDefinition
 from stream_ext.catalog.registered import Handed
 from stream_ext.continuous.assignment import DividedQueries, IsAssigned, RangesOf, all_assigned, divides_none, on_spark
-from stream_ext.continuous.behind import QueriesBehind
+from stream_ext.continuous.catching_up.queries_behind import QueriesBehind
+from stream_ext.continuous.catching_up.turns import UNHURRIED, Turn, TurnLimits
+from stream_ext.continuous.catching_up.unit_behind import NoReplays, Replays, UnitBehind
 from stream_ext.continuous.faults import CAUGHT_UP_LATER, fault_of
 from stream_ext.continuous.faulty_runs import FaultyRuns
 from stream_ext.continuous.query_budget import USUAL, Budget
@@ -26,8 +28,6 @@ from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery
 from stream_ext.continuous.runs import Runs
 from stream_ext.continuous.steps import AFTER_ALL
-from stream_ext.continuous.turns import UNHURRIED, Turn, TurnLimits
-from stream_ext.continuous.unit_behind import NoReplays, Replays, UnitBehind
 from stream_ext.emissions.finishing import finish
 from stream_ext.network.operators.remote.service import Unanswered
 from stream_ext.remote.allowed_urls import NOTHING, AllowedUrls

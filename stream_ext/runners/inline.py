@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from hbase_store.errors import StoreUnavailable
 from stream_ext.clock import Clock, MonotonicClock, SystemClock
+from stream_ext.continuous.catching_up.turns import Share
+from stream_ext.continuous.catching_up.unit_behind import NoReplays, Replays
 from stream_ext.continuous.faults import QueryFault
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import Share
-from stream_ext.continuous.unit_behind import NoReplays, Replays
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.runners.slowing import Slowing

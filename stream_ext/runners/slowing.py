@@ -1,7 +1,7 @@
 """Slowing: while pushes wait, what takes too much of the evaluation time of a shard is evaluated beside its others.
 
-Who that is says `stream_ext/continuous/fair_share.py`, and how it goes on `stream_ext/continuous/behind.py`. The inline
-runner and the seats of Spark do the same, each for its own shard."""
+Which queries these are says `stream_ext/continuous/catching_up/fair_share.py`, and how they go on
+`queries_behind.py` there. The inline runner and the seats of Spark do the same, each for its own shard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stream_ext.continuous.fair_share import FairShare, ShareLimit
+from stream_ext.continuous.catching_up.fair_share import FairShare, ShareLimit
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
 

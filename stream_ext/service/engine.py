@@ -14,10 +14,10 @@ from stream_ext.catalog.catalog import Catalog, CatalogStep, Failure, QueryDefin
 from stream_ext.catalog.registered import Handed, Registered
 from stream_ext.clock import Clock, MonotonicClock
 from stream_ext.continuous.assignment import all_assigned, divides_none, grouped_query, may_divide
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.faults import failure_of
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.emissions.part_merger import InJson

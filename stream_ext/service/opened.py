@@ -14,9 +14,9 @@ from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
 from stream_ext.catalog.registered_text import RegisteredText
 from stream_ext.clock import Clock, SteadyClock
-from stream_ext.continuous.fair_share import ShareLimit
+from stream_ext.continuous.catching_up.fair_share import ShareLimit
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import BadArgument, DeadlineExceeded, Gone, NotFound, TooLarge
 from stream_ext.evaluation_budget import Control
 from stream_ext.rdf.reading import ReadingBudget, deadline

@@ -23,9 +23,9 @@ from unittest import mock
 from hbase_store import Store
 from hbase_store import open as open_store
 from stream_ext.catalog.catalog import Catalog
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.query_budget import USUAL
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.finishing import finish
 from stream_ext.runners.inline import InlineRunner
 from stream_ext.runners.replays import replays

@@ -26,9 +26,9 @@ from stream_ext.catalog.options import StreamOptions
 from stream_ext.catalog.registered_text import reading_of
 from stream_ext.catalog.timing import timing_of
 from stream_ext.clock import SystemClock
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.merge import Merge
 from stream_ext.emissions.merged_progress import Runner
 from stream_ext.language.algebra.algebra import R2S

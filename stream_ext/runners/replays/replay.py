@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from stream_ext.continuous.catching_up.unit_behind import ReplayedPiece
 from stream_ext.continuous.query_budget import Budget
-from stream_ext.continuous.unit_behind import ReplayedPiece
 from stream_ext.errors import JobFailed, QueryCancelled, RilletError
 from stream_ext.evaluation_budget import Control
 from stream_ext.runners.replays.stretches import Cuts

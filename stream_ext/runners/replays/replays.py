@@ -9,9 +9,9 @@ from typing import Any
 
 from hbase_store import Store
 from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.catching_up.unit_behind import Replay
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run_plan import PlannedQuery
-from stream_ext.continuous.unit_behind import Replay
 from stream_ext.oneshot.divided.open_stores import absolute
 from stream_ext.runners.replays.replay import QueryReplay, ReplayJobs
 from stream_ext.runners.replays.stretches import CLOSE_S, expected_s, schedule_of, why_not_divided

@@ -18,10 +18,10 @@ import msgspec
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.catching_up.turns import Turn
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.run_plan import PlannedQuery, RunPlan
-from stream_ext.continuous.turns import Turn
 from stream_ext.emissions.finishing import finish
 from stream_ext.errors import JobFailed, RilletError
 from stream_ext.evaluation_budget import Control

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from stream_ext.continuous.catching_up.turns import Share
 from stream_ext.continuous.faults import QueryFault
-from stream_ext.continuous.turns import Share
 from stream_ext.runners.quarantine import Death
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat_connection import Doing, SeatConnection, Worker

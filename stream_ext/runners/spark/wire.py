@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import msgspec
 import numpy as np
 
-from stream_ext.continuous.fair_share import ShareLimit
+from stream_ext.continuous.catching_up.fair_share import ShareLimit
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.emissions.placement import ShardPlan
 from stream_ext.frames import FRAME_BYTES_MAX, exactly, framed, receive

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from endpoint.limits import HttpLimits
-from stream_ext.continuous.turns import TurnLimits
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from tests.endpoint.live import live
 
 NOW = 1_000_000_000_000

@@ -11,8 +11,8 @@ import pytest
 
 import hbase_store
 from stream_ext.catalog.registered_text import query_of
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.arrival_scene import ArrivalOracle, Observed, random_arrival_scene
 from tests.stream_ext.continuous.test_oracle import Recorder

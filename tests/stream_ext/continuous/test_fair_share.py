@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_ext.continuous.fair_share import FairShare, ShareLimit
+from stream_ext.continuous.catching_up.fair_share import FairShare, ShareLimit
 
 LIMIT = ShareLimit(share=0.25, wait_ms=1_000)
 ALL = dict.fromkeys(range(1, 11), 1)

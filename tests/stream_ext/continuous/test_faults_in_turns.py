@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stream_ext.clock import ManualClock
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.run import Run
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.errors import QueryTooLarge
 from stream_ext.remote.allowed_urls import AllowedUrls, places
 from stream_ext.service.service import Limits, Service

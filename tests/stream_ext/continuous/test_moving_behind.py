@@ -21,8 +21,8 @@ from hbase_store import EmissionRow, Sn, Store
 from stream_ext.catalog.catalog import QueryDefinition
 from stream_ext.clock import ManualClock
 from stream_ext.continuous.assignment import IsAssigned, all_assigned, on_spark
+from stream_ext.continuous.catching_up.turns import UNHURRIED, TurnLimits
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.emissions.emission import EmissionBody, columns_of, decode_body, decode_shared_body
 from stream_ext.emissions.merge import Merge
 from tests.stream_ext.continuous.test_pieces import squeezed

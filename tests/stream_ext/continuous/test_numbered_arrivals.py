@@ -12,10 +12,10 @@ import pytest
 
 import hbase_store
 from stream_ext.continuous import run_plan
+from stream_ext.continuous.catching_up.turns import UNHURRIED, TurnLimits
 from stream_ext.continuous.numbered_network import NumberedNetwork
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import UNHURRIED, TurnLimits
 from stream_ext.language.algebra.algebra import Register
 from stream_ext.language.syntax import parse
 from stream_ext.network.operators.instants import whole_answers

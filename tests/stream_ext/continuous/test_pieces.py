@@ -20,8 +20,8 @@ import pytest
 
 import hbase_store
 from hbase_store import Store
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 from tests.stream_ext.continuous.test_restarts import asked

@@ -15,8 +15,8 @@ import pyoxigraph
 import pytest
 
 from stream_ext.clock import ManualClock
+from stream_ext.continuous.catching_up.turns import Turn, TurnLimits
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import Turn, TurnLimits
 from stream_ext.errors import NotAllowed, ServiceFailed
 from stream_ext.rdf.canonical import canonical
 from stream_ext.remote.allowed_urls import AllowedUrls, places

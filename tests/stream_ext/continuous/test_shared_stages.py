@@ -18,10 +18,10 @@ import pytest
 import hbase_store
 from hbase_store import Store
 from stream_ext.continuous import course, joint_parts, run, shared_stages
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.shared_stages import SharedStages
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.network.operators.core import shared_stage
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedReader, SharedStage

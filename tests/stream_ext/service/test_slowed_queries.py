@@ -18,7 +18,7 @@ _TRIPLES, _LIGHT = 700, ("one", "two", "three", "four")
 @pytest.fixture(autouse=True)
 def little_tells_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few milliseconds are enough to say which query is the heavy one."""
-    monkeypatch.setattr("stream_ext.continuous.fair_share._SPENT_MS_MIN", 1.0)
+    monkeypatch.setattr("stream_ext.continuous.catching_up.fair_share._SPENT_MS_MIN", 1.0)
 
 
 def registered(service: Service) -> None:

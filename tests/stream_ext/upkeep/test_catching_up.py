@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stream_ext.clock import ManualClock
-from stream_ext.continuous.turns import TurnLimits
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.emissions.accounts import Accounts
 from stream_ext.emissions.merge import Merge
 from stream_ext.runners.inline import InlineRunner

@@ -18,9 +18,9 @@ import hbase_store
 from hbase_store import Store
 from stream_ext.catalog.catalog import Catalog
 from stream_ext.catalog.registered import Registered
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.query_budget import USUAL
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.emissions.finishing import finish
 from stream_ext.runners.replays import replay, replays, stretches, task
 from stream_ext.runners.replays.replays import QueryReplays

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hbase_store.errors import StoreUnavailable
-from stream_ext.continuous.turns import TurnLimits
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.runners.replays import by_processes, replay, replays
 from stream_ext.service.engine import Engine
 from stream_ext.service.service import Limits, Service
@@ -184,7 +184,7 @@ def test_a_server_that_is_killed_goes_on_after_what_is_stored(
     before = (
         "from stream_ext.runners.replays import by_processes, replay, replays\n"
         "replays.LEAST_S, replay.RESULT_BYTES, by_processes.LOWEST_PRIORITY = 0, 20_000, 0\n"
-        "from stream_ext.continuous.turns import TurnLimits\n"
+        "from stream_ext.continuous.catching_up.turns import TurnLimits\n"
         "from stream_ext.service.opened import Limits\n"
         "Limits.pace = TurnLimits(50, None, 50, None)"
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_ext.continuous.turns import TurnLimits
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.errors import RilletError
 from stream_ext.runners.replays import replay, replays, stretches, task
 from stream_ext.service import engine

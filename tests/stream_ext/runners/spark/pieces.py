@@ -11,9 +11,9 @@ from typing import Any
 
 from hbase_store import open as open_store
 from stream_ext.continuous.assignment import on_spark
+from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.shard import Shard
-from stream_ext.continuous.turns import TurnLimits
 from stream_ext.remote.allowed_urls import AllowedUrls
 from stream_ext.runners.spark import wire
 from stream_ext.runners.spark.seat import serve

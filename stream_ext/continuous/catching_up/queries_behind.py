@@ -21,11 +21,8 @@ import msgspec
 
 from hbase_store.errors import SnapshotGone
 from stream_ext.catalog.catalog import QueryDefinition
-from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
-from stream_ext.continuous.run_plan import PlannedQuery
-from stream_ext.continuous.steps import AFTER_ALL
-from stream_ext.continuous.turns import Turn
-from stream_ext.continuous.unit_behind import (
+from stream_ext.continuous.catching_up.turns import Turn
+from stream_ext.continuous.catching_up.unit_behind import (
     Replay,
     UnitBehind,
     begin_again,
@@ -33,6 +30,9 @@ from stream_ext.continuous.unit_behind import (
     replay_of_past,
     take_replayed,
 )
+from stream_ext.continuous.faults import CAUGHT_UP_LATER, SLOWED
+from stream_ext.continuous.run_plan import PlannedQuery
+from stream_ext.continuous.steps import AFTER_ALL
 from stream_ext.windows.part import Part
 from stream_ext.windows.query_state import QueryState
 

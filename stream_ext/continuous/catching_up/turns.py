@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from stream_ext.continuous.fair_share import ShareLimit
+from stream_ext.continuous.catching_up.fair_share import ShareLimit
 
 #: An answer of so many cells (rows times columns) costs as much as one more evaluation.
 _CELLS = 256

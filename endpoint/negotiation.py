@@ -58,6 +58,11 @@ def _allowed(offer: Offer, ranges: Sequence[_Range]) -> bool:
 def choose(accept: str, offers: Sequence[Offer]) -> Offer:
     """The offer with the highest quality. Between equals the order of the header decides, under a wildcard our
     order."""
+    return _chosen(accept, tuple(offers))
+
+
+@lru_cache(maxsize=512)
+def _chosen(accept: str, offers: tuple[Offer, ...]) -> Offer:
     ranges = _ranges(accept)
     if not ranges:
         return offers[0]

@@ -11,6 +11,7 @@ StoreError
 ├── Corrupt            what was written cannot be read back
 ├── IdsExhausted       all numbers that terms or blank nodes could have are given away
 ├── SnapshotGone       the snapshot was there, and is not retained any more
+├── NotInMemory        a thread that must not wait would have to (`memory_only`)
 ├── AnotherWriter    another process is the one writer (`address`, `pid`)
 └── Fenced             we were the writer, and are not any more; nothing of the last batch counts
     └── Undecided          the same, but whether the last batch counts cannot be found out
@@ -56,6 +57,10 @@ class Corrupt(StoreError):
 
 
 class IdsExhausted(StoreError):
+    pass
+
+
+class NotInMemory(StoreError):
     pass
 
 

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, concatenate
+from hbase_store.backends.checked_reads import with_checked_reads
 from hbase_store.backends.keyvalue import KeyValue
 from hbase_store.cache import CACHE_BYTES
 from hbase_store.clock import Clock
@@ -33,6 +34,7 @@ from hbase_store.log.emissions import EmissionLog
 from hbase_store.log.head import Head, HeadCell
 from hbase_store.log.history import History
 from hbase_store.log.row_reader import ROWS_AT_ONCE, RowReader
+from hbase_store.memory_only import ShortLock, check_may_wait
 from hbase_store.reading_ahead import read_ahead
 from hbase_store.terms.dictionary import Dictionary
 
@@ -51,6 +53,7 @@ class StoreReader:
         self.kv = kv
         self.url = url
         self.cache_bytes = cache_bytes
+        kv = with_checked_reads(kv)
         self.emissions = EmissionLog(kv, clock)
         self._cell = HeadCell(kv, b"head")
         self._dictionary = Dictionary(
@@ -61,7 +64,7 @@ class StoreReader:
         self._history = History(self._reader.rows, self._reader.present, self._reader.whole)
         self._recent = RecentStreams(RECENT_STREAM_BYTES)
         self._snapshots: WeakValueDictionary[int, Snapshot] = WeakValueDictionary()
-        self._snapshots_lock = threading.Lock()
+        self._snapshots_lock = ShortLock()
         self._newest = Snapshot(self._edges.newest, Sn(0), self._renewed)
         self._taking_in = threading.Lock()  # held while something is added to what readers see
         self._unfolded_bytes = 0
@@ -92,6 +95,7 @@ class StoreReader:
 
     def refresh(self) -> Sn:
         """Reads what any process committed meanwhile; returns the new head."""
+        check_may_wait()
         value, emitted = self.kv.get_many("meta", [self._cell.key, self.emissions.cell.key])
         self.emissions.cell.take_in(emitted)
         head = self._cell.take_in(value)

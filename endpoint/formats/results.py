@@ -35,6 +35,8 @@ OFFERS = (
     Offer("application/x-ndjson", "ndjson"),
 )
 
+#: So few rows are written cell by cell.
+_FEW_ROWS = 4
 _ASK_COLUMN = "_askResult"  # CSV and TSV define no boolean results; this is the form of Jena
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -104,11 +106,22 @@ def write_json(variables: Sequence[str], batches: Batches, boolean: bool | None)
 
 def _objects(variables: Sequence[str], batch: Decoded) -> Iterator[str]:
     """Each row as the JSON object of its bindings."""
+    if batch.rows <= _FEW_ROWS:
+        return _few_objects(variables, batch)
     cells = _cells(batch, json_term, [_quoted(name) + ":" for name in variables])
     rows: Iterable[Iterable[str]] = _rows(cells, batch.rows)
     if None in batch.texts:
         rows = map(_bound, rows)
     return map("{%s}".__mod__, map(",".join, rows))
+
+
+def _few_objects(variables: Sequence[str], batch: Decoded) -> Iterator[str]:
+    """The same, cell by cell: for few rows that is quicker than doing each step for all of them."""
+    names, texts = [_quoted(name) for name in variables], batch.texts
+    for row in range(batch.rows):
+        cells = [(name, texts[column[row]]) for name, column in zip(names, batch.columns, strict=True)]
+        bound = [f"{name}:{json_term(text)}" for name, text in cells if text is not None]
+        yield f"{{{','.join(bound)}}}"
 
 
 def _bound(cells: Iterable[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from endpoint.formats.shown_queries import shown_query
 from endpoint.formats.shown_streams import shown_stream, streams_listed
 from endpoint.http.access import Access, Caller
 from endpoint.http.answer_cache import AnswerCache
+from endpoint.http.at_once import AtOnce
 from endpoint.http.body import Bodies
 from endpoint.http.connections import Connections
 from endpoint.http.request_counts import Requests
@@ -67,6 +68,7 @@ class AppState:
     seal: Seal | None = None  # of requests between servers of one store; None: this one shares its store with none
     forwarding: Forwarding | None = None
     requests: Requests = field(default_factory=Requests)
+    at_once: AtOnce = field(default_factory=AtOnce)
     underway: Underway = field(init=False)
     connections: Connections = field(init=False)
     status: LastKnown[dict[str, Any]] = field(init=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -82,6 +83,9 @@ class AnswerStart(NamedTuple):
 async def ask(exchange: Exchange, request: QueryRequest) -> None:
     state = exchange.state
     offer = negotiation.choose(exchange.accept, offers_of(request.query.form))
+    if (start := _at_once(exchange, request, offer)) is not None:
+        await _give(exchange, request, offer, start)
+        return
     with state.underway.listed("query", request.text, request.timeout_s, state.limits) as question:
         head = state.head()
         equal = state.answer_cache.evaluation(request.key, head)
@@ -98,6 +102,24 @@ async def ask(exchange: Exchange, request: QueryRequest) -> None:
             with _shared(exchange, request) as evaluation:
                 start = await _started(exchange, begun, request, offer, question)
                 await _give(exchange, request, offer, start, question, evaluation)
+
+
+def _at_once(exchange: Exchange, request: QueryRequest, offer: Offer) -> AnswerStart | None:
+    """The answer, if the event loop may find it itself."""
+    state, effort = exchange.state, request.question.effort
+    is_of_now = request.snapshot is None and request.at is None and request.dataset is None and not request.by_spark
+    if effort is None or not (is_of_now and state.is_local and len(request.text) <= SHORT_CHARACTERS):
+        return None
+    if state.service.sources or registered_functions():
+        return None
+
+    def evaluate(control: Control) -> AnswerStart | None:
+        if not state.service.is_ready(request.question):
+            return None
+        start = _answered(exchange, request, offer, control)
+        return start if start.whole else None
+
+    return state.at_once.result(effort, evaluate)
 
 
 async def _of_equal(equal: Evaluation, head: int, question: RunningQuery) -> tuple[int, Reply] | None:
@@ -176,13 +198,22 @@ def _evaluated(
 ) -> AnswerStart | Heavy:
     """The answer; or that more rows are expected than `heavy_from`, or than `divided_from` and it can be divided.
     `estimate_at`: the snapshot at which that is estimated; None: it is not."""
-    service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
+    service, at, dataset = exchange.state.service, request.at, request.dataset
     if estimate_at is not None:
         rows = service.rows_expected(request.question, estimate_at, at, dataset, control)
         if rows > divided_from and service.is_divided(request.question, estimate_at, dataset, control):
             return Heavy(divided=True)
         if rows > heavy_from:
             return Heavy(divided=False)
+    began = time.thread_time()
+    start = _answered(exchange, request, offer, control)
+    if start.whole and (effort := request.question.effort) is not None:
+        effort.took(time.thread_time() - began)
+    return start
+
+
+def _answered(exchange: Exchange, request: QueryRequest, offer: Offer, control: Control) -> AnswerStart:
+    service, snapshot, at, dataset = exchange.state.service, request.snapshot, request.at, request.dataset
     answer = service.query(request.question, snapshot, at, dataset, control, streams=True, by_spark=request.by_spark)
     if answer.streamed is None:
         control.keep(answer.nbytes)
@@ -224,7 +255,7 @@ async def _give(
     request: QueryRequest,
     offer: Offer,
     start: AnswerStart,
-    question: RunningQuery,
+    question: RunningQuery | None = None,
     evaluation: Evaluation | None = None,
 ) -> None:
     headers = (*_warned(request.question.warnings), *start.headers)

@@ -19,6 +19,7 @@ from hbase_store.layout.rows import Sn
 from hbase_store.layout.run import Cached, Run, RunColumn, fetch, put_view
 from hbase_store.layout.run_blocks import NAMED_EDGES, PLAIN, PREDICATES, ColumnKey, is_edges
 from hbase_store.layout.terms import HELD_BASE, is_held
+from hbase_store.memory_only import check_may_wait
 from hbase_store.sorted.view import (
     BY_GRAPH,
     FORWARD,
@@ -130,6 +131,7 @@ class Layers:
         name = (self._serial, named, predicate, order, self._end(named, predicate, sn))
         view = self._cached(name)
         if view is None:
+            check_may_wait()
             view = _flattened([*(column.whole() for column in columns), changes])
             put_view(self._cache, name, view)
         return view
@@ -219,6 +221,7 @@ class Layers:
         name = (self._serial, named, predicate, order, self._end(named, predicate, sn), "above")
         view = self._cached(name)
         if view is None:
+            check_may_wait()
             view = nothing(named)
             for column in columns[1:]:
                 view = lay_over(view, column.whole(), True)
@@ -298,6 +301,7 @@ class Layers:
         return max(1.0, rows / max(1, keys))
 
     def _counted(self, named: bool, predicate: int, sn: Sn, columns: list[RunColumn]) -> int:
+        check_may_wait()
         lowest = columns[0]
         if lowest.index.deletions or 4 * sum(column.total for column in columns[1:]) > lowest.total:
             return len(self.view(named, predicate, FORWARD, sn))

@@ -7,7 +7,6 @@ log entries never change, so any number of readers share them; a lock guards onl
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from hbase_store.arrays import Columns, Ids, Item, Mask, distinct_values, last_of_each
 from hbase_store.layout.rows import Sn
 from hbase_store.layout.terms import HELD_BASE
+from hbase_store.memory_only import ShortLock, check_may_wait
 from hbase_store.sorted.view import (
     BY_GRAPH,
     FORWARD,
@@ -33,6 +33,8 @@ from hbase_store.sorted.view import (
 VIEWS_MAX = 3
 #: The rows of so few keys are searched for among so many changes; else all of these are sorted.
 _FEW, _SEARCHED = 4, 4096
+#: So many changes are sorted even for who must not wait: it takes less than a millisecond.
+_QUICK = 4096
 
 
 class _Log:
@@ -104,7 +106,7 @@ class Column:
         self._log = _Log(3 if named else 2)
         # Per order, the last used one at the end: (changes that are in it, view).
         self._views: list[list[tuple[int, View]]] = [[] for _ in range(BY_GRAPH + 1)]
-        self._lock = threading.Lock()
+        self._lock = ShortLock()
 
     def append(self, sn: Sn, columns: Columns, inserted: Mask) -> None:
         with self._lock:
@@ -163,6 +165,8 @@ class Column:
         return start, nearest
 
     def _laid_over(self, view: View, start: int, end: int, order: int, keys: Ids | None = None) -> View:
+        if end - start > _QUICK:
+            check_may_wait()
         changes = view_of(*self._log.net(start, end, order, keys))
         if len(view) == 0:
             return changes if self._keep else without_deletions(changes)

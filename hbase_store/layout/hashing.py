@@ -67,8 +67,8 @@ def hash_texts(texts: Sequence[bytes]) -> Ids:
 
 
 def hash_text(text: bytes) -> np.uint64:
-    found: np.uint64 = _hash_one(np.frombuffer(text, np.uint8), 0, len(text))
-    return found
+    # A Python number would make numpy convert the column in which it is looked for.
+    return np.uint64(_hash_one(np.frombuffer(text, np.uint8), 0, len(text)))
 
 
 @njit(cache=True, nogil=True)

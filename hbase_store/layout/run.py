@@ -28,6 +28,7 @@ from hbase_store.layout.run_blocks import (
     unpack_index,
 )
 from hbase_store.layout.run_list import RunEntry
+from hbase_store.memory_only import check_may_wait
 from hbase_store.sorted.view import View, span_of, view_of
 
 #: A column of so few blocks is read whole.
@@ -101,6 +102,7 @@ class RunColumn:
     def whole(self) -> View:
         view = self.known()
         if view is None:
+            check_may_wait()
             blocks = self._blocks(list(range(len(self.index.rows))), cached=self.fits)
             view = _joined(blocks)
             if self.fits:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hbase_store.arrays import NO_IDS, Columns, Ids, Mask, Offsets, frozen, gather_ranges
+from hbase_store.memory_only import check_may_wait
 
 #: Called with the number of edges before they are gathered; raises if these are too many.
 Room = Callable[[int], object]
@@ -86,6 +87,7 @@ def lay_over(lower: View, upper: View, keep: bool) -> View:
         return lower if keep else without_deletions(lower)
     if len(lower) == 0:
         return upper if keep else without_deletions(upper)
+    check_may_wait()  # the loop may have to be loaded first, even for few rows
     from hbase_store.sorted.kernels import merge  # numba takes a third of a second to import
 
     return view_of(*merge(lower.columns, lower.inserted, upper.columns, upper.inserted, keep))

@@ -6,9 +6,8 @@ lately is remembered. Terms that only timing data has are kept apart (`transient
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -20,6 +19,7 @@ from hbase_store.layout.run_blocks import HASH_COLUMN
 from hbase_store.layout.slab import TermsChunk
 from hbase_store.layout.terms import DICTIONARY, NO_TERM, TAG_SHIFT, inline_id, inline_text
 from hbase_store.layout.transient_rows import TransientRow
+from hbase_store.memory_only import ShortLock, check_may_wait
 from hbase_store.terms.pages import PAGE_CACHE_BYTES, Pages, unknown
 from hbase_store.terms.predicates import PredicateTexts
 from hbase_store.terms.transient import TransientTerms
@@ -46,7 +46,7 @@ class _Recent:
         self.promoted: list[tuple[int, TermsChunk]] = []
         self._promoted_texts: dict[int, bytes] = {}
         self._not_hashed: list[TermsChunk] = []
-        self._lock = threading.Lock()
+        self._lock = ShortLock()
 
     def add(self, sn: int, chunk: TermsChunk, texts: Sequence[bytes] | None) -> None:
         with self._lock:
@@ -69,6 +69,7 @@ class _Recent:
 
     def hashed(self) -> dict[bytes, int]:
         if self._not_hashed:
+            check_may_wait()
             with self._lock:
                 while self._not_hashed:
                     chunk = self._not_hashed[0]
@@ -180,50 +181,52 @@ class Dictionary:
     def ids(self, texts: Sequence[bytes]) -> Ids:
         """The ids of permanent terms; 0 for all others."""
         recent, columns = self._places
+        if len(texts) == 1:
+            return np.array([self._id(texts[0], recent.hashed(), columns)], np.uint64)
         found = list(map(recent.hashed().get, texts))
         missing = [i for i, id in enumerate(found) if id is None]
-        for known in (self._remembered, self._before):
-            missing = _fill_in(found, missing, texts, known)
+        missing = _fill_in(found, _fill_in(found, missing, texts, self._remembered), texts, self._before)
         for i in missing:
             # Most terms are IRIs, and none of those carries its term in the id.
             found[i] = NO_TERM if texts[i][:1] == b"<" else inline_id(texts[i])
         ids = np.array(found, np.uint64)
         if columns and missing and not ids[missing].all():
-            self._look_up(texts, ids, columns)
+            places = np.flatnonzero(ids == NO_TERM).tolist()
+            known = self._looked_up(list(dict.fromkeys([texts[i] for i in places])), columns)
+            ids[places] = [known.get(texts[i], NO_TERM) for i in places]
         return ids
 
-    def _look_up(self, texts: Sequence[bytes], ids: Ids, columns: Sequence[RunColumn]) -> None:
-        """Fills in what the runs know of the terms that are not found yet."""
+    def _id(self, text: bytes, recent: Mapping[bytes, int], columns: Sequence[RunColumn]) -> int:
+        """As `ids` of one text, without arrays."""
+        for ids in (recent, self._remembered, self._before):
+            if (id := ids.get(text)) is not None:
+                return id
+        if text[:1] != b"<" and (id := inline_id(text)) != NO_TERM:
+            return id
+        return self._looked_up([text], columns).get(text, NO_TERM) if columns else NO_TERM
+
+    def _looked_up(self, missing: list[bytes], columns: Sequence[RunColumn]) -> dict[bytes, int]:
+        """What the runs know of these distinct terms, at least."""
         from hbase_store.layout.hashing import hash_texts  # numba takes a third of a second to import
 
-        places = np.flatnonzero(ids == NO_TERM).tolist()
-        if known := self._predicates.read():
-            self._remember(known)
-            for i in places:
-                ids[i] = known.get(texts[i], NO_TERM)
-            places = [i for i in places if ids[i] == NO_TERM]
-        if not places:
-            return
-        missing = list(dict.fromkeys([texts[i] for i in places]))
+        known = self._predicates.read()
+        missing = [text for text in missing if text not in known]
         at_hand = all(column.known() is not None for column in columns)
         if len(missing) == 1 or (len(missing) < _SINGLE and at_hand):  # else with one request for all of them
-            known = {text: id for text in missing if (id := self._match(text, columns)) is not None}
-        else:
+            known |= {text: id for text in missing if (id := self._match(text, columns)) is not None}
+        elif missing:
             found = self._matches(hash_texts(missing), columns, missing.__getitem__)
-            known = {missing[place]: id for place, id in found}
-        if known:
-            self._remember(known)
-            for i in places:
-                ids[i] = known.get(texts[i], NO_TERM)
+            known |= {missing[place]: id for place, id in found}
+        self._remember(known)
+        return known
 
     def _match(self, text: bytes, columns: Sequence[RunColumn]) -> int | None:
         """As `_matches` for one text."""
         from hbase_store.layout.hashing import hash_text
 
         hash = hash_text(text)
-        keys = np.array([hash])
         for column in columns:
-            hashes, ids = column.reach(keys).columns[:2]
+            hashes, ids = (column.known() or column.reach(np.array([hash]))).columns[:2]
             place = int(hashes.searchsorted(hash))
             while place < len(hashes) and hashes[place] == hash:
                 if self.pages.text(int(ids[place])) == text:

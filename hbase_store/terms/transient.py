@@ -8,7 +8,6 @@ that has an id, no other one is given to its term."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ import numpy as np
 from hbase_store.arrays import Ids, Mask
 from hbase_store.layout.terms import NO_TERM
 from hbase_store.layout.transient_rows import Texts, TransientRow, joined
+from hbase_store.memory_only import ShortLock
 
 #: A generation lasts so long, and not less than this part of the time that timing data is kept.
 GENERATION_MS = 60_000
@@ -39,7 +39,7 @@ class Generation:
         self.nbytes = self.count = 0
         self._levels: tuple[Texts, ...] = ()
         self._waiting: list[Texts] = []
-        self._lock = threading.Lock()
+        self._lock = ShortLock()
 
     def add(self, streams: Iterable[int], texts: Texts) -> None:
         self.streams.update(streams)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hbase_store import NAMED, Snapshot
+from hbase_store.edges.snapshot import DEFAULT
 from hbase_store.layout import terms
 from stream_ext.language.algebra.terms import Variable
 from stream_ext.network.operators.core.pattern import IdPattern, O, P, S
@@ -153,8 +154,11 @@ class Estimates:
             return math.pow(total, 0.25) if S in pattern.fixed or O in pattern.fixed else total
         for position, inverse in ((S, False), (O, True)):
             if position in pattern.fixed:
-                key = np.array([pattern.fixed[position]], np.uint64)
-                graph = self._graph(pattern)
+                graph, key_id = self._graph(pattern), pattern.fixed[position]
+                if graph == DEFAULT:
+                    stored = self._stored(pattern)
+                    return float(sum(len(self._snapshot.values(p, key_id, inverse)) for p in stored))
+                key = np.array([key_id], np.uint64)
                 offsets = [self._snapshot.neighbours(p, key, inverse, graph)[0] for p in self._stored(pattern)]
                 return float(sum(int(each[-1]) for each in offsets))
         return self._total(pattern)

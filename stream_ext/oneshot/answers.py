@@ -191,6 +191,8 @@ _FIRST_ROWS, _ROWS = 512, 8_192
 #: Rows whose texts are longer are written in smaller parts, of so many times fewer rows.
 _WRITTEN_BYTES, _FEWER = 16 << 20, 16
 _ROW_BYTES = 256 << 20
+#: So few cells, if their texts are no longer than this, are decoded one by one.
+_SINGLE_CELLS, _SHORT_BYTES = 8, 1 << 16
 #: For so few ids lists are quicker than arrays.
 _FEW_CELLS = 64
 
@@ -203,6 +205,9 @@ def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) ->
     if not columns and count:
         yield Decoded([], [], count)
     count = len(columns[0]) if columns else 0
+    if 0 < count * len(columns) <= _SINGLE_CELLS and (few := _of_few_cells(columns, decode)) is not None:
+        yield few
+        return
     start, rows = 0, _FIRST_ROWS
     while start < count:
         end = min(count, start + rows)
@@ -212,6 +217,17 @@ def decoded(columns: Sequence[Ids], decode: Decode, count: int | None = None) ->
             found = _decoded([column[start:end] for column in columns], decode)
         yield found
         start, rows = end, min(_ROWS, _FEWER * (end - start))
+
+
+def _of_few_cells(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
+    """Each cell is decoded by itself, for that is quicker than finding equal ones; None: some are unbound, or long."""
+    ids = columns[0] if len(columns) == 1 else np.concatenate(columns)
+    if 0 in ids.tolist():
+        return None
+    texts, rows = decode(ids), len(columns[0])
+    if sum(map(len, texts)) > _SHORT_BYTES:
+        return None
+    return Decoded([*texts], [range(start, start + rows) for start in range(0, len(texts), rows)], rows)
 
 
 def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:

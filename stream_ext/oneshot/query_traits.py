@@ -8,12 +8,14 @@ from stream_ext.computed_once import computed_once
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.volatile import is_volatile
 from stream_ext.oneshot.advice import warnings_of
+from stream_ext.oneshot.effort import Effort
 from stream_ext.plan.properties.costly import is_costly
 
 
 class QueryTraits:
     def __init__(self, query: Query) -> None:
         self._query = query
+        self.effort = Effort(query)
 
     @computed_once
     def warnings(self) -> tuple[str, ...]:

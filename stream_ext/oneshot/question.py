@@ -21,6 +21,7 @@ from stream_ext.language.syntax.outline import Outline, outline_of
 from stream_ext.network.inputs import Encode, NetworkInputs
 from stream_ext.network.network import Network
 from stream_ext.oneshot.dataset import DatasetOverride
+from stream_ext.oneshot.effort import Effort
 from stream_ext.oneshot.plan_templates import SNAPSHOTS_MAX, BoundTemplate, PlanTemplate, PlanTemplates
 from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.pipeline import logic_of
@@ -127,6 +128,11 @@ class Question:
         return self._traits is not None and self._traits.is_costly
 
     @property
+    def effort(self) -> Effort | None:
+        """What its evaluation takes; None: it is no query."""
+        return None if self._traits is None else self._traits.effort
+
+    @property
     def is_planned(self) -> bool:
         return self._plan is not None or self._unit is None
 
@@ -145,6 +151,16 @@ class Question:
                 templates.learn(outline, self.text, self.base, query, snapshot, encode)
         self._plan = _Plan(network, sn)
         return network
+
+    def is_ready(self, snapshot: Snapshot, encode: Encode) -> bool:
+        """Whether `network` need not plan it."""
+        plan, sn = self._plan, int(snapshot.sn)
+        if plan is not None and plan.serves(sn):
+            return True
+        network = self._of_template(snapshot, encode)
+        if network is not None:
+            self._plan = _Plan(network, sn)
+        return network is not None
 
     def _of_template(self, snapshot: Snapshot, encode: Encode) -> Network | None:
         learning = self._learning

@@ -120,7 +120,7 @@ class Service:
         self.check_supported = statements.check_supported
         self.query, self.update = statements.query, statements.update
         self.rows_expected, self.reads_derived = statements.rows_expected, statements.reads_derived
-        self.is_divided = statements.is_divided
+        self.is_divided, self.is_ready = statements.is_divided, statements.is_ready
         self.decode, self.decoded = statements.decode, statements.decoded
 
         graphs = Graphs(opened, attached)

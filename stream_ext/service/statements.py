@@ -147,6 +147,11 @@ class Statements:
         except MemoryError as error:
             raise QueryTooLarge(f"the query needs more memory than is available ({error}): ask for less") from error
 
+    def is_ready(self, question: Question) -> bool:
+        """Whether a plan for the latest snapshot is known, so that `query` has only to evaluate it."""
+        store = self._opened.store
+        return question.is_ready(store.at(self._opened.head()), store.permanent_ids)
+
     def is_divided(
         self, request: str | Question, snapshot: int, dataset: DatasetOverride | None, control: Control
     ) -> bool:

@@ -7,7 +7,6 @@ when there is too much of it, all is forgotten."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
+from hbase_store.memory_only import ShortLock
 from stream_ext.evaluation_budget import Control
 from stream_ext.rows.key_table import KeyTable, fitted
 from stream_ext.values.decoding import decoded_within
@@ -78,7 +78,7 @@ class KnownValues:
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
-        self._lock = threading.Lock()
+        self._lock = ShortLock()
         self._forget()
 
     def _forget(self) -> None:

@@ -117,6 +117,8 @@ def test_a_hash_is_of_the_text_only(texts: list[bytes]) -> None:
     together = hash_texts(texts).tolist()
     assert together == [int(hash_texts([text])[0]) for text in texts] == [int(hash_text(text)) for text in texts]
     assert len(set(together)) == len(texts)
+    # A Python number would be looked for among floating point numbers, which distinguish fewer of them.
+    assert all(type(hash_text(text)) is np.uint64 for text in texts)
 
 
 def test_hashes_do_not_change() -> None:

@@ -206,7 +206,7 @@ class Network:
                 raise TypeError("elements for numbered evaluations arrive with their numbers")
             if isinstance(scan, WindowScan):
                 extra = arrived(arrival) if isinstance(scan, OccurrenceScan) else ()
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, extra, arrival.copies)
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.graphs, arrival.of_times, extra, arrival.copies)
             else:
                 triples = (arrival.s, arrival.p, arrival.o, arrival.g)
                 extra = occurrences(arrival) if scan.has_occurrences else ()

@@ -191,7 +191,7 @@ class NetworkSharing:
             assert isinstance(scan, WindowScan), "elements arrive at scans"
             if arrival.reaches(scan.window):
                 stage.count(ROW_BYTES * len(arrival.s))
-                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.g, arrival.times, (), arrival.copies)
+                scan.arrive(arrival.s, arrival.p, arrival.o, arrival.graphs, arrival.of_times, (), arrival.copies)
 
     def next_changes(self, time: int) -> list[NextChanges]:
         """As of each of its shared scans."""

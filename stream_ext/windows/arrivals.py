@@ -11,12 +11,17 @@ import numpy.typing as npt
 from hbase_store import PushMark, SnRow, Store, StreamColumns, StreamMove
 from hbase_store.errors import SnapshotGone
 from stream_ext.windows.last_times import LastTimes
+from stream_ext.windows.of_elements import Item, OfElements
 from stream_ext.windows.scheduled_window import Count, ScheduledWindow
 
 Ids = npt.NDArray[np.uint64]
 Times = npt.NDArray[np.int64]
 Indexes = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
+
+
+#: Lines that are there, or are made when they are read.
+OfTriples = npt.NDArray[Item] | OfElements[Item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,8 @@ class Arrival:
     s: Ids
     p: Ids
     o: Ids
-    g: Ids  # the graph of each triple
-    times: Times  # of each triple's element
+    graphs: OfTriples[np.uint64]  # the graph of each triple
+    of_times: OfTriples[np.int64]  # the time of each triple's element
     element: Indexes  # of each triple
     latest: int | None
     heartbeat: int | None
@@ -54,13 +59,21 @@ class Arrival:
         return not (self.was_saved if window.holds_all else self.is_saved)
 
     @property
+    def g(self) -> Ids:
+        return self.graphs[:]
+
+    @property
+    def times(self) -> Times:
+        return self.of_times[:]
+
+    @property
     def document_places(self) -> Ids:
         return np.arange(1, len(self.s) + 1, dtype=np.uint64) if self.places is None else self.places
 
     @property
     def nbytes(self) -> int:
-        columns = (self.element_times, self.s, self.p, self.o, self.g, self.times, self.element)
-        return sum(column.nbytes for column in columns)
+        columns = (self.element_times, self.s, self.p, self.o, self.element)
+        return sum(column.nbytes for column in columns) + 2 * self.s.nbytes
 
     @property
     def element_sizes(self) -> Times:
@@ -88,8 +101,8 @@ class Arrival:
             s=self.s[which],
             p=self.p[which],
             o=self.o[which],
-            g=self.g[which],
-            times=self.times[which],
+            graphs=self.graphs[which],
+            of_times=self.of_times[which],
             places=self.document_places[which],
             numbers=None if self.numbers is None else self.numbers[which],
             copies=None if self.copies is None else self.copies[which],
@@ -133,8 +146,8 @@ def whole_stream(store: Store, sn: int, stream: int) -> tuple[Arrival, Indexes] 
     if columns is None or not len(columns.time):
         return None
     found = Arrival(
-        sn, 0, stream, columns.time, columns.s, columns.p, columns.o, columns.graphs(), columns.time[columns.element],
-        columns.element, None, None, False,
+        sn, 0, stream, columns.time, columns.s, columns.p, columns.o, columns.graphs(),
+        OfElements(columns.time, columns.element), columns.element, None, None, False,
     )  # fmt: skip
     return found, columns.push
 
@@ -157,7 +170,9 @@ def _arrival(sn: int, stream: int, mark: PushMark, columns: StreamColumns | None
     elements = columns.element[part]
     return Arrival(
         sn, mark.ordinal, stream, columns.time[start:stop],
-        columns.s[part], columns.p[part], columns.o[part], columns.graphs(part), columns.time[elements],
+        columns.s[part], columns.p[part], columns.o[part],
+        OfElements(columns.graph, elements) if columns.g is None else columns.g[part],
+        OfElements(columns.time, elements),
         elements - np.int32(start) if start else elements, *position,
     )  # fmt: skip
 

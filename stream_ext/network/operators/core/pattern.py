@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from stream_ext.language.algebra.terms import Constant, Node, Variable
 from stream_ext.plan.logic import DEFAULT_GRAPH, GraphScope, PatternScan
 from stream_ext.rows.key_range import KeyRange, Ranges
+from stream_ext.windows.arrivals import OfTriples
 
 Ids = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
@@ -97,13 +99,15 @@ class IdPattern:
             fits &= test
         return fits, lambda which: tuple([columns[place][which] for place in self._places])
 
-    def match_in_window(self, columns: Sequence[Ids]) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
+    def match_in_window(
+        self, columns: Sequence[OfTriples[np.uint64]]
+    ) -> tuple[Mask, Callable[[Mask | slice], tuple[Ids, ...]]]:
         """As `match`, of the triples (s, p, o, g) of a window, which have to be in the pattern's graph."""
-        fits, bindings = self.match(columns)
+        fits, bindings = self.match(cast(Sequence[Ids], columns))  # the graphs are no fixed position
         if self.graph.each is not None:
-            fits &= columns[G] != 0  # GRAPH ?g ranges over the named ones
+            fits &= columns[G][:] != 0  # GRAPH ?g ranges over the named ones
         elif self.graph.one:
-            fits &= columns[G] == np.uint64(self.graph.one)
+            fits &= columns[G][:] == np.uint64(self.graph.one)
         if self.within is not None:
             position, ranges = self.within
             places = np.flatnonzero(fits)

@@ -19,6 +19,7 @@ from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.scans.ends import NO_TIME, Ends, NextChanges
 from stream_ext.rows.window_content import WindowContent
 from stream_ext.rows.zset import FOREVER, Columns, Ids, Weights, ZSet, concat, empty, shared
+from stream_ext.windows.arrivals import OfTriples
 from stream_ext.windows.scheduled_window import ScheduledWindow
 from stream_ext.windows.waiting_elements import ArrivedTogether, WaitingElements, rows_where
 
@@ -78,7 +79,14 @@ class WindowScan(Shareable):
             self._ends.shorten(by)
 
     def arrive(
-        self, s: Ids, p: Ids, o: Ids, g: Ids, times: Times, extra: Columns = (), copies: Times | None = None
+        self,
+        s: Ids,
+        p: Ids,
+        o: Ids,
+        g: OfTriples[np.uint64],
+        times: OfTriples[np.int64],
+        extra: Columns = (),
+        copies: Times | None = None,
     ) -> None:
         """Triples of the window's stream, with the graph and the time of their elements, in order of arrival; `extra`:
         columns that are kept behind their bindings. `copies`: how often each of them came; then they are in the window
@@ -89,7 +97,7 @@ class WindowScan(Shareable):
             self._saved.append(((*columns(fits), *(column[fits] for column in extra)), copies[fits]))
         elif count == len(fits):
             if count:
-                self._wait((*map(_own, columns(slice(None))), *extra), times)
+                self._wait((*map(_own, columns(slice(None))), *extra), times[:])
         elif count:
             self._wait((*columns(fits), *(column[fits] for column in extra)), times[fits])
 

@@ -29,10 +29,14 @@ class Occupancy:
         return Occupancy(window, self.waiting.copy(), self.occupied_until, self.oldest)
 
     def arrive(self, times: Times) -> None:
-        first, last = least_and_greatest(times) if len(times) else (0, -1)
+        if not len(times):
+            return
+        first, last = least_and_greatest(times)
         if first == last:  # as in most pushes
             if self.window.last_of(first) >= first + self.window.lead_ms:
                 self.waiting.add(times[:1], span=(first, last))
+        elif self.window.includes_all_from(first):
+            self.waiting.add(times, span=(first, last))
         elif len(included := times[self.window.ever_includes(times)]):
             self.waiting.add(included)
 

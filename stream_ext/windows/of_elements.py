@@ -27,4 +27,5 @@ class OfElements(Generic[Item]):
     def __getitem__(self, which: Any) -> npt.NDArray[Item]:
         if self._whole is None and isinstance(which, slice) and which == _ALL:
             self._whole = self._values.take(self._places)  # several threads may do so: each makes the same
-        return self._values.take(self._places[which]) if self._whole is None else self._whole[which]
+        found: npt.NDArray[Item] = self._values.take(self._places[which]) if self._whole is None else self._whole[which]
+        return found

@@ -203,6 +203,13 @@ class ScheduledWindow:
         """Which of these times are in some instance at all."""
         return self.valid_until(times) >= self.valid_from(times)
 
+    def includes_all_from(self, first: int) -> bool:
+        """Whether this time and all later ones surely are in some instance: it is in one, and there are no gaps between
+        instances."""
+        room = self.range_ms - (not self.includes_start) - self.lead_ms - (self.by_arrival and not self.includes_end)
+        has_gaps = self.is_stepped and not self.is_endless and room < self.step_ms - 1
+        return not has_gaps and self.last_of(first) >= first + self.lead_ms
+
     def for_arrivals(self) -> ScheduledWindow:
         return self if self.by_arrival else replace(self, by_arrival=True)
 

@@ -201,6 +201,12 @@ def test_one_time_is_valid_as_long_as_among_others(seed: int) -> None:
     )  # fmt: skip
     elements = list(range(-40, 80))
     assert [one.last_of(time) for time in elements] == one.valid_until(times(*elements)).tolist()
+    included = one.ever_includes(times(*elements)).tolist()
+    for place, first in enumerate(elements):
+        if one.includes_all_from(first):
+            assert all(included[place:]), (one, first)
+        else:
+            assert not all(included[place:]) or one.range_ms <= one.step_ms + 4, (one, first)
 
 
 @pytest.mark.parametrize("seed", range(200))

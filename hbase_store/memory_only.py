@@ -32,6 +32,10 @@ class memory_only:
         _thread.memory_only = self._outer
 
 
+def must_not_wait() -> bool:
+    return _thread.memory_only
+
+
 def check_may_wait() -> None:
     """Called where a read begins to take long: NotInMemory, if this thread must not wait."""
     if _thread.memory_only:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hbase_store.arrays import Ids
-from hbase_store.memory_only import ShortLock
+from hbase_store.memory_only import ShortLock, must_not_wait
 from stream_ext.evaluation_budget import Control
 from stream_ext.rows.key_table import KeyTable, fitted
 from stream_ext.values.decoding import decoded_within
@@ -90,6 +90,8 @@ class KnownValues:
 
     def facts(self, ids: Ids, control: Control = Control.FREE) -> Facts:
         """None of `ids` is 0, and there is at least one."""
+        if must_not_wait():
+            self._decode(ids)  # before they are numbered: what cannot be read now would make all be forgotten
         with self._lock:
             if self._slots is None:
                 self._slots = KeyTable(1)

@@ -108,7 +108,7 @@ def _at_once(exchange: Exchange, request: QueryRequest, offer: Offer) -> AnswerS
     """The answer, if the event loop may find it itself."""
     state, effort = exchange.state, request.question.effort
     is_of_now = request.snapshot is None and request.at is None and request.dataset is None and not request.by_spark
-    if effort is None or not (is_of_now and state.is_local and len(request.text) <= SHORT_CHARACTERS):
+    if effort is None or not is_of_now or len(request.text) > SHORT_CHARACTERS:
         return None
     if state.service.sources or registered_functions() or state.service.reads_derived(request.query):
         return None

@@ -201,8 +201,8 @@ class Dictionary:
         for ids in (recent, self._remembered, self._before):
             if (id := ids.get(text)) is not None:
                 return id
-        if text[:1] != b"<" and (id := inline_id(text)) != NO_TERM:
-            return id
+        if text[:1] != b"<" and (contained := inline_id(text)) != NO_TERM:
+            return contained
         return self._looked_up([text], columns).get(text, NO_TERM) if columns else NO_TERM
 
     def _looked_up(self, missing: list[bytes], columns: Sequence[RunColumn]) -> dict[bytes, int]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from hbase_store import Store
+from hbase_store.errors import NotInMemory
+from hbase_store.memory_only import memory_only
 from stream_ext.clock import ManualClock
 from stream_ext.remote.allowed_urls import NOTHING
 from stream_ext.service.service import Limits, Service
@@ -94,3 +96,22 @@ def test_a_service_on_hbase_reads_its_store_when_it_starts(
         until(lambda: "read ahead with" in caplog.text, "the store is not read ahead")
         assert len(rows(service)) == 299
         assert hbase.calls["getRowsWithColumns"] <= 1, "the head, and nothing of what is in the store"
+
+
+def test_what_is_in_memory_of_a_store_on_hbase_is_answered_by_who_must_not_wait(
+    service: Service, hbase: PretendedHBase
+) -> None:
+    names = " . ".join(f"<http://ex/{i}> <http://ex/name> 'a name that is no part of an id, {i}'" for i in range(300))
+    service.update(f"INSERT DATA {{ {names} }}")
+    service.store.fold()
+    for asked in (7, 8, 7, 8, 9):
+        text = f"SELECT ?n {{ <http://ex/{asked}> <http://ex/name> ?n }}"
+        answer = service.query(text)
+        assert service.decode(answer) == [(f'"a name that is no part of an id, {asked}"'.encode(),)]
+    with memory_only(), hbase.counted():
+        question = service.question("SELECT ?n { <http://ex/8> <http://ex/name> ?n } # again")
+        assert service.is_ready(question)
+        assert service.decode(service.query(question)) == [(b'"a name that is no part of an id, 8"',)]
+    assert hbase.calls.total() == 0
+    with memory_only(), pytest.raises(NotInMemory):
+        service.store.refresh()

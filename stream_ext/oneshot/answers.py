@@ -227,7 +227,8 @@ def _of_few_cells(columns: Sequence[Ids], decode: Decode) -> Decoded | None:
     texts, rows = decode(ids), len(columns[0])
     if sum(map(len, texts)) > _SHORT_BYTES:
         return None
-    return Decoded([*texts], [range(start, start + rows) for start in range(0, len(texts), rows)], rows)
+    places = [[*range(start, start + rows)] for start in range(0, len(texts), rows)]
+    return Decoded([*texts], places, rows)
 
 
 def _decoded(columns: Sequence[Ids], decode: Decode) -> Decoded | None:

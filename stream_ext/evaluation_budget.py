@@ -95,7 +95,8 @@ class Control:
         self._deadline = None if self._timeout_s is None else self._clock() + self._timeout_s
         self._alive = self.spent = 0
         self._used = retained
-        self.spend(0)
+        if retained > self._granted:
+            self.spend(0)
 
     # ---- bytes -----------------------------------------------------------------------------------------------------
 

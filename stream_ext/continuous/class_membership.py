@@ -87,7 +87,7 @@ class ClassMembership:
         evaluated = self._run.cohorts[0].evaluated
         assert evaluated is not None, "it was evaluated before it slept"
         self._run.evaluations.time = evaluated.time
-        self._run.evaluator.triggered(False).wake(evaluated.sn, evaluated.time)
+        self._run.evaluator.triggered(False).pass_by(evaluated.sn, evaluated.time)
 
     def end_course(self, course: Course) -> None:
         self._run.cohorts[0].schedule = course.schedule

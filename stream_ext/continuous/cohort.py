@@ -214,9 +214,8 @@ class Cohort:
 
     def passed_together(self, close: Close) -> None:
         """It was evaluated at the close; the part of all says so."""
-        self.schedule = close.schedule
+        self._schedule, self._evaluated, self._store_sn = close.schedule, close.evaluated, close.evaluated.sn
         self.steps.count += 1
-        self.passed(close.evaluated)
 
     def slept(self, sn: int, closes: Sequence[tuple[int, Close]], result: Result) -> list[Part]:
         """The parts of the closes of a snapshot that it sleeps through, each with its push."""

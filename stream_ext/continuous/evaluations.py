@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hbase_store import Store, StreamPosition
 from stream_ext.continuous.cohort import Cohort
-from stream_ext.continuous.course import Course
+from stream_ext.continuous.course import Close, Course
 from stream_ext.continuous.numbered_arrivals import NumberedArrivals
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.pushes import PushesOfSnapshot
@@ -90,21 +90,42 @@ class Evaluations:
 
     def of_course(self, course: Course) -> Iterator[int]:
         """Those that its timing class has found."""
-        run, (cohort,) = self._run, self._run.cohorts
         for arrival, closes in course.steps:
-            self.at = Within(arrival.push, 0)
-            run.evaluator.triggered(False).arrive(arrival)
+            self._arrive(arrival)
             for close in closes:
-                triggered, time = run.evaluator.triggered(False), close.due.time
-                result = run.evaluator.evaluate(triggered, course.sn, time, close.evaluated.k)
-                self.time = time  # only now, as in `_evaluate_due`
-                if run.in_class.emits_together(close.evaluated.k, result):
-                    cohort.passed_together(close)
-                else:
-                    cohort.schedule = close.schedule
-                    cohort.add(close.due, arrival.push, close.over_nothing, result)
+                self._evaluate_in_class(course.sn, arrival.push, close)
                 yield 1
-        run.in_class.end_course(course)
+        self._run.in_class.end_course(course)
+
+    def at_only_close(self, course: Course) -> None:
+        """As `of_course`, of one with one close, up to its end."""
+        at = self.at
+        for arrival, closes in course.steps:
+            self._arrive(arrival)
+            for close in closes:
+                at = self.at
+                self._evaluate_in_class(course.sn, arrival.push, close)
+        self.at = at
+
+    def after_course(self, course: Course) -> Iterator[int]:
+        """What is left to do of a course after all its closes."""
+        yield from ()
+        self._run.in_class.end_course(course)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        """Of a snapshot that its class has found: there are evaluations at closes only."""
+        self.at = Within(arrival.push, 0)
+        self._run.evaluator.triggered(False).arrive(arrival)
+
+    def _evaluate_in_class(self, sn: int, push: int, close: Close) -> None:
+        run, time, k = self._run, close.due.time, close.evaluated.k
+        result = run.evaluator.evaluate_in_class(sn, time, k)
+        self.time = time  # only now, as in `_evaluate_due`
+        if run.in_class.emits_together(k, result):
+            run.cohorts[0].passed_together(close)
+        else:
+            run.cohorts[0].schedule = close.schedule
+            run.cohorts[0].add(close.due, push, close.over_nothing, result)
 
     def _take(self, sn: int, arrival: Arrival, within: Within | None) -> Iterator[int]:
         had_origin = self._run.timing.has_origin

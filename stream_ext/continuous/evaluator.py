@@ -39,7 +39,7 @@ from stream_ext.rows.zset import Columns, Weights
 from stream_ext.values.vocabulary import Vocabulary
 from stream_ext.windows.arrivals import Arrival
 from stream_ext.windows.part import NO_IDS, Ids
-from stream_ext.windows.retained import retained_arrivals
+from stream_ext.windows.retained import retained_arrivals, within_budget
 from stream_ext.windows.scheduled_window import ScheduledWindow, Times
 from stream_ext.windows.timing import Timing, arrives_by_element
 
@@ -202,9 +202,11 @@ class Evaluator:
                 after.append((triggered, arrival))
 
         begin = (last.sn, last.push) if last is not None else None if first is None else (first.sn, first.push)
-        saved = self._saved(timing.windows, at)
-        has_begun = False
-        for arrival in self._retained(timing.windows, at.reference, at.sn + (within is not None), begin, saved):
+        saved, has_begun = self._saved(timing.windows, at), False
+        sn, until = at.sn + (within is not None), self._plan.past_until
+        self._control.begin(0)
+        arrivals = retained_arrivals(self._store, timing.windows, at.reference, sn, begin, saved, until=until)
+        for arrival in within_budget(arrivals, self._control):
             if not has_begun and (has_begun := arrival.sn > at.began):
                 self._settle(None)  # none of what came before the query began is new
             place = arrival.sn, arrival.push
@@ -235,25 +237,6 @@ class Evaluator:
         if at.last is None or self._plan.is_over_past or not any(window.holds_all for window in windows):
             return []
         return saved_arrivals(self._store.emissions, self._plan.number, at.began, at.last.sn)
-
-    def _retained(
-        self,
-        windows: Sequence[ScheduledWindow],
-        reference: int | None,
-        sn: int,
-        before: tuple[int, int] | None,
-        saved: Sequence[Arrival],
-    ) -> list[Arrival]:
-        """The arrivals up to snapshot `sn` that the windows at the time `reference`, or later, can contain; in order of
-        acknowledgement. `before`: the push before which the windows are needed first."""
-        found, size, until = list[Arrival](), 0, self._plan.past_until
-        self._control.begin(0)
-        for arrival in retained_arrivals(self._store, windows, reference, sn, before, saved, until=until):
-            found.append(arrival)
-            size += arrival.nbytes
-            self._control.alive(size)
-            self._control.check()
-        return found
 
     # -- the queries that share it -------------------------------------------------------------------------------
 
@@ -318,6 +301,20 @@ class Evaluator:
             emitted = self._composed.emitted(moment, emitted)
         return self._result_of(emitted)
 
+    def evaluate_in_class(self, sn: int, time: int, k: int) -> Result:
+        """As `evaluate`, of a run in a timing class: at closes at which nothing changes it is as if it slept."""
+        plan, triggered = self._plan, self.triggered(False)
+        if triggered.network.is_unchanged(sn, time):
+            self._begin_control()
+            triggered.pass_by(sn, time)
+        else:
+            moment = self.moment(triggered, sn, time, b"" if plan.is_shared else seed_of(plan.number, sn, k))
+            emitted, self.last = triggered.evaluate_in_class(moment), triggered
+            if emitted is not None:
+                return self._result_of(emitted)
+        self.last_result = self.unchanged_result
+        return self.last_result
+
     def evaluate_numbered(self, sn: int, times: Times, arrived: Sequence[Arrived]) -> ManyResults:
         """Evaluations at arrivals at these times, in one step."""
         numbered = self.numbered
@@ -379,13 +376,16 @@ class Evaluator:
     def moment(self, triggered: TriggeredNetwork | NumberedNetwork, sn: int, time: int, seed: bytes) -> Moment:
         """`triggered`: the network that is about to be evaluated."""
         changes = None if triggered.store_sn is None else ChangesBetween(self._store, triggered.store_sn, sn)
-        retained_bytes = sum([each.network.retained_bytes(self._state_bytes) for each in self.networks])
-        self._control.begin(retained_bytes + self.vocabulary.created_bytes)
+        self._begin_control()
         return Moment(
             time, self._store.at(sn), changes, now_ms=time, seed=seed, control=self._control,
             vocabulary=self.vocabulary, allowed_urls=self._backoff.allowed_urls, backoff=self._backoff,
             service_answers=self._service_answers, sources=self._backoff.sources,
         )  # fmt: skip
+
+    def _begin_control(self) -> None:
+        retained = [each.network.retained_bytes(self._state_bytes) for each in self.networks]
+        self._control.begin(sum(retained) + self.vocabulary.created_bytes)
 
     @property
     def created(self) -> int:  # so many terms

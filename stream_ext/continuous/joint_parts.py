@@ -162,11 +162,12 @@ def _together(queries: Ids, rows: Mapping[int, _Rows], width: int) -> tuple[Ids,
     """The rows of all: the place of each one's query, the columns, and the texts of created terms."""
     if not rows:
         return NO_IDS, [NO_IDS] * width, []
-    numbers, parts, created = sorted(rows), list[list[Ids]](), list[bytes]()
-    for number in numbers:
-        columns, texts = rows[number]
-        parts.append([shifted(column, len(created)) for column in columns] if texts and created else columns)
-        created += texts
+    numbers, created = sorted(rows), list[bytes]()
+    parts = [rows[number][0] for number in numbers]
+    for at, number in enumerate(numbers):
+        if texts := rows[number][1]:
+            parts[at] = [shifted(column, len(created)) for column in parts[at]] if created else parts[at]
+            created += texts
     places = queries.searchsorted(np.array(numbers, np.uint64)).astype(np.uint64)
     whose = places.repeat([len(columns[0]) for columns in parts])
     return whose, [frozen(np.concatenate([columns[place] for columns in parts])) for place in range(width)], created

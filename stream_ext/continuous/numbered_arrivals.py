@@ -24,6 +24,7 @@ from stream_ext.windows.pushes import Merged, PushesOfSnapshot
 from stream_ext.windows.query_state import Within
 from stream_ext.windows.schedule import Due
 from stream_ext.windows.scheduled_window import Times
+from stream_ext.windows.timing import arrives_by_element
 
 if TYPE_CHECKING:
     from stream_ext.continuous.evaluations import Evaluations
@@ -86,7 +87,7 @@ class NumberedArrivals:
             cohort.schedule.last = after
         coming, places = arrival, due.places
         if arrived_at is not None:
-            numbered = self._run.by_element(arrival.stream)
+            numbered = arrives_by_element(self._run.timing.windows, arrival.stream)
             marks = np.arange(1, len(places) + 1) if numbered else arrival.element_times
             coming, places = arrival.of_elements(marks > arrived_at), places[marks > arrived_at]
         pushes = np.full(len(due.times), arrival.push)

@@ -14,7 +14,6 @@ has changed. The same pushes give the same parts, in whatever process, and where
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -24,7 +23,7 @@ from hbase_store import Store, StreamPosition
 from stream_ext.continuous.catching_up.turns import Turn
 from stream_ext.continuous.class_membership import ClassMembership
 from stream_ext.continuous.cohort import Cohort, CohortState, Newest
-from stream_ext.continuous.course import Bounds
+from stream_ext.continuous.course import Bounds, Course
 from stream_ext.continuous.emitted_position import EmittedPosition
 from stream_ext.continuous.evaluations import Evaluations
 from stream_ext.continuous.evaluator import TERMS_CREATED_MAX, Evaluator
@@ -39,7 +38,10 @@ from stream_ext.windows.part import Ids, Part, WindowBounds
 from stream_ext.windows.pushes import PushesOfSnapshot
 from stream_ext.windows.query_state import QueryState, Within
 from stream_ext.windows.schedule import Schedule
-from stream_ext.windows.timing import Timing, arrives_by_element
+from stream_ext.windows.timing import Timing
+
+#: Instead of the evaluations that are left, while the only one is made.
+_UNDERWAY: Iterator[int] = iter(())
 
 
 class Run:
@@ -114,28 +116,12 @@ class Run:
         self._newest = Newest(state, sn, cohort.likeness, cohort.schedule.begins) if state.within is None else None
         self._cohort_of[joining.number] = cohort.join_one_of(self.cohorts)
 
-    @property
-    def likeness(self) -> tuple[object, ...] | None:
-        """Equal for runs of one template that are evaluated at the same arrivals from now on, and see the same elements
-        as new; None: the run has no numbered evaluations, or was not evaluated yet."""
-        if self.evaluator.numbered is None or len(self.cohorts) != 1 or not self.cohorts[0].entered:
-            return None
-        return self.timing, *self.cohorts[0].likeness
-
     def join_evaluated(self, joining: Sequence[Joining], sn: int) -> None:
         """Queries that were evaluated by another run, which was like this one, up to this snapshot."""
         for each in joining:
             self.join(each, sn)
         members = [self._cohort_of[each.number].members[each.number] for each in joining]
         self.evaluator.enter([(member.row, member.constants) for member in members])
-
-    def joining_now(self, sn: int) -> list[Joining]:
-        """All its queries, with their states after this snapshot."""
-        (cohort,) = self.cohorts
-        if self.plan.is_shared:
-            return cohort.joining(cohort.whole_state(sn))
-        own = replace(self.plan.first, state=self.state_now(cohort.only, sn))
-        return [own.joining]
 
     def _positions_at(self, sn: int) -> Mapping[int, StreamPosition]:
         if self._positions is None or self._positions[0] != sn:
@@ -171,10 +157,6 @@ class Run:
             evaluator.build_over_store(StartPoint(sn, self.cohorts[0].evaluated, ranked))
         elif self.timing.has_origin and not self.may_begin_anywhere:
             evaluator.build(self.timing, self.where(sn, ranked))
-
-    def by_element(self, stream: int) -> bool:
-        """Whether elements of the stream arrive one by one; else a timestamp at a time."""
-        return arrives_by_element(self.timing.windows, stream)
 
     @property
     def may_begin_anywhere(self) -> bool:
@@ -234,8 +216,25 @@ class Run:
             return self._begin(sn, self.evaluations.of_store(sn, False), turn)
         if (course := self.in_class.course) is not None:
             assert course.sn == sn, "its class has begun this snapshot"
+            if len(course.closes) == 1 and not self.plan.is_shared:
+                return self._at_only_close(sn, course, turn)
             return self._begin(sn, self.evaluations.of_course(course), turn)
         return self._begin(sn, self.evaluations.of_pushes(sn, pushes), turn)
+
+    def _at_only_close(self, sn: int, course: Course, turn: Turn) -> Sequence[Part]:
+        """As `_begin`, of a query alone that is evaluated once in the snapshot, as most are: with fewer steps."""
+        self._going, self._emitted, (cohort,) = _UNDERWAY, [], self.cohorts
+        self.begin_asleep(sn, course.bounds.setdefault(self.plan.labels, {}))
+        cohort.begin(sn)
+        self._build_anew_if_needed(sn)
+        self.evaluations.at_only_close(course)
+        columns, *_ = self.evaluator.last_result
+        turn.spend(len(columns) * len(columns[0]) if columns else 0)
+        if turn.is_over and cohort.steps.is_complete:
+            self._going = self.evaluations.after_course(course)
+            return self._with_times(self._cut(sn))
+        self.in_class.end_course(course)
+        return self._with_times(self._end(sn))
 
     @property
     def is_underway(self) -> bool:
@@ -249,13 +248,14 @@ class Run:
         if self._position is not None:
             self._position.begin(self.cohorts[0], sn)
             self._position.begin_turn(self.cohorts[0])
-        evaluator = self.evaluator
-        if evaluator.is_built and (evaluator.is_left_behind or not evaluator.is_planned_for(sn)):
-            self._build_anew(sn)
+        self._build_anew_if_needed(sn)
         return self.continue_step(turn)
 
-    def _build_anew(self, sn: int) -> None:
+    def _build_anew_if_needed(self, sn: int) -> None:
         """As after a restart, from the snapshot before. Our own store may have got what only a source was asked for."""
+        evaluator = self.evaluator
+        if not evaluator.is_built or not (evaluator.is_left_behind or not evaluator.is_planned_for(sn)):
+            return
         self._build_if_known(evaluator := self._new_evaluator(), sn - 1, self.ranked())
         self._replace_evaluator(evaluator)
 

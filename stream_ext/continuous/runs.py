@@ -12,7 +12,7 @@ from hbase_store import Store
 from hbase_store.errors import StoreUnavailable
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.continuous.run import Run
-from stream_ext.continuous.run_plan import Key, PlannedQuery, RunPlan
+from stream_ext.continuous.run_plan import Joining, Key, PlannedQuery, RunPlan
 from stream_ext.continuous.runs_by_timing import RunsByTiming
 from stream_ext.remote.backoff import Backoff
 from stream_ext.windows.part import Part
@@ -33,6 +33,7 @@ class Runs:
         self._is_quiet = False  # the present snapshot moves no stream that is read, and changes no store that is read
         self._concerned: list[Run] = []  # by the present snapshot, and those that have started in it
         self._over_store: dict[Run, None] = {}
+        self._new: dict[Run, None] = {}  # in no class, since the last snapshot that moved a stream
 
     @property
     def streams(self) -> frozenset[int]:
@@ -73,6 +74,8 @@ class Runs:
         if self._is_quiet:  # as a registration is, beside which ten thousand runs may be awake
             self._concerned = [*self._over_store, *self.underway]
             return []
+        self._by_timing.join(self._new)  # as after a restart, or once another query was registered
+        self._new.clear()
         woken, parts = self._by_timing.begin(sn, pushes, changed)
         self.awake |= dict.fromkeys(woken)
         self._concerned = [run for run in self.awake if _is_concerned(run, moved)]
@@ -98,7 +101,7 @@ class Runs:
     def _leave_class(self, run: Run, is_over: bool = False) -> None:
         if run in self._by_timing:
             self._by_timing.leave(run, is_over)
-            self.awake[run] = None
+            self.awake[run] = self._new[run] = None
 
     # ---- queries that start
 
@@ -133,6 +136,7 @@ class Runs:
         self.of |= dict.fromkeys(run.numbers, run)
         self.all[run] = self.awake[run] = None
         self._concerned.append(run)
+        self._new[run] = None
         if run.plan.is_over_store:
             self._over_store[run] = None
         if self._streams is not None:
@@ -158,7 +162,7 @@ class Runs:
         for runs in [list(runs) for runs in self._by_key.values() if len(runs) > 1]:
             alike: dict[tuple[object, ...], list[Run]] = {}
             for run in runs:
-                if (likeness := run.likeness) is not None and self._not_shared.isdisjoint(run.numbers):
+                if (likeness := _likeness(run)) is not None and self._not_shared.isdisjoint(run.numbers):
                     alike.setdefault(likeness, []).append(run)
             for some in alike.values():
                 if len(some) > 1:
@@ -184,7 +188,7 @@ class Runs:
             return
         for run in runs:
             if run is not into:
-                into.join_evaluated(run.joining_now(sn), sn)
+                into.join_evaluated(_joining_now(run, sn), sn)
                 self.of |= dict.fromkeys(run.numbers, into)
                 self._forget(run)
 
@@ -212,6 +216,7 @@ class Runs:
         self._leave_class(run, is_over=True)
         del self.all[run], self.awake[run]
         self._over_store.pop(run, None)
+        self._new.pop(run, None)
         self._streams = None
         if run.key is not None:
             self._by_key[run.key].remove(run)
@@ -221,6 +226,22 @@ class Runs:
 
 def _is_concerned(run: Run, moved: frozenset[int]) -> bool:
     return run.plan.is_over_store or run.is_underway or not moved.isdisjoint(run.streams)
+
+
+def _likeness(run: Run) -> tuple[object, ...] | None:
+    """Equal for runs of one template that are evaluated at the same arrivals from now on, and see the same elements as
+    new; None: the run has no numbered evaluations, or was not evaluated yet."""
+    if run.evaluator.numbered is None or len(run.cohorts) != 1 or not run.cohorts[0].entered:
+        return None
+    return run.timing, *run.cohorts[0].likeness
+
+
+def _joining_now(run: Run, sn: int) -> list[Joining]:
+    """All its queries, with their states after this snapshot."""
+    (cohort,) = run.cohorts
+    if run.plan.is_shared:
+        return cohort.joining(cohort.whole_state(sn))
+    return [replace(run.plan.first, state=run.state_now(cohort.only, sn)).joining]
 
 
 def _done_for_others_ms(run: Run) -> float:

@@ -37,7 +37,7 @@ class RunsByTiming:
     def settle(self, runs: Sequence[Run], awake: Collection[Run], sn: int) -> list[Run]:
         """After this snapshot, in which these `runs` were stepped, of all that are awake: they join the classes of
         others, and share what they have in common; returns those of them that sleep from now on."""
-        self._join([run for run in runs if run not in self._of and may_join(run)])
+        self.join(runs)
         for shared in dict.fromkeys(each.shared for _, each in self._classes):
             shared.gather(awake)
         found = []
@@ -48,6 +48,10 @@ class RunsByTiming:
                 timing_class.sleep(run, wakes_at)
                 found.append(run)
         return found
+
+    def join(self, runs: Iterable[Run]) -> None:
+        """Between two snapshots: those of them that may join classes do so."""
+        self._join([run for run in runs if run not in self._of and may_join(run)])
 
     def _join(self, runs: Iterable[Run]) -> None:
         known: dict[tuple[Timing, tuple[object, ...]], TimingClass] = {}
@@ -82,6 +86,8 @@ class RunsByTiming:
         self._classes = [(timing, each) for timing, each in self._classes if not each.is_empty]
         if not self._classes:
             return woken, parts
+        for shared in dict.fromkeys(each.shared for _, each in self._classes):
+            shared.hand_down()
         arrivals = list(pushes)
         wakers, by_stream = Wakers(arrivals), ArrivalsByStream(arrivals)
         for _, each in self._classes:
@@ -117,6 +123,8 @@ def may_join(run: Run) -> bool:
     if not run.plan.may_sleep or len(run.cohorts) != 1 or run.is_underway:
         return False
     cohort = run.cohorts[0]
+    if cohort.behind is not None:
+        return False  # it goes on in the middle of a snapshot
     if run.plan.is_shared and not (cohort.entered and run.evaluator.has_all_rows):
         return False
     if cohort.evaluated is None or cohort.schedule.upcoming() is None or not cohort.schedule.has_begun:

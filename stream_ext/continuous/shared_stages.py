@@ -57,6 +57,7 @@ class SharedStages:
         self._trials: dict[Run, _Trial] = {}
         self._runs: dict[Run, None] = {}
         self._terms: Vocabulary | None = None  # that of the shared stages
+        self._unread: list[SharedStage] = []  # perhaps: nobody reads these any more but for shorter windows
         self._renewal = _Trial()
         self._lengths: WindowLengths | None = None  # none, as long as all windows have one length
         self._awake: Collection[Run] = ()
@@ -126,7 +127,6 @@ class SharedStages:
         if self._terms is not None and self._are_worn(self._terms):  # of one run that is left, too
             self._begin_anew()
         if len(self._runs) < 2:
-            self._own_lengths()
             return
         for run in [run for run, trial in self._trials.items() if trial.is_due()]:
             self._share(run)
@@ -246,6 +246,8 @@ class SharedStages:
         return list(sharing.stages)
 
     def _forget_unread(self, stages: Iterable[SharedStage]) -> None:
+        stages = list(stages)
+        self._unread += [stage for stage in stages if not stage.readers and stage.lent]
         self._forget([stage for stage in stages if not stage.readers and not stage.lent])
 
     def _forget(self, stages: Iterable[SharedStage]) -> None:
@@ -265,6 +267,15 @@ class SharedStages:
                 waiting += [each for each in longer.with_inputs() if not each.readers and not each.lent]
 
     # ---- windows of other lengths
+
+    def hand_down(self) -> None:
+        """Before a snapshot: operators over windows that no query has any more get shorter, those of the longest one
+        that has their rows. So what does not fit into a budget is no fault of windows that are gone."""
+        unread, self._unread = self._unread, []
+        for stage in unread:
+            if not stage.readers and stage.shorter and self._stages.get(stage.key) is stage:
+                stage.hand_down()
+        self._forget([stage for stage in unread if not stage.readers and not stage.lent])
 
     def _unite_lengths(self, lengths: WindowLengths) -> None:
         """Operators that do the same as one over longer windows have its rows from now on."""
@@ -323,13 +334,6 @@ class SharedStages:
         if is_renewed or may_renew:
             operator.renew(True)
         return is_renewed
-
-    def _own_lengths(self) -> None:
-        """A run that is left alone has what is over windows of its own lengths: what is over longer ones costs more."""
-        for run in self._runs:
-            sharing = _network_of(run).sharing
-            if sharing is not None and any(stage.longer is not None for stage in sharing.stages):
-                sharing.is_lost = True
 
 
 def _reads(run: Run, scan: SharedStage) -> bool:

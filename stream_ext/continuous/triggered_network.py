@@ -64,7 +64,7 @@ class TriggeredNetwork:
         """A timing class knows the occupancy of its windows from now on."""
         self._occupancies = []
 
-    def wake(self, sn: int, time: int) -> None:
+    def pass_by(self, sn: int, time: int) -> None:
         """Nothing has changed for it, nor in the store, up to the evaluation in snapshot `sn` at this time."""
         self.store_sn = sn
         self.network.pass_by(time)
@@ -73,6 +73,7 @@ class TriggeredNetwork:
         """`occupancy`: that of windows with the same content; `time`: that of the last evaluation."""
         self._occupancies = [there.copy(own) for own, there in zip(self._windows, occupancy, strict=True)]
         self.was_empty = not self.has_content(time)
+        self.network.catch_up()
 
     def end_reading_ahead(self) -> None:
         """As of what it shares with other networks."""
@@ -114,6 +115,14 @@ class TriggeredNetwork:
         """Brings the network to the answer without what has arrived since the last evaluation."""
         self.network.step(moment)
         self.store_sn = int(moment.snapshot.sn)
+
+    def evaluate_in_class(self, moment: Moment) -> tuple[Columns, Weights] | None:
+        """As `evaluate`, in a timing class; None: nothing has changed, and it was passed by."""
+        found = self.network.emitted_if_changed(moment)
+        if found is None:
+            self.network.pass_by(moment.time)
+        self.store_sn = int(moment.snapshot.sn)
+        return found
 
     def evaluate(self, moment: Moment) -> tuple[Columns, Weights]:
         self.move_to(moment.time)

@@ -4,10 +4,14 @@ SELECT * { ?s :p ?o . ?o :q ?z } LIMIT 10 need not join a million edges: a thous
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
-from stream_ext.network.operators.answers.distinct import Distinct
+import numpy as np
+
+from stream_ext.network.change_bytes import MANY, count_alive
+from stream_ext.network.operators.answers.distinct import Distinct, first_of_each
+from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.joins.exists import ExistsOperator
 from stream_ext.network.operators.joins.intersection import Intersection
 from stream_ext.network.operators.joins.join import JoinOperator
@@ -20,9 +24,10 @@ from stream_ext.network.operators.rowwise.filter import FilterOperator
 from stream_ext.network.operators.rowwise.project import Project
 from stream_ext.network.operators.rowwise.union import UnionOperator
 from stream_ext.network.wires import Stage
+from stream_ext.rows.zset import ZSet, concat, empty
 
 #: Rows of the first piece, where a few answers are enough; each next one is four times as large.
-PIECE = 1024
+_PIECE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +91,38 @@ def _adds_up(stage: Stage, moved: Container[int]) -> bool:
     if isinstance(stage.operator, JoinOperator):
         return moving.count(True) == 1
     return isinstance(stage.operator, _OF_ALL) and all(moving)
+
+
+def piece_by_piece(stages: Sequence[Stage], last: int, moment: Moment, driver: Driver, enough: int) -> ZSet:
+    """The rows of the last stage: evaluates the driver's matches piece by piece, until there are enough rows."""
+    changes, width = list[ZSet](), len(stages[last].operator.variables)
+    for i, stage in enumerate(stages):
+        if i in driver.driven or i == driver.stage:
+            changes.append(empty(len(stage.operator.variables)))
+        else:
+            moment.control.check()
+            changes.append(stage.operator.step(moment, *(changes[j] for j in stage.inputs)))
+    found = empty(width)
+    for piece in _pieces(stages[driver.stage], moment, changes):
+        changes[driver.stage] = piece
+        for i in driver.driven:
+            moment.control.check()
+            stage = stages[i]
+            changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
+        more = concat([found, changes[last]], width)
+        found = first_of_each(more) if driver.distinct else more
+        if found.count > MANY:
+            count_alive(moment.control, [*changes, found])
+        if found.count >= enough:
+            break
+    return found
+
+
+def _pieces(stage: Stage, moment: Moment, changes: Sequence[ZSet]) -> Iterator[ZSet]:
+    size = _PIECE
+    assert isinstance(stage.operator, StoreJoin)
+    for part in stage.operator.pieces(moment, changes[stage.inputs[0]]):
+        start = 0
+        while start < part.count:
+            yield part.take(np.arange(start, min(start + size, part.count)))
+            start, size = start + size, size * 4

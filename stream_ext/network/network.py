@@ -5,27 +5,23 @@ one-shot query is a network that is stepped once, with the whole store as the ch
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from hbase_store import Snapshot
 from stream_ext.language.algebra.algebra import R2S, Form, Query
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.network.ahead import fetch_for_joins
 from stream_ext.network.change_bytes import LOOKS, MANY, count_alive, with_room
-from stream_ext.network.early_stop import PIECE, Driver, driver_of
+from stream_ext.network.early_stop import driver_of, piece_by_piece
 from stream_ext.network.inputs import NetworkInputs
 from stream_ext.network.measuring import bytes_of
 from stream_ext.network.one_pattern import columns_of, places_of_answer
 from stream_ext.network.operator_meter import OperatorMeter
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.cut import Cut
-from stream_ext.network.operators.answers.distinct import first_of_each
 from stream_ext.network.operators.answers.r2s import ResultState
 from stream_ext.network.operators.answers.range_answer import RangeAnswer
 from stream_ext.network.operators.answers.ranking import Orders, own_order
@@ -34,7 +30,13 @@ from stream_ext.network.operators.core.parameters import Parameters
 from stream_ext.network.operators.core.pattern import IdPattern
 from stream_ext.network.operators.core.reevaluated import Reevaluated
 from stream_ext.network.operators.core.shareable import Shareable
-from stream_ext.network.operators.core.shared_stage import COLUMN_BYTES, ROW_BYTES, SharedReader
+from stream_ext.network.operators.core.shared_stage import (
+    COLUMN_BYTES,
+    ROW_BYTES,
+    SharedReader,
+    SharedStage,
+    read_only_by,
+)
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.network.operators.remote.source_evaluation import SourceEvaluation
 from stream_ext.network.operators.scans.ends import NO_TIME
@@ -42,22 +44,14 @@ from stream_ext.network.operators.scans.numbered_scan import NumberedCountedScan
 from stream_ext.network.operators.scans.occurrence_scan import OccurrenceScan, arrived, occurrences
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.sharing import NetworkSharing
+from stream_ext.network.tracing import Traced, traced_stages
 from stream_ext.network.unread_removals import omit_unread_removals
 from stream_ext.network.wires import Plan, Scan, Stage, Wire, in_steps
 from stream_ext.plan.logic import Select
 from stream_ext.plan.properties.partial_groups import in_range
 from stream_ext.plan.templates.parameters import QueryTemplate
-from stream_ext.rows.zset import Columns, Ids, Weights, ZSet, concat, empty, in_order
+from stream_ext.rows.zset import Columns, Ids, Weights, ZSet, in_order
 from stream_ext.windows.arrivals import Arrival
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """What a stage did in one step."""
-
-    stage: Stage
-    rows: int
-    ms: float
 
 
 def _only_expires(stage: Stage) -> bool:
@@ -100,6 +94,8 @@ class Network:
         self.sharing: NetworkSharing | None = None  # what it shares with other networks
         self._enough = cut.enough
         self._only_expires = all(map(_only_expires, self.stages))
+        self._read_only: list[SharedStage] | None = None  # if no rows can come but from these
+        self._passed: int | None = None  # up to this evaluation it was passed by
         self._only_pattern = places_of_answer(self.stages, self.last_stage, cut, answer, orders)
 
     @classmethod
@@ -182,6 +178,8 @@ class Network:
         """Some of its stages were replaced; `scans`: those that it has alone."""
         self.scans = list(scans)
         self._steps = in_steps(self.stages, self.last_stage, self.scans)
+        stepped = [stage.operator for stage in self.stepped_stages]
+        self._read_only = None if self.scans or self.counted else read_only_by(stepped)
 
     @property
     def stepped_stages(self) -> list[Stage]:
@@ -257,9 +255,26 @@ class Network:
             gone = max(gone, left if left < NO_TIME else 0)
         return min(found, gone) if gone > time else found
 
+    def is_unchanged(self, sn: int, time: int) -> bool:
+        """Whether it is known, as others have stepped all that it reads, that nothing changes at this evaluation: then
+        it may be passed by."""
+        if not self._read_only or self._meter is not None:
+            return False
+        for stage in self._read_only:
+            change = stage.change_at(sn, time)
+            if change is None or change.count or change.omitted:
+                return False
+        return self.answer.stays_at(sn, time)
+
     def pass_by(self, time: int) -> None:
         """It was not stepped at the evaluation at this time, since nothing changed up to there."""
-        self.answer.pass_by(time)
+        self._passed = time
+
+    def catch_up(self) -> None:
+        """Its answer is that of the last evaluation, also if it was passed by."""
+        if self._passed is not None:
+            self.answer.pass_by(self._passed)
+            self._passed = None
 
     def meter(self) -> OperatorMeter:
         """The meter of its operators, which begins now if nobody looked lately. Any thread may call."""
@@ -282,13 +297,30 @@ class Network:
 
     def step(self, moment: Moment) -> tuple[Columns, Weights]:
         """One evaluation: the rows that it emits; in no order, unless the query has ORDER BY."""
+        return self._answered(moment, self._renewed(moment))
+
+    def _renewed(self, moment: Moment) -> ZSet:
         if moment.changes is not None:
             moment.vocabulary.renew()
-        return self.answer.step(moment, with_room(moment.control, self._changed(moment)))
+        return self._changed(moment)
+
+    def _answered(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights]:
+        if self._passed is not None:
+            self.catch_up()
+        return self.answer.step(moment, with_room(moment.control, change))
 
     def emitted(self, moment: Moment) -> tuple[Columns, Weights]:
         """As `step`, in an order that does not depend on how the input was cut into steps."""
-        emitted = self.step(moment)
+        return self._in_order(self._answered(moment, self._renewed(moment)))
+
+    def emitted_if_changed(self, moment: Moment) -> tuple[Columns, Weights] | None:
+        """As `emitted`; None: nothing has changed, so it may be passed by."""
+        change = self._renewed(moment)
+        if not change.count and not change.omitted and self.answer.stays_at(int(moment.snapshot.sn), moment.time):
+            return None
+        return self._in_order(self._answered(moment, change))
+
+    def _in_order(self, emitted: tuple[Columns, Weights]) -> tuple[Columns, Weights]:
         return emitted if self.answer.is_in_order else in_order(*emitted)
 
     def once(self, moment: Moment, enough: int | None = None) -> ZSet:
@@ -298,7 +330,7 @@ class Network:
         if enough is None or self._driver is None or self._orders.are_resumed:
             change = self._changed(moment)
         else:
-            change = self._piece_by_piece(moment, self._driver, enough)
+            change = piece_by_piece(self.stages, self.last_stage, moment, self._driver, enough)
         return self.answer.once(moment, with_room(moment.control, change))
 
     def of_one_pattern(self, snapshot: Snapshot) -> list[Ids] | None:
@@ -321,6 +353,15 @@ class Network:
             else:  # nobody looks any more, or some operators are others now
                 self._meter = None
         control, is_registered = moment.control, not moment.last
+        if len(steps) == 1 and is_registered:  # as of a query that shares all that it does
+            ((_, stage, _),) = steps
+            control.check()
+            change: ZSet = stage.operator.step(moment)
+            if change.count:
+                self._count(change)
+            if change.count > MANY:
+                count_alive(control, [change])
+            return change
         changes: list[Any] = [None] * len(self.stages)
         many = False  # whether any change has many rows
         for at, stage, done in steps:
@@ -333,61 +374,19 @@ class Network:
             for i in done:
                 changes[i] = None
             if (count := change.count) and is_registered:
-                self._added += count * (change.width * COLUMN_BYTES + ROW_BYTES)
+                self._count(change)
             if count > MANY:
                 many = True
                 count_alive(control, [each for each in changes if each is not None])
         found: ZSet = changes[self.last_stage]
         return found
 
-    def _piece_by_piece(self, moment: Moment, driver: Driver, enough: int) -> ZSet:
-        """Evaluates the driver's matches piece by piece, until there are enough rows."""
-        changes: list[ZSet] = []
-        for i, stage in enumerate(self.stages):
-            if i in driver.driven or i == driver.stage:
-                changes.append(empty(len(stage.operator.variables)))
-            else:
-                moment.control.check()
-                changes.append(stage.operator.step(moment, *(changes[j] for j in stage.inputs)))
-        found = empty(self._width)
-        for piece in self._pieces(moment, driver, changes):
-            changes[driver.stage] = piece
-            for i in driver.driven:
-                moment.control.check()
-                stage = self.stages[i]
-                changes[i] = stage.operator.step(moment, *(changes[j] for j in stage.inputs))
-            more = concat([found, changes[self.last_stage]], self._width)
-            found = first_of_each(more) if driver.distinct else more
-            if found.count > MANY:
-                count_alive(moment.control, [*changes, found])
-            if found.count >= enough:
-                break
-        return found
-
-    def _pieces(self, moment: Moment, driver: Driver, changes: Sequence[ZSet]) -> Iterator[ZSet]:
-        stage, size = self.stages[driver.stage], PIECE
-        assert isinstance(stage.operator, StoreJoin)
-        for part in stage.operator.pieces(moment, changes[stage.inputs[0]]):
-            start = 0
-            while start < part.count:
-                yield part.take(np.arange(start, min(start + size, part.count)))
-                start, size = start + size, size * 4
-
-    @property
-    def _width(self) -> int:
-        return len(self.stages[self.last_stage].operator.variables)
+    def _count(self, change: ZSet) -> None:
+        """What an operator has put out may be remembered."""
+        self._added += change.count * (change.width * COLUMN_BYTES + ROW_BYTES)
 
     def traced(self, moment: Moment) -> tuple[ZSet, list[Traced]]:
         """As `once`, but always of all rows; and the rows and the time of each stage."""
-        changes: list[ZSet] = []
-        traces = []
         fetch_for_joins(moment.snapshot, self.stages)
-        for stage in self.stages:
-            moment.control.check()
-            begun = time.perf_counter()
-            inputs = [with_room(moment.control, changes[i]) for i in stage.inputs]
-            changes.append(stage.operator.step(moment, *inputs))
-            traces.append(Traced(stage, changes[-1].count, (time.perf_counter() - begun) * 1000))
-            if changes[-1].count > MANY:
-                count_alive(moment.control, changes)
+        changes, traces = traced_stages(self.stages, moment)
         return self.answer.once(moment, changes[self.last_stage]), traces

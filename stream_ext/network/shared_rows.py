@@ -8,20 +8,27 @@ others until the next snapshot.
 
 from __future__ import annotations
 
-from copy import copy
-
 from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.rows.zset import ZSet
 
 
 class SharedRows:
-    """`readers`: how many queries have them; without any they are not stepped."""
+    """`now`: those of the last evaluation. `readers`: how many queries have them; without any they are not stepped."""
 
     def __init__(self, rows: OrderedRows) -> None:
-        self._rows = copy(rows)
+        self.now = rows.copy()
         self.readers = 0
         self._sn = -1  # the snapshot of `_at`
         self._at: dict[int, OrderedRows] = {}  # by the times of the evaluations
+
+    def stay_at(self, sn: int, time: int, rows: OrderedRows) -> bool:
+        """Whether they are still these rows at this evaluation, at which no row comes; the others find that, too."""
+        if sn != self._sn:
+            self._sn, self._at = sn, {}
+        found = self._at.get(time)
+        if found is None and rows is self.now and rows.first_end >= time:
+            found = self._at[time] = rows
+        return found is rows
 
     def at(self, sn: int, time: int, change: ZSet) -> OrderedRows:
         """As they are at this time, after this change; they are not stepped any more."""
@@ -29,7 +36,7 @@ class SharedRows:
             self._sn, self._at = sn, {}
         found = self._at.get(time)
         if found is None:
-            found = copy(self._rows)
+            found = self.now.copy()
             found.step(change, time)
-            self._rows = self._at[time] = found
+            self.now = self._at[time] = found
         return found

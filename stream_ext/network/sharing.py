@@ -61,7 +61,8 @@ class NetworkSharing:
         self.offered: set[StageKey] = set()
         self._shared: dict[int, SharedStage] = {}
         self._scans: dict[int, SharedStage] = {}  # those of them that are scans
-        self._read: list[SharedStage] = []  # by the network itself
+        self._readers: list[SharedReader] = []  # that the network itself has
+        self._read: list[SharedStage] = []  # by these
         self._come = self._counted = 0  # bytes: not said yet, and of those that it reads, when it was counted
         self._own_scans: list[WindowScan] = []  # that it goes on with
         self.is_lost = False  # a shared stage is: the network cannot go on
@@ -102,10 +103,9 @@ class NetworkSharing:
     def done_for_others_ms(self) -> float:
         """The CPU milliseconds since the last call in which it stepped what others read, without its own part."""
         found = 0.0
-        for each in self._network.stepped_stages:
-            if (reader := _reader_of(each)) is not None:
-                found += reader.for_others_s * 1000
-                reader.for_others_s = 0.0
+        for reader in self._readers:
+            found += reader.for_others_s * 1000
+            reader.for_others_s = 0.0
         return found
 
     def _count(self) -> None:
@@ -161,7 +161,9 @@ class NetworkSharing:
         self._count()
         self._network.reconnect([each for each in self._network.scans if id(each) not in self._replaced])
         self._replaced.clear()
-        self._read = [reader.stage for each in self._network.stepped_stages if (reader := _reader_of(each)) is not None]
+        stepped = self._network.stepped_stages
+        self._readers = [reader for each in stepped if (reader := _reader_of(each)) is not None]
+        self._read = [reader.stage for reader in self._readers]
         self._counted = self._added()  # what came before is content of the network already
         last = self._shared.get(self._network.last_stage)
         if last is not None and not last.creates_terms:
@@ -195,7 +197,7 @@ class NetworkSharing:
 
     def next_changes(self, time: int) -> list[NextChanges]:
         """As of each of its shared scans."""
-        return [_next_changes(stage, time) for stage in self._scans.values()]
+        return [stage.next_changes(time) for stage in self._scans.values()]
 
     # ---- the network goes its own way
 
@@ -259,17 +261,6 @@ class NetworkSharing:
                 self._own_scans.append(operator)
             self._stages[place] = msgspec.structs.replace(self._stages[place], operator=operator)
         self._shared, self._scans = {}, {}
-
-
-def _next_changes(stage: SharedStage, time: int) -> NextChanges:
-    """As of its scan; found once."""
-    found, scan = stage.next_changes, stage.operator
-    assert isinstance(scan, WindowScan), "it is a scan"
-    if stage.longer is not None:
-        return scan.next_changes(time, stage.by_ms)
-    if found is None or found[0] != time:
-        found = stage.next_changes = time, scan.next_changes(time)
-    return found[1]
 
 
 def _reader_of(stage: Stage) -> SharedReader | None:

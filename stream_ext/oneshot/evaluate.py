@@ -21,11 +21,12 @@ from stream_ext.language.algebra.terms import Constant
 from stream_ext.language.algebra.walk import template_of
 from stream_ext.language.algebra.windows import Dialect
 from stream_ext.network.inputs import Encode, NetworkInputs
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Network
 from stream_ext.network.operators.answers.construct import Construct
 from stream_ext.network.operators.answers.ranking import Orders
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.pattern import id_graph
+from stream_ext.network.tracing import Traced
 from stream_ext.oneshot.bind_joins import bind_join_plan, holds_at_any
 from stream_ext.oneshot.decoded import Decoded
 from stream_ext.oneshot.derived_graph import DerivedGraph

@@ -13,9 +13,10 @@ from stream_ext.errors import BadArgument
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.algebra.walk import query_parts
 from stream_ext.network.inputs import NetworkInputs
-from stream_ext.network.network import Network, Traced
+from stream_ext.network.network import Network
 from stream_ext.network.operators.remote.service import check_services, placed
 from stream_ext.network.stages import Line, lines_of
+from stream_ext.network.tracing import Traced
 from stream_ext.network.wires import Stage
 from stream_ext.oneshot.evaluate import Asking, trace
 from stream_ext.oneshot.question import Question

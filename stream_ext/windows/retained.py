@@ -7,10 +7,11 @@ stored      of stream 1 the elements since snapshot 40, and the saved content of
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from hbase_store import Store
+from stream_ext.evaluation_budget import Control
 from stream_ext.windows.arrivals import Arrival, Reach, history
 from stream_ext.windows.occupancy import reach
 from stream_ext.windows.scheduled_window import ScheduledWindow
@@ -38,6 +39,17 @@ def retained_arrivals(
     streams = (of_stream(*each) for each in reach(windows, time, before, up_to).items())
     found = heapq.merge(sorted(saved, key=_place), *streams, key=_place)
     return found if until is None else (each.of_elements(each.element_times <= until) for each in found)
+
+
+def within_budget(arrivals: Iterable[Arrival], control: Control) -> list[Arrival]:
+    """In order of acknowledgement; what they take is charged."""
+    found, size = list[Arrival](), 0
+    for arrival in arrivals:
+        found.append(arrival)
+        size += arrival.nbytes
+        control.alive(size)
+        control.check()
+    return found
 
 
 def _place(arrival: Arrival) -> tuple[int, int]:

@@ -61,7 +61,7 @@ class WaitingElements:
 
     def first(self) -> int | None:
         """The least time."""
-        return min((each.first for each in self._waiting), default=None)
+        return min([each.first for each in self._waiting]) if self._waiting else None
 
 
 def rows_where(columns: Columns, which: npt.NDArray[np.bool_]) -> Columns:

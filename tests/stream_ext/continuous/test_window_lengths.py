@@ -20,6 +20,7 @@ from stream_ext.continuous import course, joint_parts
 from stream_ext.continuous.query_budget import Budget
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedStage
+from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.zset import ZSet
 from tests.stream_ext.continuous import test_shared_stages
 from tests.stream_ext.continuous.test_shared_stages import Scenery, SharingPlay, _stages_of
@@ -177,7 +178,7 @@ def test_who_comes_later_over_a_longer_window_has_the_operators_from_then_on(sto
 
 
 def test_the_operators_stay_when_the_longest_window_is_dropped(store: Store) -> None:
-    """As long as several have them; one that is left alone has its own."""
+    """Over the longest window that is left, whoever has them."""
     both = OfLengths(store)
     longest = both.over(60, "?a :p ?b . ?b :q ?c")
     second = both.over(30, "?a :p ?b . ?b :q ?c . FILTER(?a != ?c)")
@@ -187,14 +188,19 @@ def test_the_operators_stay_when_the_longest_window_is_dropped(store: Store) -> 
         for time in range(first, last, 10):
             both.push(time, f"a p b{time}", f"b{time - 10} q c", f"b{time - 20} q a")
 
+    def ranges() -> set[int]:
+        return {each.operator.window.range_ms for each in both.stages if isinstance(each.operator, WindowScan)}
+
     push_until(5, 75)
     both.drop(longest)
     push_until(75, 125)
-    assert both.longer() == {"WindowScan": [30, 30, 40, 40], "JoinOperator": [30, 40]}
+    assert both.longer() == {"WindowScan": [10, 10], "JoinOperator": [10]}
+    assert ranges() == {30}
     both.drop(second)
     push_until(125, 175)
     assert both.longer() == {}
-    assert both.operators() == {}
+    assert both.operators() == {"WindowScan": 2, "JoinOperator": 1}
+    assert ranges() == {20}
 
 
 def test_what_was_not_alike_yet_is_forgotten_with_the_queries(store: Store) -> None:
@@ -265,6 +271,18 @@ def test_what_does_not_fit_over_the_longest_window_is_no_fault_of_who_has_a_shor
     assert short in both.sharing.runs.of
 
 
+def test_what_does_not_fit_over_a_window_that_is_gone_is_nobodys_fault(store: Store) -> None:
+    both = OfLengths(store, ApartShard(store, budget=Budget(bytes=1_500_000)))
+    long, *_ = (both.over(length, "?a :p ?b . ?c :q ?b FILTER(STR(?a) = STR(?c))") for length in (160, 50, 20))
+    for time in range(5, 265, 10):
+        both.push(time, *(f"a{time}x{number} {p} b" for number in range(20) for p in "pq"))
+        if time == 55:
+            assert both.longer()["JoinOperator"] == [110, 140]
+            both.drop(long)
+    assert not both.sharing.faults
+    assert both.longer()["JoinOperator"] == [30]
+
+
 @pytest.mark.parametrize("first", [0, 6])
 def test_queries_over_windows_of_different_lengths_say_what_each_says_by_itself(
     first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -287,6 +305,19 @@ def test_sets_over_windows_of_different_lengths_are_those_of_each(
 ) -> None:
     monkeypatch.setattr(test_shared_stages, "PATTERNS", SETS)
     assert play(seed, tmp_path / "store", monkeypatch)["Distinct"] > 0
+
+
+def test_distinct_has_the_rows_of_a_longer_window_after_a_retraction(store: Store) -> None:
+    """A scan over several lengths takes back a row of which a copy comes: DISTINCT sees that before it shows each of
+    its rows with the latest copy."""
+    both, pattern = OfLengths(store), "{ SELECT DISTINCT ?b { ?a :p ?b } } ?b :q ?c"
+    for length, times in ((60, range(5, 65, 10)), (30, range(65, 165, 10))):
+        both.over(length, f"{pattern}{length}")
+        for time in times:
+            both.push(time, "a p b", f"a{time} p b", "b q c")
+    for time in range(165, 325, 10):
+        both.push(time, f"a p b{time}", f"b{time} q c")
+    assert both.longer()["Distinct"] == [30]
 
 
 def test_windows_that_are_merged_have_one_join(store: Store) -> None:

@@ -136,7 +136,7 @@ class _GrowingRows:
         if rows.count:
             alive = rows.take(rows.until_array() >= self._time)
             table.take_over(alive, self._content.shown(self._time), self._time)
-        table.renews, table.is_renewed = self._content.renews, self._content.renews and self._content.is_renewed
+        table.renews, table.has_renewed = self._content.renews, self._content.renews and self._content.is_renewed
         return table
 
 
@@ -147,7 +147,7 @@ class _Copies:
         self._width = width
         self._every_column = frozenset(range(width))
         self._before = -(1 << 63)  # the time of the last step
-        self.renews = self.is_renewed = False
+        self.renews = self.has_renewed = False  # all rows are shown with their latest copies since it renews
         self._allocate(_LEAST_CAPACITY)
 
     def __len__(self) -> int:
@@ -172,8 +172,13 @@ class _Copies:
         return ZSet(tuple(self.rows[slots, i] for i in range(self._width)), len(slots), None, self.shown[slots])
 
     def renew(self, renews: bool) -> None:
-        self.renews = renews
-        self.is_renewed &= renews  # later copies come, and are not shown at once
+        self.has_renewed, self.renews = renews and self.is_renewed, renews
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether all rows are shown with their latest copies. One that is not waits for the end of the copy that it is
+        shown with."""
+        return self.has_renewed or not (self._count or len(self._waiting))
 
     def shorten(self, by: int) -> None:
         """All copies end earlier by so much from now on. All rows are shown with their latest copies."""

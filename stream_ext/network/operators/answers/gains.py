@@ -40,6 +40,11 @@ class Gains:
         known. A retraction ends when its row does."""
         return NO_TIME if self._r2s is R2S.ISTREAM else None
 
+    @property
+    def stays(self) -> bool:
+        """Whether nothing is gained at an evaluation at which no row comes."""
+        return self._r2s is R2S.ISTREAM and not self._lapses
+
     def pass_by(self, time: int) -> None:
         """An evaluation at this time gained nothing: what had run out by then, had done so before the next one."""
         if time > self._time:

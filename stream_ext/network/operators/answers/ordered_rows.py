@@ -30,6 +30,12 @@ class OrderedRows:
         self._retracted = False
         self._sum_at = _SUM_LEAST
 
+    def copy(self) -> OrderedRows:
+        """Another one that goes on from here by itself; arrays are replaced and never changed."""
+        other = OrderedRows.__new__(OrderedRows)  # it is made with most steps: `copy` takes five times as long
+        other.__dict__.update(self.__dict__)
+        return other
+
     def __len__(self) -> int:
         return len(self._untils)
 

@@ -8,7 +8,6 @@ Example: answers {1, 2}, then {2, 3}: ISTREAM emits 3, DSTREAM emits 1, RSTREAM 
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -100,6 +99,17 @@ class ResultState:
             return self._gains.next_change()
         return min(self._rows.first_end + 1, NO_TIME)
 
+    def stays_at(self, sn: int, time: int) -> bool:
+        """Whether nothing else is emitted at this evaluation than at the last one (of changes nothing), as no row comes
+        at it: then it is passed by. It is known of most answers."""
+        if self._gains is not None:
+            return self._gains.stays
+        if self._ranking is not None or self._returns or self._construct is not None:
+            return False
+        if self._shared is not None:
+            return self._shared.stay_at(sn, time, self._rows)
+        return self._rows.first_end >= time
+
     def pass_by(self, time: int) -> None:
         """At this time the answer was evaluated without a step, since nothing else was to be emitted."""
         if self._gains is not None:
@@ -120,7 +130,7 @@ class ResultState:
         """From now on it steps its rows itself."""
         if self._shared is not None:
             self._shared.readers -= 1
-            self._rows, self._shared = copy(self._rows), None
+            self._rows, self._shared = self._rows.copy(), None
 
     def _step_rows(self, moment: Moment, change: ZSet) -> None:
         if self._shared is not None and moment.vocabulary.translates:

@@ -53,6 +53,9 @@ class RangeAnswer(ResultState):
             columns, before, now = self._before_and_now(moment, change)
         return (*self._sent(columns, len(now)), as_ids(before), as_ids(now)), np.ones(len(now), np.int64)
 
+    def stays_at(self, sn: int, time: int) -> bool:
+        return False
+
     def _before_and_now(self, moment: Moment, change: ZSet) -> tuple[Columns, Weights, Weights]:
         self._rows.step(change, moment.time)
         before, self._whole = self._whole, self._present(moment)

@@ -21,6 +21,8 @@ class Shareable:
     encodes_terms: bool = False
     #: Whether it remembers nothing of what came before.
     is_stateless: bool = False
+    #: Whether a step in which nothing comes does nothing, whatever the time, and gives nothing.
+    rests_without_rows: bool = False
     #: Whether each of its rows is valid as long as all that it is made of, or as one of its copies: then over shorter
     #: windows it makes the same rows, which end earlier, and none that it does not make over longer ones.
     is_monotone: bool = False

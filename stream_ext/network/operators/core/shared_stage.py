@@ -17,7 +17,7 @@ is that of the other stage, whose rows end earlier by so much.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from time import thread_time
 from weakref import WeakSet
@@ -26,8 +26,10 @@ from msgspec.structs import replace
 
 from stream_ext.network.operators.answers.ordered_rows import OrderedRows
 from stream_ext.network.operators.core.moment import Moment
+from stream_ext.network.operators.core.operator import Operator
 from stream_ext.network.operators.core.shareable import Likeness, Shareable
 from stream_ext.network.operators.scans.ends import NextChanges
+from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.network.shared_rows import SharedRows
 from stream_ext.rows.zset import ZSet, of_shorter_windows
 from stream_ext.values.vocabulary import Vocabulary
@@ -59,13 +61,15 @@ class SharedStage:
         self.creates_terms: bool = self._reads_terms or operator.creates_terms
         self._rows: SharedRows | None = None  # the whole answer of queries that read nothing else
         self.readers = self.added = 0
+        self._readers_of_all: int | None = None  # of what has the operator; None: it is to be counted
         self.queries: dict[int, int] = {}  # a query of each network that reads it, and in how many places
         self._own_added = self._longer_added = 0
         self._sn = -1  # the snapshot of `_changes`
         self._changes: dict[int, ZSet] = {}  # by the times of the evaluations
         self._is_halfway = False
         self.arrived = -1, -1  # the last arrival (snapshot, push)
-        self.next_changes: tuple[int, NextChanges] | None = None  # of a scan, as of a time; None: something came since
+        # Of a scan, as of a time, for windows that are shorter by so much; None: something came since.
+        self._next_changes: tuple[int, dict[int, NextChanges]] | None = None
 
     @property
     def operator(self) -> Shareable:
@@ -88,8 +92,23 @@ class SharedStage:
         longer.shorter = WeakSet() if longer.shorter is None else longer.shorter
         longer.shorter.add(self)
         longer.lend(1)
+        self.source._readers_of_all = None
         for each in list(self.shorter or ()):
             each.read_longer(longer, each.by_ms + by_ms, each.part * part)
+
+    def hand_down(self) -> None:
+        """Nobody reads it any more but stages over shorter windows: the one over the longest of these has the operator
+        from now on. Between two snapshots."""
+        operator, (first, *others) = self._own_operator, sorted(self.shorter or (), key=lambda each: each.by_ms)
+        by_ms, part = first.by_ms, first.part
+        operator.shorten(by_ms)
+        operator.renew(bool(others))
+        first.forget()
+        first.longer, first.by_ms, first.part, first._operator = None, 0, 1.0, operator
+        first.arrived, first._next_changes, first._readers_of_all = self.arrived, None, None
+        first._own_added = first.added - sum([each.added for each in first.inputs])
+        for each in others:
+            each.read_longer(first, each.by_ms - by_ms, each.part / part)
 
     def lend(self, more: int) -> None:
         """So many more stages need it, and what it reads."""
@@ -100,6 +119,7 @@ class SharedStage:
     def forget(self) -> None:
         """It does not need the stage over longer windows any more."""
         if self.longer is not None and self.longer.shorter is not None:
+            self.source._readers_of_all = None
             self.longer.shorter.discard(self)
             self.longer.lend(-1)
 
@@ -115,7 +135,9 @@ class SharedStage:
         if self.longer is None and self.shorter is None:
             return self.readers
         source = self.source
-        return source.readers + sum([each.readers for each in source.shorter or ()])
+        if source._readers_of_all is None:
+            source._readers_of_all = source.readers + sum([each.readers for each in source.shorter or ()])
+        return source._readers_of_all
 
     @property
     def queries_of_all(self) -> tuple[int, ...]:
@@ -156,11 +178,28 @@ class SharedStage:
         """Whether an arrival (snapshot, push) has not come to its operator yet; from now on it has."""
         if arrival <= self.arrived:
             return False
-        self.arrived, self.next_changes = arrival, None
+        self.arrived, self._next_changes = arrival, None
         return True
 
+    def next_changes(self, time: int) -> NextChanges:
+        """What its scan says; found once for all windows of one length."""
+        source, by_ms = self.source, self.by_ms
+        known = source._next_changes
+        if known is None or known[0] != time:
+            known = source._next_changes = time, {}
+        found = known[1].get(by_ms)
+        if found is None:
+            scan = source._own_operator
+            assert isinstance(scan, WindowScan), "it is a scan"
+            found = known[1][by_ms] = scan.next_changes(time, by_ms)
+        return found
+
+    def change_at(self, sn: int, time: int) -> ZSet | None:
+        """Its change, if it was stepped at this evaluation."""
+        return self._changes.get(time) if self._sn == sn else None
+
     def found(self, moment: Moment) -> ZSet | None:
-        """Its change, if it was stepped at this moment."""
+        """As `change_at`, of this moment."""
         return self._changes.get(moment.time) if self._sn == moment.snapshot.sn else None
 
     def step(self, moment: Moment) -> ZSet:
@@ -178,7 +217,7 @@ class SharedStage:
             self._count_longer(self.longer)
             return change
         assert not self._is_halfway, "networks that read it are built anew"
-        self._is_halfway, self.next_changes = True, None
+        self._is_halfway, self._next_changes = True, None
         changes = [each.step(moment) for each in self.inputs]
         change = self._own_operator.step(self._with_terms(moment), *changes)
         self._is_halfway = False
@@ -210,10 +249,12 @@ class SharedStage:
 
     def read_by(self, query: int) -> None:
         self.readers += 1
+        self.source._readers_of_all = None
         self.queries[query] = self.queries.get(query, 0) + 1
 
     def left_by(self, query: int) -> None:
         self.readers -= 1
+        self.source._readers_of_all = None
         self.queries[query] -= 1
         if not self.queries[query]:
             del self.queries[query]
@@ -254,3 +295,14 @@ class ReadAhead:
 
     def step(self, moment: Moment) -> ZSet:
         return self._changes[moment.time]
+
+
+def read_only_by(operators: Sequence[Operator]) -> list[SharedStage] | None:
+    """The shared stages that these operators read; None: rows may come to them from elsewhere, or with time."""
+    found = list[SharedStage]()
+    for each in operators:
+        if isinstance(each, SharedReader):
+            found.append(each.stage)
+        elif not isinstance(each, Shareable) or not each.rests_without_rows:
+            return None
+    return found

@@ -134,7 +134,7 @@ def _index_of(keys: Columns, rows: ZSet, moment: Moment) -> RowIndex:
 class JoinOperator(Shareable):
     """`maybe`: the shared variables that a solution of either side may leave unbound. `stays`: as in `Pairs`."""
 
-    is_monotone = True
+    is_monotone = rests_without_rows = True
 
     def __init__(
         self, left: tuple[str, ...], right: tuple[str, ...], maybe: Names = NO_NAMES, stays: bool = False

@@ -13,7 +13,7 @@ from stream_ext.rows.zset import Deferred, Ids, ZSet
 
 
 class ExtendOperator(Shareable):
-    is_stateless = encodes_terms = is_monotone = True
+    is_stateless = encodes_terms = is_monotone = rests_without_rows = True
 
     def __init__(self, inside: tuple[str, ...], *calculators: tuple[str, Calculator]) -> None:
         """Each of the `calculators` can read the columns of those before it."""

@@ -11,7 +11,7 @@ from stream_ext.rows.zset import ZSet
 
 
 class FilterOperator(Shareable):
-    is_stateless = encodes_terms = is_monotone = True
+    is_stateless = encodes_terms = is_monotone = rests_without_rows = True
 
     def __init__(self, variables: tuple[str, ...], test: Tester) -> None:
         self.variables = variables

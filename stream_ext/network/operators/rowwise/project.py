@@ -14,7 +14,7 @@ from stream_ext.rows.zset import Deferred, Ids, ZSet
 class Project(Shareable):
     """`sources`: for each variable the column that it gets; None: the column of its own name."""
 
-    is_stateless = is_monotone = True
+    is_stateless = is_monotone = rests_without_rows = True
 
     def __init__(
         self, source: tuple[str, ...], variables: tuple[str, ...], sources: tuple[str, ...] | None = None

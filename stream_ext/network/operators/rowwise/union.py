@@ -13,7 +13,7 @@ from stream_ext.rows.zset import ZSet, concat
 
 
 class UnionOperator(Shareable):
-    is_stateless = is_monotone = True
+    is_stateless = is_monotone = rests_without_rows = True
 
     def __init__(self, parts: Sequence[tuple[str, ...]]) -> None:
         self.variables = tuple(dict.fromkeys(v for part in parts for v in part))

@@ -73,6 +73,7 @@ class WindowScan(Shareable):
         return self._content is None or self._content.is_renewed
 
     def shorten(self, by: int) -> None:
+        self.window = replace(self.window, range_ms=self.window.range_ms - by)
         if self._content is not None:
             self._content.shorten(by)
         if self._ends is not None:
@@ -161,8 +162,10 @@ class WindowScan(Shareable):
         much."""
         if self._ends is None or (self.renews and not self.is_renewed):
             return NextChanges(time, time, time, True)
-        entries = [first for each in (self._new, self._waiting) if (first := each.first()) is not None]
-        comes = min(entries, default=NO_TIME - self.window.lead_ms) + self.window.lead_ms
+        comes = NO_TIME
+        for each in (self._new, self._waiting):
+            if (first := each.first()) is not None:
+                comes = min(comes, first + self.window.lead_ms)
         shows_again = self._content is not None and self._content.shows_again
         return NextChanges(comes, self._ends.next(time, by), self._ends.gone(by), shows_again)
 

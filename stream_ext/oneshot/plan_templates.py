@@ -31,7 +31,7 @@ from stream_ext.language.syntax.outline import Outline, canonical, marked, prefi
 from stream_ext.network.estimate import Estimates
 from stream_ext.network.inputs import Encode, NetworkInputs
 from stream_ext.network.network import Network
-from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, S
+from stream_ext.network.operators.core.pattern import UNKNOWN, IdPattern, O, P, S
 from stream_ext.network.operators.joins.store_join import StoreJoin
 from stream_ext.oneshot.query_traits import QueryTraits
 from stream_ext.plan.logic import Logic, PatternScan, Select, nodes_of
@@ -92,7 +92,8 @@ class PlanTemplate:
         patterns = [lifted.with_ids(ids) for lifted in self.lifted]
         counted = Estimates(snapshot, lambda _: patterns[0])
         for lifted, pattern in zip(self.lifted, patterns, strict=True):
-            if not _about_the_same(lifted.count, counted.count(pattern)):
+            # Without a predicate the number of all edges counts, whatever the constants are.
+            if P in pattern.fixed and not _about_the_same(lifted.count, counted.count(pattern)):
                 return None
         unknown = [text for text, id in zip(texts, found, strict=True) if not id]
         return self.network.with_patterns([(stage, patterns[at]) for stage, at in self.joins], unknown)

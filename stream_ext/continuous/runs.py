@@ -24,11 +24,12 @@ class Runs:
         """`budget`: that of each network."""
         self._store, self._backoff, self._budget = store, backoff, budget
         self.of: dict[int, Run] = {}  # by query
-        self.all: dict[Run, None] = {}  # each once
+        self.all: dict[Run, frozenset[int]] = {}  # with the streams of each
         self.awake: dict[Run, None] = {}  # those of them that are stepped
         self._by_timing = RunsByTiming()
-        self._streams: frozenset[int] | None = None  # as long as these runs are all
+        self._by_stream: dict[int, dict[Run, None]] = {}
         self._by_key: dict[Key, list[Run]] = {}  # those that queries may join
+        self._of_several: dict[Key, None] = {}  # the keys of more than one of them
         self._not_shared: set[int] = set()  # queries whose network could not be built together with others
         self._is_quiet = False  # the present snapshot moves no stream that is read, and changes no store that is read
         self._concerned: list[Run] = []  # by the present snapshot, and those that have started in it
@@ -38,9 +39,7 @@ class Runs:
     @property
     def streams(self) -> frozenset[int]:
         """The streams that are read."""
-        if self._streams is None:
-            self._streams = frozenset[int]().union(*(run.streams for run in self.all))
-        return self._streams
+        return frozenset(self._by_stream)
 
     @property
     def underway(self) -> list[Run]:
@@ -67,7 +66,7 @@ class Runs:
 
     def step_asleep(self, sn: int, pushes: PushesOfSnapshot) -> list[Part]:
         """Wakes the runs that this snapshot may concern; returns the parts of those that sleep on."""
-        moved = self.streams.intersection(move.stream for move in self._store.row(sn).moves)
+        moved = [move.stream for move in self._store.row(sn).moves if move.stream in self._by_stream]
         reads_store = bool(self._over_store) or self._by_timing.reads_store
         changed = reads_store and self._store.has_changed(sn)
         self._is_quiet = not moved and not changed
@@ -76,9 +75,10 @@ class Runs:
             return []
         self._by_timing.join(self._new)  # as after a restart, or once another query was registered
         self._new.clear()
-        woken, parts = self._by_timing.begin(sn, pushes, changed)
+        woken, parts = self._by_timing.begin(sn, pushes, moved, changed)
         self.awake |= dict.fromkeys(woken)
-        self._concerned = [run for run in self.awake if _is_concerned(run, moved)]
+        of_streams = {run: None for stream in moved for run in self._by_stream[stream] if run in self.awake}
+        self._concerned = [*(of_streams | dict.fromkeys((*self._over_store, *self.underway)))]
         return parts
 
     def in_turn(self) -> list[Run]:
@@ -134,15 +134,17 @@ class Runs:
 
     def _add(self, run: Run) -> None:
         self.of |= dict.fromkeys(run.numbers, run)
-        self.all[run] = self.awake[run] = None
+        self.all[run], self.awake[run] = run.streams, None
         self._concerned.append(run)
         self._new[run] = None
         if run.plan.is_over_store:
             self._over_store[run] = None
-        if self._streams is not None:
-            self._streams |= run.streams
+        for stream in self.all[run]:
+            self._by_stream.setdefault(stream, {})[run] = None
         if run.key is not None:
             self._by_key.setdefault(run.key, []).append(run)
+            if len(self._by_key[run.key]) > 1:
+                self._of_several[run.key] = None
 
     def take_in(self, other: Runs, runs: Sequence[Run]) -> None:
         """Moves these runs from `other` to here."""
@@ -159,7 +161,7 @@ class Runs:
         """After this snapshot: runs of one template that are evaluated at the same arrivals from now on become one."""
         if self._is_quiet:
             return
-        for runs in [list(runs) for runs in self._by_key.values() if len(runs) > 1]:
+        for runs in [list(self._by_key[key]) for key in self._of_several]:
             alike: dict[tuple[object, ...], list[Run]] = {}
             for run in runs:
                 if (likeness := _likeness(run)) is not None and self._not_shared.isdisjoint(run.numbers):
@@ -214,18 +216,20 @@ class Runs:
         if run not in self.all:
             return
         self._leave_class(run, is_over=True)
-        del self.all[run], self.awake[run]
+        streams = self.all.pop(run)
+        del self.awake[run]
         self._over_store.pop(run, None)
         self._new.pop(run, None)
-        self._streams = None
+        for stream in streams:
+            del self._by_stream[stream][run]
+            if not self._by_stream[stream]:
+                del self._by_stream[stream]
         if run.key is not None:
             self._by_key[run.key].remove(run)
+            if len(self._by_key[run.key]) <= 1:
+                self._of_several.pop(run.key, None)
             if not self._by_key[run.key]:
                 del self._by_key[run.key]
-
-
-def _is_concerned(run: Run, moved: frozenset[int]) -> bool:
-    return run.plan.is_over_store or run.is_underway or not moved.isdisjoint(run.streams)
 
 
 def _likeness(run: Run) -> tuple[object, ...] | None:

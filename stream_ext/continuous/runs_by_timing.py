@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shared_stages import SharedStages
@@ -22,23 +23,48 @@ from stream_ext.windows.timing import Timing
 _CELLS_MAX = 1 << 16
 
 
+Classes = dict[TimingClass, None]
+
+
 class RunsByTiming:
+    """There may be thousands of classes: a snapshot looks at those whose streams it moves, and no others."""
+
     def __init__(self) -> None:
-        self._classes: list[tuple[Timing, TimingClass]] = []
         self._of: dict[Run, TimingClass] = {}
+        self._by_stream: dict[int, Classes] = {}
+        self._by_timing: dict[Timing, Classes] = {}
+        self._by_timing_of_any_length: dict[Timing, Classes] = {}
+        self._reading_store: Classes = {}  # those of which one that sleeps does
+        self._begun: Classes = {}  # those that the present snapshot concerns
 
     def __contains__(self, run: Run) -> bool:
         return run in self._of
 
     def leave(self, run: Run, is_over: bool = False) -> None:
         """Whatever is to be done with the run; `is_over`: it is not stepped any more."""
-        self._of.pop(run).leave(run, is_over)
+        left = self._of.pop(run)
+        left.leave(run, is_over)
+        if not left.reads_store:
+            self._reading_store.pop(left, None)
+        if left.is_empty:
+            for classes, key in self._indexes(left):
+                del classes[key][left]
+                if not classes[key]:
+                    del classes[key]
+
+    def _indexes(self, each: TimingClass) -> Iterator[tuple[dict[Any, Classes], object]]:
+        """Where the class is found, and by what."""
+        yield self._by_timing, each.timing
+        yield self._by_timing_of_any_length, each.timing_of_any_length
+        for stream in each.streams:
+            yield self._by_stream, stream
 
     def settle(self, runs: Sequence[Run], awake: Collection[Run], sn: int) -> list[Run]:
         """After this snapshot, in which these `runs` were stepped, of all that are awake: they join the classes of
         others, and share what they have in common; returns those of them that sleep from now on."""
         self.join(runs)
-        for shared in dict.fromkeys(each.shared for _, each in self._classes):
+        touched = self._begun | dict.fromkeys(self._of[run] for run in runs if run in self._of)
+        for shared in dict.fromkeys(each.shared for each in touched):
             shared.gather(awake)
         found = []
         for run in runs:
@@ -46,6 +72,8 @@ class RunsByTiming:
             wakes_at = None if timing_class is None else sleeps_until(run, sn)
             if timing_class is not None and wakes_at is not None:
                 timing_class.sleep(run, wakes_at)
+                if timing_class.reads_store:
+                    self._reading_store[timing_class] = None
                 found.append(run)
         return found
 
@@ -54,22 +82,22 @@ class RunsByTiming:
         self._join([run for run in runs if run not in self._of and may_join(run)])
 
     def _join(self, runs: Iterable[Run]) -> None:
-        known: dict[tuple[Timing, tuple[object, ...]], TimingClass] = {}
         for run in runs:
-            known = known or {(timing, each.place): each for timing, each in self._classes}
-            key = timing, _ = timing_without_names(run.timing), place_of(run.cohorts[0])
-            if key not in known:
-                known[key] = TimingClass(run, self._shared_with(run))
-                self._classes.append((timing, known[key]))
-            self._of[run] = known[key]
-            known[key].join(run)
+            place = place_of(run.cohorts[0])
+            known = self._by_timing.get(timing_without_names(run.timing), ())
+            found = next((each for each in known if each.place == place), None)
+            if found is None:
+                found = TimingClass(run, self._shared_with(run))
+                for classes, key in self._indexes(found):
+                    classes.setdefault(key, {})[found] = None
+            self._of[run] = found
+            found.join(run)
 
     def _shared_with(self, run: Run) -> SharedStages:
         """The shared stages of the classes whose evaluations are those of this run, over windows of other lengths."""
-        timing, place = timing_without_lengths(run.timing), place_of(run.cohorts[0])
-        classes = (each for _, each in self._classes)
-        alike = (each.shared for each in classes if each.timing_of_any_length == timing and each.place == place)
-        found = next(alike, None)
+        place = place_of(run.cohorts[0])
+        known = self._by_timing_of_any_length.get(timing_without_lengths(run.timing), ())
+        found = next((each.shared for each in known if each.place == place), None)
         if found is None:
             return SharedStages()
         found.adopt_other_lengths()
@@ -78,19 +106,24 @@ class RunsByTiming:
     @property
     def reads_store(self) -> bool:
         """Whether one that sleeps does."""
-        return any(each.reads_store for _, each in self._classes)
+        return bool(self._reading_store)
 
-    def begin(self, sn: int, pushes: PushesOfSnapshot, store_changed: bool) -> tuple[list[Run], list[Part]]:
-        """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on."""
+    def begin(
+        self, sn: int, pushes: PushesOfSnapshot, moved: Iterable[int], store_changed: bool
+    ) -> tuple[list[Run], list[Part]]:
+        """The runs that sleep no longer, since this snapshot may concern them; and the parts of those that sleep on.
+        `moved`: the streams that it moves."""
         woken, parts = list[Run](), list[Part]()
-        self._classes = [(timing, each) for timing, each in self._classes if not each.is_empty]
-        if not self._classes:
+        self._begun = {each: None for stream in moved for each in self._by_stream.get(stream, ())}
+        if store_changed:
+            self._begun |= self._reading_store
+        if not self._begun:
             return woken, parts
-        for shared in dict.fromkeys(each.shared for _, each in self._classes):
+        for shared in dict.fromkeys(each.shared for each in self._begun):
             shared.hand_down()
         arrivals = list(pushes)
         wakers, by_stream = Wakers(arrivals), ArrivalsByStream(arrivals)
-        for _, each in self._classes:
+        for each in list(self._begun):
             course = each.course(sn, by_stream)
             if course is None:
                 members = each.members()
@@ -99,13 +132,15 @@ class RunsByTiming:
                 woken += members
             else:
                 woken += each.wake(course, wakers, store_changed)
+                if not each.reads_store:
+                    self._reading_store.pop(each, None)
                 parts += each.begin(course)
         return woken, parts
 
     def in_turn(self, awake: Iterable[Run]) -> list[Run]:
         """These, in the order in which they are stepped. Who has the longest windows comes before those that have the
         rows of its operators: what does not fit into a budget over these windows is no fault of the others."""
-        if not any(each.shared.are_of_lengths for _, each in self._classes):
+        if not any(each.shared.are_of_lengths for each in self._begun):
             return list(awake)
         return sorted(awake, key=self._length_ms, reverse=True)
 
@@ -115,7 +150,7 @@ class RunsByTiming:
 
     def joint_parts(self) -> list[Part]:
         """The parts that members of a class have together, after the snapshot was stepped."""
-        return [part for _, each in self._classes for part in each.joint_parts()]
+        return [part for each in self._begun for part in each.joint_parts()]
 
 
 def may_join(run: Run) -> bool:

@@ -72,8 +72,9 @@ class TimingClass:
         self._read_store: dict[Run, None] = {}  # of those that sleep
         self._times: list[tuple[int, int, Run]] = []  # a heap: when a run wakes at the latest
         self._turns = count()
-        self._streams = schedule.streams()
+        self.streams = schedule.streams()
         self.length_ms = max(window.range_ms for window in first.timing.windows)
+        self.timing = timing_without_names(first.timing)
         self.timing_of_any_length = timing_without_lengths(first.timing)
         self.shared = shared
         self._joint: dict[tuple[object, ...], list[JointParts]] = {}
@@ -154,7 +155,7 @@ class TimingClass:
 
     def course(self, sn: int, arrivals: ArrivalsByStream) -> Course | None:
         """What this snapshot brings; None: it is too much to be done together."""
-        return course_of(sn, arrivals.of(self._streams), self._position.schedule, self._occupancy)
+        return course_of(sn, arrivals.of(self.streams), self._position.schedule, self._occupancy)
 
     def members(self) -> list[Run]:
         return [*self._awake, *self._asleep]

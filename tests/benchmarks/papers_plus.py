@@ -64,7 +64,12 @@ def _mixed(quick: bool, folder: Path) -> Figures:
 
 def plus_7(quick: bool) -> Measures:
     """Latency is the step of a second, of which all queries are told."""
-    return {f"streams_{n}": partial(_over_roads, quick, n) for n in ((3, 5) if quick else (3, 7, 15, 30, 60, 120, 240))}
+    found: dict[str, Callable[[Path], Figures]] = {
+        f"streams_{n}": partial(_over_roads, quick, n) for n in ((3, 5) if quick else (3, 7, 15, 30, 60, 120, 240))
+    }
+    for streams, queries in ((3, 10),) if quick else ((15, 200), (60, 600), (120, 1_500)):
+        found[f"pushed_{streams}"] = partial(_pushed, streams, queries)
+    return found
 
 
 def _over_roads(quick: bool, streams: int, folder: Path) -> Figures:
@@ -80,6 +85,33 @@ def _over_roads(quick: bool, streams: int, folder: Path) -> Figures:
     pairs = len({frozenset(each.streams) for each in asked})
     found = {"queries": len(asked), "pairs_of_streams": pairs, **measured(stepped, batches)}
     return {**found, "checked": len(rows), "checked_rows": sum(rows)}
+
+
+def _pushed(streams: int, queries: int, folder: Path) -> Figures:
+    """CPU milliseconds of a push to one of the roads, all threads: with no close due, and with those of a second."""
+    chance = np.random.default_rng(8)
+    with Service.open(
+        f"lmdb:{folder}", base=EX, clock=SystemClock(), engine="inline", batch_ms=0, limits=Limits(queries=queries)
+    ) as service:
+        roads = [f"road{road}" for road in range(streams)]
+        for road in roads:
+            service.create_stream(road, {"iri": f"http://deri.org/{road}"})
+        for n in range(queries):
+            service.register(road_query(chance, streams).text(f"q{n}", "RANGE 3s STEP 1s"))
+
+        def pushed_ms(road: str, time_ms: int) -> float:
+            worked = time.process_time()
+            lines = f"<{EX}o> <{EX}level> <{EX}l7> .\n<{EX}o> <{EX}of> <{EX}{road}> ."
+            service.push(road, lines.encode(), "application/n-triples", timestamp=time_ms, wait="evaluated")
+            return (time.process_time() - worked) * 1e3
+
+        seconds = [[pushed_ms(road, 1_000_000 + 1_000 * second) for road in roads] for second in range(3)]
+        nothing_due = [pushed_ms(roads[0], 1_002_000 + n) for n in range(60)]
+    return {
+        "queries": queries, "streams": streams,
+        "nothing_due_cpu_ms_p50": round(statistics.median(nothing_due), 2),
+        "of_a_second_cpu_ms_mean": round(statistics.mean(seconds[-1]), 2),
+    }  # fmt: skip
 
 
 def _roads(streams: int, seconds: int) -> Source:

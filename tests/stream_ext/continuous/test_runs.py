@@ -14,6 +14,7 @@ from hbase_store import Store
 from stream_ext.catalog.registered_text import query_of
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
+from stream_ext.continuous.timing_class import TimingClass
 from stream_ext.oneshot.evaluate import evaluate
 from stream_ext.oneshot.instant import Instant
 from stream_ext.values.vocabulary import decoder
@@ -269,3 +270,31 @@ def test_a_snapshot_steps_those_whose_streams_have_moved(store: Store, monkeypat
     assert streams_at(registry.register(over_two.text.replace("SELECT ?x", "SELECT ?y"))) == []
     assert streams_at(registry.player.play(Change((((A, f"<{EX}k>", B), None),), ()))) == []
     assert over_store in stepped
+
+
+def test_a_snapshot_looks_at_the_timing_classes_of_its_streams(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of streams may have thousands of classes."""
+    over_one = Scene([Window("w1", 1, 10, 10)], "WINDOW :w1 { ?x :p ?y }", "SELECT ?x", "RSTREAM", {1: 0, 2: 0})
+    registry = Registry.over(store, over_one)
+    for stream in (1, 2):
+        registry.register(over_one.text.replace("STREAM :s1", f"STREAM :s{stream}"))
+    shard, course, looked_at = Shard(store), TimingClass.course, list[int]()
+    shard.build({}, int(store.head()))
+
+    def noted(timing_class: TimingClass, *given: Any) -> Any:
+        looked_at.extend(timing_class.streams)
+        return course(timing_class, *given)
+
+    monkeypatch.setattr(TimingClass, "course", noted)
+
+    def classes_at(time: int, *streams: int) -> list[int]:
+        looked_at.clear()
+        shard.step(registry.player.play([Push(stream, ((time, ((A, P, B),)),)) for stream in streams]))
+        return sorted(looked_at)
+
+    for time in (5, 12):
+        classes_at(time, 1, 2)
+    assert classes_at(13, 1, 2) == [1, 2]
+    assert classes_at(14, 2) == [2]
+    assert classes_at(25, 1) == [1]
+    assert classes_at(26, 1, 2) == [1, 2]

@@ -22,6 +22,7 @@ from stream_ext.continuous.catching_up.turns import TurnLimits
 from stream_ext.continuous.run import Run
 from stream_ext.continuous.shard import Shard
 from stream_ext.continuous.shared_stages import SharedStages
+from stream_ext.continuous.timing_class import TimingClass
 from stream_ext.network.operators.core import shared_stage
 from stream_ext.network.operators.core.moment import Moment
 from stream_ext.network.operators.core.shared_stage import SharedReader, SharedStage
@@ -435,7 +436,7 @@ def test_terms_that_only_shared_stages_have_are_forgotten(
     created = []
     for time in range(5, 405, 10):
         both.push(time, *(f"a v {time * 10 + number}" for number in range(4)))
-        terms = [each.shared._terms for _, each in both.sharing.runs._by_timing._classes]
+        terms = [each.shared._terms for each in _classes_of(both.sharing)]
         created += [each.created if "CREATED" in limit else each.created_bytes for each in terms if each is not None]
         if time == 55 and left == 1:
             both.drop(3)
@@ -494,8 +495,12 @@ def test_who_comes_first_is_not_charged_for_what_others_read(store: Store, monke
     assert runs.own_ms(spent_ms) == {0: 0.0, **spent_ms}
 
 
+def _classes_of(shard: Shard) -> list[TimingClass]:
+    return list(dict.fromkeys(shard.runs._by_timing._of.values()))
+
+
 def _stages_of(shard: Shard) -> list[SharedStage]:
-    return [stage for _, each in shard.runs._by_timing._classes for stage in each.shared._stages.values()]
+    return [stage for each in _classes_of(shard) for stage in each.shared._stages.values()]
 
 
 @pytest.mark.soak

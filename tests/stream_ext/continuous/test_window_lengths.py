@@ -23,7 +23,7 @@ from stream_ext.network.operators.core.shared_stage import SharedStage
 from stream_ext.network.operators.scans.window_scan import WindowScan
 from stream_ext.rows.zset import ZSet
 from tests.stream_ext.continuous import test_shared_stages
-from tests.stream_ext.continuous.test_shared_stages import Scenery, SharingPlay, _stages_of
+from tests.stream_ext.continuous.test_shared_stages import Scenery, SharingPlay, _classes_of, _stages_of
 from tests.stream_ext.many import ApartShard
 from tests.stream_ext.scene import Scene, Window
 
@@ -217,7 +217,7 @@ def test_what_was_not_alike_yet_is_forgotten_with_the_queries(store: Store) -> N
         both.push(time + 16, f"a p{time} b")
         for number in (both.registered - 1, both.registered):
             both.drop(number)
-    (shared,) = {each.shared for _, each in both.sharing.runs._by_timing._classes}
+    (shared,) = {each.shared for each in _classes_of(both.sharing)}
     both.push(135, "a other b")
     assert len(shared._unlike) <= 1
 

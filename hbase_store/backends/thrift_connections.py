@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import happybase
 import Hbase_thrift as thrift  # happybase makes this module when it is imported
-from thriftpy2.protocol.cybin import TCyBinaryProtocol
+from thriftpy2.protocol.cybin import ProtocolError, TCyBinaryProtocol
 from thriftpy2.thrift import TClient, TException
 
 from hbase_store.backends.thrift_transports import (
@@ -147,7 +147,7 @@ class Connections:
                 "threads of its Thrift server busy (hbase.thrift.maxWorkerThreads), or was it started with another "
                 "transport than the address says (transport=)?"
             ) from error
-        except (TException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
+        except (TException, ProtocolError, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
             self._failed(connection, server)
             raise ConnectionDied(str(error) or type(error).__name__) from error
         except BaseException as error:

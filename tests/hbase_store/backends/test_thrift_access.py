@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,24 @@ def test_a_server_without_tls_is_named() -> None:
 def test_a_wrong_option_is_named(options: str, expected: str) -> None:
     with pytest.raises(BadStoreUrl, match=expected):
         hbase_store.open(f"hbase://127.0.0.1:1/rillet?{options}")
+
+
+def test_a_server_that_answers_in_another_way_is_no_fault_of_ours() -> None:
+    """As a Thrift server over HTTP, or any web server, answers what it does not understand."""
+
+    def answer(web: socket.socket) -> None:
+        for _ in range(2):  # a call is made once more over a new connection
+            connection, _ = web.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as web:
+        thread = threading.Thread(target=answer, args=(web,), daemon=True)
+        thread.start()
+        with pytest.raises(StoreUnavailable, match=r"broke the connection.* or another transport"):
+            hbase_store.open(f"hbase://127.0.0.1:{web.getsockname()[1]}/rillet")
+        thread.join()
 
 
 def test_a_call_is_given_up_after_the_timeout_of_the_address() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 
 import numpy as np
@@ -144,20 +145,18 @@ class Batch:
         """The ids of terms that only slices of this snapshot have, as far as the caller knows; new ones go with it."""
         if self.generation is None:
             return self.encode(texts)
-        known: list[Mapping[bytes, int]] = [self.generation.written, self.transient, self._new_ids]
-        found = list(map(known[0].get, texts))
-        missing = [i for i, id in enumerate(found) if id is None]
-        for ids in known[1:]:
-            if ids:
-                for i in missing:
-                    found[i] = ids.get(texts[i])
-                missing = [i for i in missing if found[i] is None]
-        if missing:
-            unknown = list(dict.fromkeys([texts[i] for i in missing]))
+        ids = _ids_in(self.generation.written, texts)
+        missing = np.flatnonzero(ids == NO_TERM)
+        for known in (self.transient, self._new_ids):
+            if known and len(missing):
+                ids[missing] = _ids_in(known, [texts[i] for i in missing.tolist()])
+                missing = missing[ids[missing] == NO_TERM]
+        if len(missing):
+            those = [texts[i] for i in missing.tolist()]
+            unknown = list(dict.fromkeys(those))
             new = dict(zip(unknown, self._transient_ids(unknown).tolist(), strict=True))
-            for i in missing:
-                found[i] = new[texts[i]]
-        return np.array(found, np.uint64)
+            ids[missing] = [new[text] for text in those]
+        return ids
 
     def _transient_ids(self, texts: list[bytes]) -> Ids:
         """Of distinct terms that this generation has not: permanent ones keep their ids, and so do those of others."""
@@ -338,6 +337,12 @@ class Batch:
                     slab.blocks.extend(_blocks(named, predicate, net, flags, net_written))
                 changes.append(Change(named, predicate, net, flags))
         return Packed(pack_slab(slab, check), frozenset(slab.streams), changes)
+
+
+def _ids_in(known: Mapping[bytes, int], texts: Sequence[bytes]) -> Ids:
+    """The ids of the terms; 0 for one that is not known. Pushes are mostly of known terms, so nothing is looked at one
+    by one."""
+    return np.fromiter(map(known.get, texts, repeat(NO_TERM)), np.uint64, len(texts))
 
 
 def _last_operations(columns: Columns, inserted: Mask, written: Mask) -> tuple[Columns, Mask, Mask]:

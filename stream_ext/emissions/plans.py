@@ -134,14 +134,17 @@ class Plans(HandOver):
     # ---- another plan
 
     def _take_plan(self, plan: ShardPlan) -> bool:
-        """Whether Spark has lost shards. A query that is behind is not divided."""
+        """Whether Spark has lost shards, or the inline runner begins anew. A query that is behind is not divided."""
         if behind := self._divided_behind(plan):
             plan = ShardPlan(plan.number, plan.weights, plan.divided - behind)
         had_some, had_all = self._sent.any_on_spark, self._sent.all_on_spark
-        inline = self._sent.inline if had_all else None
+        # A query that was moved to the inline runner is evaluated there from the snapshot before, as it was then: if it
+        # was divided, nothing that was sent of it counts, or no plan could unite it.
+        is_kept = had_all and plan.divided == self._plan.divided
+        inline = self._sent.inline if is_kept else None
         self._plan, self._sent = plan, SentParts(plan.shards, had_all, self._sum_ranges)
         self._sent.inline = inline
-        return had_some and not had_all
+        return had_some and not is_kept
 
     def _be_whole_if_behind(self) -> bool:
         """Before Spark gets queries: those that are behind are whole. Whether there is another plan."""

@@ -159,6 +159,38 @@ def test_a_range_that_is_too_large_makes_the_query_whole(tmp_path: Path, monkeyp
 
 
 @pytest.mark.timeout(300)
+def test_a_divided_query_that_is_moved_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is whole then: at once, and without the others waiting for it."""
+    moves = {20: "inline", 30: "spark"}
+    with opened(tmp_path / "inline") as service:
+        begin(service)
+        chance = random.Random(1)
+        for time in range(1, 40):
+            if time in moves:  # a snapshot, too
+                service.update(f"INSERT DATA {{ <{EX}pairs> <{EX}{moves[time]}> {time} }}")
+            play(service, time, chance)
+        expected = emitted(service)
+
+    with_seats(monkeypatch)
+    monkeypatch.setattr(Plans, "balanced", lambda self: self.plan)  # plans are those of the test
+    settings = SparkSettings(epoch_s=0.3, warmup_epochs=1, shards=2)
+    with opened(tmp_path / "shards", SystemClock(), engine="spark", spark=settings) as service:
+        begin(service)
+        until(lambda: all_on_spark(service), "all shards are on Spark")
+        chance = random.Random(1)
+        for time in range(1, 40):
+            if time == 15:
+                divide(service, (1.0, 1.0))
+            if time == 20:
+                until(lambda: is_divided(service, "pairs"), "it is divided")
+            if time in moves:
+                service.move_query("pairs", moves[time])
+            play(service, time, chance)
+        assert not is_divided(service, "pairs")
+        assert_same(emitted(service), expected)
+
+
+@pytest.mark.timeout(300)
 def test_what_falls_behind_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(tmp_path / "at once") as service:
         expected = play_in_pieces(service, 1, lambda step: None)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hbase_store.backends.in_parallel import InParallel
-from hbase_store.backends.thrift_connections import NoAnswer
+from hbase_store.backends.thrift_connections import NoAnswer, first_line
 from hbase_store.backends.thrift_verbs import create_table
 from hbase_store.errors import StoreUnavailable
 
@@ -34,6 +34,6 @@ def _create(call: Callable[..., object], name: bytes, where: str, compression: s
         if "AccessDenied" in str(error):
             raise StoreUnavailable(
                 f"this user may not create the table {name.decode()} in {where}; let an administrator create the "
-                f"tables: `rillet hbase create --script` prints the commands ({error})"
+                f"tables: `rillet hbase create --script` prints the commands ({first_line(error.__cause__)})"
             ) from error
         raise

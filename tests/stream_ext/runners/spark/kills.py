@@ -56,6 +56,18 @@ _RETAINED_MS = 86_400_000
 Kill = Callable[["Round"], None]
 
 
+def divide_all(service: Service) -> None:
+    """From the end of each epoch on all queries are divided that can be, though none is heavy."""
+    merge = service._engine.merge
+
+    def balanced() -> ShardPlan:
+        plan, catalog = merge.plan, service._engine._injector.catalog
+        able = frozenset(each.placement or each.number for each in service.queries() if may_divide(each, catalog))
+        return plan if able == plan.divided else ShardPlan(plan.number + 1, plan.weights, able)
+
+    merge.balanced = balanced  # type: ignore[method-assign]
+
+
 class Round:
     """`chance` decides what happens, not when the processes of Spark do what."""
 

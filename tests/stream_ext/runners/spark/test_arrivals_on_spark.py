@@ -1,4 +1,6 @@
-"""Queries that are evaluated at arrivals, on the real Spark: they say what they say inline, and what is so."""
+"""Queries that are evaluated at arrivals, on the real Spark: they say what they say inline, and what is so.
+
+There are two shards, or four, and what can be divided is divided among them, though none of it is heavy."""
 
 from __future__ import annotations
 
@@ -8,14 +10,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyoxigraph as ox
 import pytest
 
 from stream_ext.clock import SystemClock
+from stream_ext.service.opened import Limits
 from stream_ext.service.service import Service
 from tests.integrity.clients import ndjson, operations, rows_of
 from tests.stream_ext.arrival_scene import ArrivalOracle, random_arrival_scene
 from tests.stream_ext.opened import opened
+from tests.stream_ext.runners.spark.kills import divide_all
 from tests.stream_ext.runners.spark.test_service_on_spark import SPARK, kill_worker, on_spark
 from tests.stream_ext.scene import EX, Change
 
@@ -93,17 +98,22 @@ def rows_told(emission: dict[str, Any]) -> object:
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
-def test_arrivals_on_spark_say_what_they_say_inline_and_what_is_true(tmp_path: Path) -> None:
-    with opened(tmp_path / "inline", SystemClock()) as service:
+@pytest.mark.parametrize("shards", [2, pytest.param(4, marks=pytest.mark.soak)])
+def test_arrivals_on_spark_say_what_they_say_inline_and_what_is_true(shards: int, tmp_path: Path) -> None:
+    limits = Limits(lag_ms=600_000)  # a machine that does other things may be behind
+    with opened(tmp_path / "inline", SystemClock(), limits=limits) as service:
         scenes = Several(service)
         scenes.play()
         inline, answers = scenes.observed(), scenes.graphs()
-    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=SPARK) as service:
+    settings = msgspec.structs.replace(SPARK, shards=shards)
+    with opened(tmp_path / "spark", SystemClock(), engine="spark", spark=settings, limits=limits) as service:
+        divide_all(service)
         scenes = Several(service)
         assert on_spark(service)
         scenes.play(kills=5)
         assert on_spark(service)
         spark, answers_on_spark = scenes.observed(), scenes.graphs()
+        assert any(service.query_status(query.name)["divided"] for query in service.queries())
     assert spark == inline
     assert answers_on_spark == answers
     assert all(latest == graph for latest, graph in answers.values())

@@ -5,12 +5,16 @@ Numbers in keys are big-endian, so that keys sort as the numbers do. Values are 
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import NewType
 
 import msgspec
 
 from hbase_store.backends.keyvalue import CALL_BYTES_MAX, Key, Value
 from hbase_store.layout.sealed import seal_struct, unseal_struct
+
+#: A stream remembers so many senders of numbered pushes.
+SOURCES_MAX = 10_000
 
 #: A snapshot number names one state of all streams and of the store.
 Sn = NewType("Sn", int)
@@ -140,6 +144,7 @@ class StreamPosition(msgspec.Struct, array_like=True, frozen=True):
     time: int | None = None
     heartbeat: int | None = None
     first: int | None = None
+    #: The number of the last push of each sender; who pushed last comes last.
     sources: dict[str, int] = msgspec.field(default_factory=dict)
     #: The last snapshot that brought elements, and the stream's time after it; 0: none did.
     last: int = 0
@@ -183,7 +188,7 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         time,
         position.heartbeat if move.heartbeat is None else move.heartbeat,
         position.first if move.first is None else move.first,
-        {**position.sources, **move.sources} if move.sources else position.sources,
+        _later_sources(position.sources, move.sources) if move.sources else position.sources,
         sn if move.elements else position.last,
         time if move.elements else position.time_last,
         position.latest if move.latest is None else move.latest,
@@ -193,3 +198,13 @@ def moved(position: StreamPosition | None, move: StreamMove, sn: int) -> StreamP
         position.triples_total if move.triples_total is None else move.triples_total,
         move.silent,
     )
+
+
+def _later_sources(before: dict[str, int], pushed: dict[str, int]) -> dict[str, int]:
+    """Those that pushed come last. Beyond `SOURCES_MAX` the first ones are forgotten."""
+    later = dict(before)
+    for source, seq in pushed.items():
+        later.pop(source, None)
+        later[source] = seq
+    excess = len(later) - SOURCES_MAX
+    return dict(islice(later.items(), excess, None)) if excess > 0 else later

@@ -19,6 +19,8 @@ from stream_ext.writer.gathering import Heartbeat, Push
 from stream_ext.writer.published import Receipt
 from stream_ext.writer.refusal import refusal_of
 
+#: The longest name of a sender, in characters.
+_SOURCE_MAX = 1_024
 #: The longest time after which a rejected push may be sent again.
 _RETRY_AFTER_S_MAX = 10
 
@@ -57,6 +59,8 @@ class StreamPushes:
         check_wait(wait)
         if (source is None) != (seq is None):
             raise BadArgument("source and seq belong together: give both, or neither")
+        if source is not None and len(source) > _SOURCE_MAX:
+            raise BadArgument(f"the name in source has {len(source)} characters; it may have {_SOURCE_MAX}: shorten it")
         if timestamp is not None:
             checked_time(timestamp)
         if len(data) > self._opened.limits.push_bytes:

@@ -143,6 +143,7 @@ class Gathering:
             return REPEATED
         self._decide(moving, push.elements)
         if push.source is not None and push.seq is not None:
+            moving.sources_moved.pop(push.source, None)  # in the order of the last pushes
             moving.sources[push.source] = moving.sources_moved[push.source] = push.seq
         times = push.elements.time
         if push.elements.timed is False:

@@ -11,6 +11,7 @@ import pytest
 
 from hbase_store import Batch, Sn
 from hbase_store.errors import StoreUnavailable
+from hbase_store.layout import rows
 from stream_ext.clock import ManualClock, SystemClock
 from stream_ext.continuous.shard import Shard
 from stream_ext.errors import BadArgument, BadData, NotFound, Overload, RilletError, TooLarge
@@ -253,6 +254,31 @@ def test_a_repeated_push_adds_nothing_after_a_restart_either(tmp_path: Path) -> 
         assert (repeated.repeated, repeated.accepted, repeated.snapshot) == (True, 0, head)
         assert not push(service, "s", 2, triple("a", 1), source="kafka-0", seq=5).repeated
         assert not push(service, "s", 2, triple("a", 1), source="kafka-1", seq=0).repeated
+
+
+def test_a_stream_remembers_the_senders_that_pushed_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "SOURCES_MAX", 3)
+    with opened(tmp_path) as service:
+        service.create_stream("s", {})
+        for source, seq in (("a", 1), ("b", 1), ("c", 1), ("a", 2), ("d", 1)):
+            assert not push(service, "s", 1, triple("a", 1), source=source, seq=seq).repeated
+        assert all(push(service, "s", 1, triple("a", 1), source=source, seq=1).repeated for source in "acd")
+    with opened(tmp_path) as service:
+        assert push(service, "s", 1, triple("a", 1), source="a", seq=2).repeated
+        assert not push(service, "s", 1, triple("a", 1), source="b", seq=1).repeated  # it was forgotten
+        with pytest.raises(BadArgument, match="source has 1025 characters"):
+            push(service, "s", 1, triple("a", 1), source="x" * 1025, seq=1)
+
+
+def test_what_is_known_of_senders_does_not_grow_without_bound() -> None:
+    position = None
+    for sn in range(1, 5):
+        senders = {f"{sn}-{n}": sn for n in range(rows.SOURCES_MAX // 2)}
+        position = rows.moved(position, rows.StreamMove(1, sn, sources={"always": sn, **senders}), sn)
+    assert position is not None
+    assert len(position.sources) == rows.SOURCES_MAX
+    assert position.sources["always"] == position.sources["4-0"] == 4
+    assert "2-0" not in position.sources
 
 
 def test_timeless_says_what_the_store_absorbs(service: Service) -> None:

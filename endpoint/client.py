@@ -115,6 +115,10 @@ class Client:
     def queries(self) -> list[dict[str, Any]]:
         return list(self._send("GET", "/queries").json()["queries"])
 
+    def query_statuses(self) -> list[dict[str, Any]]:
+        """The status of each registered query."""
+        return list(_object(self._send("GET", "/queries", params={"status": "true"}))["queries"])
+
     def query_status(self, query: str) -> dict[str, Any]:
         return _object(self._send("GET", _path("queries", query)))
 
@@ -259,6 +263,18 @@ def _refused(answer: httpx.Response) -> Refused:
         problem = answer.json()
         place = problem.get("line", 0), problem.get("column", 0)
         return Refused(answer.status_code, problem["detail"], retry_after_s, *place)
+    if answer.headers.get("content-type", "").startswith("text/html"):
+        return _not_rillet(answer, retry_after_s)
+    return Refused(answer.status_code, message, retry_after_s)
+
+
+def _not_rillet(answer: httpx.Response, retry_after_s: float | None = None) -> Refused:
+    """Another web server answered, or a proxy that does not reach ours."""
+    where = answer.url.copy_with(path="/", query=None)
+    message = (
+        f"{where} answered {answer.status_code} {answer.reason_phrase}, but not as a Rillet server does; "
+        "check the address, and that a proxy before the server reaches it"
+    )
     return Refused(answer.status_code, message, retry_after_s)
 
 
@@ -271,4 +287,10 @@ def _given(parameters: dict[str, Any]) -> dict[str, str]:
 
 
 def _object(answer: httpx.Response) -> dict[str, Any]:
-    return dict(answer.json())
+    try:
+        found = answer.json()
+    except ValueError as error:
+        raise _not_rillet(answer) from error
+    if not isinstance(found, dict):
+        raise _not_rillet(answer)
+    return found

@@ -100,5 +100,7 @@ def place_of(url: str) -> HBasePlace:
             raise BadStoreUrl(advice)
         servers.append((host, port))
     if not namespace:
-        raise BadStoreUrl(advice)
+        raise BadStoreUrl(
+            f"{url!r} has no namespace, the prefix of its tables: write hbase://{hosts}/rillet, for example"
+        )
     return HBasePlace(servers, namespace, access_of(options, [host for host, _ in servers], os.environ))

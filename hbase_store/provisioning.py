@@ -211,7 +211,7 @@ def _call(connections: Connections, verb: Any, *arguments: Any) -> Any:
 
 def _of(url: str, compression: str = "NONE") -> HBasePlace:
     if not url.startswith("hbase://"):
-        raise BadStoreUrl(f"{url}: this is about stores on HBase; write hbase://HOST:9090/NAMESPACE")
+        raise BadStoreUrl(f"{url}: this is about stores on HBase; give --store hbase://HOST:9090/NAMESPACE")
     if compression not in COMPRESSIONS:
         raise BadStoreUrl(f"compression {compression!r}: write one of {', '.join(COMPRESSIONS)}")
     return place_of(url)

@@ -140,7 +140,7 @@ def add_setting(parser: Parser | Group, flag: str, help: str, default: Any = Non
     """Adds a flag whose default may come from the environment or the settings file; argparse parses this default as a
     text of the command line."""
     variable = "RILLET_" + flag.lstrip("-").replace("-", "_").upper()
-    shown = "" if default is None else f", default {default}"
+    shown = "" if default in (None, "") else f", default {default}"
     if variable in os.environ:
         default = Preset(variable, os.environ[variable])
     described = f"{help} ({variable}{shown})".replace("%", "%%")  # argparse puts values in

@@ -57,8 +57,9 @@ def add(commands: Commands) -> None:
         "status",
         status,
         "show the state of the server, attached stores and registered queries",
-        "  rillet status",
+        "  rillet status\n  rillet status near",
     )
+    status_.add_argument("query", nargs="*", help="show these queries only")
     status_.add_argument("--json", action="store_true", help=AS_JSON)
     add_server(status_)
     for run, what in (
@@ -188,7 +189,10 @@ def register(arguments: argparse.Namespace) -> None:
 def status(arguments: argparse.Namespace) -> None:
     with client_of(arguments) as client:
         server, sources = client.status(), client.sources()
-        queries = [client.query_status(each["query"]) for each in client.queries()]
+        names = arguments.query
+        if arguments.json and not names:
+            names = [each["query"] for each in client.queries()]  # with their plans
+        queries = [client.query_status(name) for name in names] if names else client.query_statuses()
     if arguments.json:
         print_json({"server": server, "sources": sources, "queries": queries})
         return

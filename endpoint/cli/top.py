@@ -94,7 +94,7 @@ def _counted(times: int | None) -> Iterator[int]:
 
 def _read(client: Client, what: str) -> list[dict[str, Any]]:
     if what == "queries":
-        return [client.query_status(each["query"]) for each in client.queries()]
+        return client.query_statuses()
     costs: list[dict[str, Any]] = client.costs()[what]
     return [{**each, "query": each["stream"] if what == "streams" else _class_name(each)} for each in costs]
 

@@ -62,6 +62,7 @@ _PARAMETERS: dict[str, tuple[Schema, str]] = {
     "until": (_NUMBER, "up to this number"),
     "limit": (_NUMBER, "at most this number of entries"),
     "emission": (_NUMBER, "only this emission, computed again at its snapshot"),
+    "status": (_FLAG, "the status of each query, too"),
     "follow": (_FLAG, "keep the response open and send new emissions"),
     "go-on": (_FLAG, "skip invalid lines"),
     "path": (_TEXT, "the path of the file, to recognise it in later loads; requires size"),
@@ -139,7 +140,7 @@ _OF_STREAMS: dict[str, dict[str, Operation]] = {
 _RANGE = "since until limit follow wait emission"
 _OF_QUERIES: dict[str, dict[str, Operation]] = {
     "/queries": {
-        "GET": Operation("List the registered queries", gives=(JSON,), tag="Queries"),
+        "GET": Operation("List the registered queries", "status", gives=(JSON,), tag="Queries"),
         "POST": Operation("Register a query", "replace", (QUERY, FORM), (JSON,), 201, (200, 409), "Queries", True),
     },
     "/queries/{query}": {

@@ -9,20 +9,33 @@ import msgspec
 from endpoint.http.exchange import FORM, JSON, Exchange
 from endpoint.http.parameters import Parameters
 from endpoint.routes.protocol import QUERY_TYPE, read_request
-from stream_ext.errors import BadArgument, UnsupportedMedia
+from stream_ext.errors import BadArgument, NotFound, UnsupportedMedia
+from stream_ext.service.service import Service
 
 _NO_PARAMETERS = "none"
 
 
 async def list_queries(exchange: Exchange) -> None:
-    exchange.parameters().done(_NO_PARAMETERS)
-    service = exchange.state.service
+    parameters = exchange.parameters()
+    with_status = parameters.flag("status")
+    parameters.done("status")
+    service, workers = exchange.state.service, exchange.state.workers
 
     def read() -> bytes:
         listed = [{"query": q.name, "iri": q.iri, "r2s": q.r2s, "text": q.text} for q in service.queries()]
+        if with_status:
+            listed = [status for each in listed if (status := _status_of(service, each["query"])) is not None]
         return msgspec.json.encode({"queries": listed}) + b"\n"
 
-    await exchange.answer(200, await exchange.state.workers.operations.run(read), JSON)
+    await exchange.answer(200, await (workers.readers if with_status else workers.operations).run(read), JSON)
+
+
+def _status_of(service: Service, name: str) -> dict[str, Any] | None:
+    """None: the query has been dropped since it was listed."""
+    try:
+        return service.query_status(name)
+    except NotFound:
+        return None
 
 
 async def register(exchange: Exchange, name: str | None = None) -> None:

@@ -72,6 +72,7 @@ _OF_ANY = ("/sparql", "/query", "/update", "/queries/{query}/results", "/$/queri
 _OF_WRITER = (
     "/streams/{stream}",
     "/streams/{stream}/late",
+    "/queries",
     "/queries/{query}",
     "/queries/{query}/operators",
     "/sources",

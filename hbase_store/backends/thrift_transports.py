@@ -295,7 +295,9 @@ def why_not_connected(error: Exception, shown: str, access: ThriftAccess) -> str
     if isinstance(error, LoginFailed):
         assert access.login is not None
         return f"the Thrift server at {shown} does not let {access.login.shown()} in: {error}"
-    return f"no HBase Thrift server answers at {shown}: check the address, or start one"
+    return (
+        f"no HBase Thrift server answers at {shown}: check the address, or start one (to try it out: rillet hbase up)"
+    )
 
 
 def logged_in(transport: Any) -> None:

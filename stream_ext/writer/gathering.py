@@ -273,7 +273,8 @@ _WRONG_KIND = {
     ),
     "elements": (
         "stream {!r} takes its times from its elements, because its first push had times; "
-        'give this push times too (?timestamp=, or "timestamp" in each line), or use another stream'
+        'give this push times too (?timestamp=, rillet push --timestamp, or "timestamp" in each line), '
+        "or use another stream"
     ),
 }
 

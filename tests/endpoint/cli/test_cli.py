@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
@@ -264,7 +266,13 @@ def test_a_query_is_registered_pushed_to_and_watched(
     assert rillet("watch", "far", "--limit", 1, "--json", *server) == 0
     assert json.loads(capsys.readouterr().out)["emission"] == 2
     assert rillet("status", *server) == 0
-    assert re.search(r"^far +running +inline +2 +0 +0$", capsys.readouterr().out, re.MULTILINE)
+    printed = capsys.readouterr().out
+    assert re.search(r"^far +running +inline +2 +0 +0$", printed, re.MULTILINE)
+    assert re.search(r"^near +running ", printed, re.MULTILINE)
+    assert rillet("status", "far", *server) == 0
+    assert not re.search(r"^near +running ", capsys.readouterr().out, re.MULTILINE)
+    assert rillet("status", "fra", *server) == 1
+    assert "did you mean 'far'?" in capsys.readouterr().err
 
 
 def test_the_status_says_why_a_query_is_silent_when_its_stream_stands_still(
@@ -618,6 +626,36 @@ def test_a_mistake_is_one_clear_line(
     assert "Traceback" not in answered
     assert answered.startswith("rillet: ")
     assert not list(tmp_path.iterdir()), "nothing is made by a mistake"
+
+
+@pytest.mark.parametrize(("status", "kind", "body"), [(404, "text/html", "<h1>No</h1>"), (200, "text/plain", "[]")])
+def test_another_server_at_the_address_is_not_shown_as_it_answers(
+    status: int, kind: str, body: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Another(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Another) as another:
+        thread = threading.Thread(target=another.serve_forever)
+        thread.start()
+        try:
+            assert rillet("status", "--server", f"http://127.0.0.1:{another.server_port}") == 1
+        finally:
+            another.shutdown()
+            thread.join()
+    answered = capsys.readouterr().err
+    assert f"answered {status} " in answered and "not as a Rillet server does; check the address" in answered
+
+
+def test_help_shows_no_default_that_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rillet("serve", "--help") == 0
+    assert not re.search(r"default\s*\)", capsys.readouterr().out)
 
 
 def test_how_far_queries_may_be_behind_is_a_setting_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

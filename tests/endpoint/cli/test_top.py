@@ -51,6 +51,10 @@ def test_the_queries_of_a_server_are_listed(tmp_path: Path, capsys: pytest.Captu
         for name in ("near", "far"):
             server.register(NEAR.replace("near", name)).raise_for_status()
         assert main(["top", "--times", "2", "--every", "0.01s", "--server", server.url]) == 0
+        listed = server.http.get("/queries?status=true").json()["queries"]
+        assert sorted(each["query"] for each in listed) == ["far", "near"]
+        one = server.http.get("/queries/near").json()
+        assert {*listed[0]} == {*listed[1]} == {*one} - {"age_ms", "dialect", "past", "plan"}
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:4] == ["query", "state", "runner", "rows/s"]
     assert [line[0] for line in lines[1:]] == ["far", "near", "far", "near"]

@@ -99,6 +99,7 @@ def test_streams_and_queries_of_the_reader_are_those_of_the_writer(servers: tupl
     status = [server.http.get("/queries/near").json() for server in servers]
     assert [each["state"] for each in status] == ["running", "running"]
     assert status[0]["emissions"] == status[1]["emissions"] == len(emissions)
+    assert reader.http.get("/queries?status=true").json()["queries"][0]["emissions"] == len(emissions)
     assert reader.http.post("/queries/near?action=pause").json()["state"] == "paused"
     assert reader.http.delete("/queries/near").status_code == 204
     assert reader.http.get("/queries/near/results").status_code == 404

@@ -160,6 +160,11 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
         place_of(url)
 
 
+def test_an_address_without_a_namespace_is_completed() -> None:
+    with pytest.raises(BadStoreUrl, match=r"no namespace.* write hbase://h:9090/rillet, for example"):
+        place_of("hbase://h:9090")
+
+
 def test_a_store_that_is_there_is_opened_without_listing_or_creating_tables(cluster: Cluster) -> None:
     cluster.backend().close()
     with cluster.hbase.counted():

@@ -31,7 +31,7 @@ from stream_ext.catalog.timing import key_of
 from stream_ext.errors import BadArgument, NameInUse, TooLarge
 from stream_ext.evaluation_budget import Check, Control
 from stream_ext.language.algebra.algebra import Form, Query, Register, WindowClause
-from stream_ext.language.algebra.statements import Update
+from stream_ext.language.algebra.statements import Explain, Show, Update
 from stream_ext.language.algebra.terms import Position
 from stream_ext.oneshot.advice import warnings_of
 from stream_ext.oneshot.question import Question
@@ -327,6 +327,8 @@ def read_registration(
     if not isinstance(unit, Register):
         if unit == Update(()):
             raise BadArgument("the text is empty: send a query, or REGISTER ... AS and a query")
+        if isinstance(unit, Explain | Show):
+            raise BadArgument("EXPLAIN and SHOW register nothing: send the text to /sparql")
         raise BadArgument("an update cannot be registered: send it as an update")
     query, written = unit.query, unit.iri or unit.name
     names = _agreed(None if written is None else names_of(written, folder), written, name, base)

@@ -305,6 +305,9 @@ def test_what_cannot_be_registered_is_refused_and_leaves_nothing(service: Servic
         service.register("REGISTER RSTREAM q AS SELECT")
     with pytest.raises(BadArgument, match="an update cannot be registered"):
         service.register(f"INSERT DATA {{ {triple('a', 1)} }}")
+    for asked in ("EXPLAIN REGISTER RSTREAM q AS SELECT * { ?s ?p ?o }", "SHOW QUERIES"):
+        with pytest.raises(BadArgument, match="register nothing: send the text to /sparql"):
+            service.register(asked)
     with pytest.raises(BadArgument, match="the text is empty"):
         service.register(" # nothing\n")
     with pytest.raises(Unsupported, match="BOUNDS of a window"):

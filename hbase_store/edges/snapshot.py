@@ -101,7 +101,7 @@ class Snapshot:
         wanted = np.uint64(key)
         at_hand = self._at_hand.get((p, inverse))
         if at_hand is None or (len(at_hand[1]) and _is_in(at_hand[1], wanted)):
-            columns = self._fetched(p, np.array([wanted]), inverse)
+            columns = self._of_few(p, np.array([wanted]), inverse)
         else:
             columns = at_hand[0]
         start = columns[0].searchsorted(wanted)
@@ -119,11 +119,7 @@ class Snapshot:
         Of few keys quickly: numpy takes longer to sum up a few numbers than Python to look at them."""
         if len(keys) >= _MANY:
             return _placed(*self._many(p, keys, inverse, DEFAULT, room))
-        at_hand = self._at_hand.get((p, inverse))
-        if at_hand is None or (len(at_hand[1]) and any(_is_in(at_hand[1], key) for key in keys)):
-            columns = self._fetched(p, keys, inverse)
-        else:
-            columns = at_hand[0]
+        columns = self._of_few(p, keys, inverse)
         starts, ends = columns[0].searchsorted(keys), columns[0].searchsorted(keys, "right")
         counts = ends - starts
         listed = counts.tolist()
@@ -135,10 +131,13 @@ class Snapshot:
         places = _COUNTED[: len(listed)].repeat(counts)
         return places, columns[1][(ends - counts.cumsum())[places] + np.arange(len(places))]
 
-    def _fetched(self, p: int, keys: Ids, inverse: bool) -> Columns:
+    def _of_few(self, p: int, keys: Ids, inverse: bool) -> Columns:
         """Columns with at least all rows of the keys; where they are all rows, they are at hand from now on."""
+        at_hand = self._at_hand.get((p, inverse))
+        if at_hand is not None and not (len(at_hand[1]) and any(_is_in(at_hand[1], key) for key in keys)):
+            return at_hand[0]
         columns: Columns = self._reach(False, p, inverse, keys).columns
-        if (p, inverse) not in self._at_hand:
+        if at_hand is None:
             found = self.layers.at_hand(False, p, inverse, self.sn)
             if found is not None:
                 # Until the cache has to let something go: it costs more to ask.
@@ -200,12 +199,12 @@ class Snapshot:
         if graph != DEFAULT:
             return np.diff(self.neighbours(p, keys, inverse, graph)[0])
         keys = as_ids(keys)
-        view = self._reach(False, p, inverse, keys)
         if len(keys) >= _MANY:
             from hbase_store.sorted.hops import degrees  # numba takes a third of a second to import
 
-            return degrees(view, keys)
-        return view.columns[0].searchsorted(keys, "right") - view.columns[0].searchsorted(keys, "left")
+            return degrees(self._reach(False, p, inverse, keys), keys)
+        column = self._of_few(p, keys, inverse)[0]
+        return column.searchsorted(keys, "right") - column.searchsorted(keys, "left")
 
     def pairs(self, p: int, inverse: bool = False, graph: int = DEFAULT, room: Room = anything) -> Columns:
         """(keys, values[, graphs]) of all edges, sorted by these columns; graphs only with `graph` = NAMED."""

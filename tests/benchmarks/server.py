@@ -26,14 +26,19 @@ def free_port() -> int:
 
 
 class Server:
-    def __init__(self, folder: Path, engine: str, *flags: str, store: str | None = None) -> None:
-        """`store`: the address of another store than one in `folder`."""
+    def __init__(
+        self, folder: Path, engine: str, *flags: str, store: str | None = None, checkout: Path | None = None
+    ) -> None:
+        """`store`: the address of another store than one in `folder`. `checkout`: of another version of Rillet."""
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         command = [sys.executable, "-m", "endpoint", "serve", "--store", store or f"lmdb:{folder}"]
         self._log = Path(f"{folder}.log").open("wb")  # noqa: SIM115  closed with the server
         command += ["--port", str(self.port), "--engine", engine, *flags]
-        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
+        environment = os.environ if checkout is None else {**os.environ, "PYTHONPATH": str(checkout)}
+        self._process = subprocess.Popen(
+            command, stdout=self._log, stderr=self._log, start_new_session=True, cwd=checkout, env=environment
+        )
         self.pid = self._process.pid
 
     def __enter__(self) -> Server:

@@ -99,7 +99,8 @@ def _lines(status: NamespaceStatus) -> Iterator[str]:
     rows, nbytes = sum(run.rows for run in runs), sum(run.nbytes for run in runs)
     left = status.head.last - (runs[-1].last if runs else 0)
     counted = f"{len(runs)} run{'s' * (len(runs) != 1)}"
-    yield f"folded: {counted}, {rows:,} rows, {nbytes:,} bytes; {left} snapshots are not folded"
+    waiting = "1 snapshot is" if left == 1 else f"{left} snapshots are"
+    yield f"folded: {counted}, {rows:,} rows, {nbytes:,} bytes; {waiting} not folded"
     table = [
         [name, str(sum(on.values())), ", ".join(f"{server}: {count}" for server, count in sorted(on.items()))]
         for name, on in status.regions.items()

@@ -37,6 +37,11 @@ def test_the_status_names_the_writer_the_head_and_the_regions() -> None:
     ]
 
 
+def test_one_snapshot_is_not_several() -> None:
+    status = NamespaceStatus([], None, 0, Head(1, b"", 1, (Range(1, 1, 1),), 0), NO_HEAD, NO_RUNS, {})
+    assert lines(status)[2].endswith("; 1 snapshot is not folded")
+
+
 def test_of_a_store_that_nobody_writes_to_it_says_so() -> None:
     left = CellHolder("token", "", "h1", 4711, 0, 1)
     for holder in (None, left):

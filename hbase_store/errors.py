@@ -11,7 +11,6 @@ StoreError
 ├── Corrupt            what was written cannot be read back
 ├── IdsExhausted       all numbers that terms or blank nodes could have are given away
 ├── SnapshotGone       the snapshot was there, and is not retained any more
-├── NotInMemory        a thread that must not wait would have to (`memory_only`)
 ├── AnotherWriter    another process is the one writer (`address`, `pid`)
 └── Fenced             we were the writer, and are not any more; nothing of the last batch counts
     └── Undecided          the same, but whether the last batch counts cannot be found out
@@ -60,8 +59,8 @@ class IdsExhausted(StoreError):
     pass
 
 
-class NotInMemory(StoreError):
-    pass
+class NotInMemory(Exception):
+    """A thread that must not wait would have to (`memory_only`): no error, for another thread reads it then."""
 
 
 class SnapshotGone(StoreError):

@@ -130,10 +130,6 @@ class StoreReader:
         """The small row of a snapshot: its time, catalog changes and stream positions, without edges and elements."""
         return self._history.row(self._existing(sn))
 
-    def recent_row(self, sn: int) -> SnRow | None:
-        """The same, if it is in memory: the rows are that this process wrote, or read one by one, last."""
-        return self._history.recent(sn)
-
     def vts(self, sn: int) -> dict[int, StreamPosition]:
         """The position of each stream at a snapshot."""
         return self._history.vector(self._existing(sn, first=0))

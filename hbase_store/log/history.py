@@ -111,11 +111,6 @@ class History:
             known = self._rows.get(sn)
         return known or self._range(sn, sn)[0]
 
-    def recent(self, sn: int) -> SnRow | None:
-        """The row, if it is in memory."""
-        with self._lock:
-            return self._rows.get(sn)
-
     def position(self, stream: int) -> StreamPosition | None:
         """The position of one stream after the last row that was added."""
         with self._lock:
@@ -195,8 +190,11 @@ class History:
         return [row or next(read) for row in known]
 
     def _remember(self, row: SnRow) -> None:
+        """The newest row is never forgotten, however many old ones are read meanwhile: its writer still needs it."""
         self._rows[row.sn] = row
         if len(self._rows) > ROWS_MAX:
+            if next(iter(self._rows)) == self.sn:
+                self._rows.move_to_end(self.sn)
             self._rows.popitem(last=False)
 
 

@@ -141,8 +141,7 @@ class Retention:
         return needs
 
     def published(self, sn: int, view: HeadView) -> None:
-        row = self._store.recent_row(sn)
-        assert row is not None
+        row = self._store.row(sn)
         for place in row.places:
             time = view.positions[place.stream].time_last
             if time is not None:

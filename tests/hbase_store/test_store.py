@@ -553,7 +553,7 @@ def test_threads_read_while_one_writes(store: Store) -> None:
 
 @pytest.mark.parametrize("url", ["", "lmdb:", "memory:", "/tmp/x", "hbase://", "hbase://host", "hbase://host:x/ns"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(BadStoreUrl, match="write"):
+    with pytest.raises(BadStoreUrl, match=r"[Ww]rite "):
         hbase_store.open(url)
 
 

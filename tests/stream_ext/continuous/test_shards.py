@@ -83,6 +83,7 @@ class Divided(Play):
         self.merge = self._merge(self.log, ShardPlan.of(shards))
         self.processes: list[Process] = []
         self.inline: tuple[Runner, Shard] | None = None
+        self.some_inline: dict[int, bool] = {}  # whether a query was moved there, by snapshot
         self.did: Counter[str] = Counter()
         self.creating: set[int] = set()  # queries of which rows have terms that they created
         self.in_json: InJson = {}
@@ -109,7 +110,11 @@ class Divided(Play):
             self.paused.discard(number)
             self.one.dropped(number)
             self.merge.dropped(number)
-        elif self.paused and chosen < 0.92:
+        elif chosen < 0.88:
+            query = registry.queries[self.chance.choice(there)]
+            sn = registry.move(query.number, None if query.home else "inline", self.merge.left(query))
+            self.did["moved"] += 1
+        elif self.paused and chosen < 0.95:
             number = self.chance.choice(sorted(self.paused))
             state = self.one.state(number)
             sn = registry.resume(number, None if state is None else state.t0)
@@ -120,6 +125,8 @@ class Divided(Play):
         self._compare(sn)
 
     def _compare(self, sn: int) -> int:
+        self.some_inline[sn] = any(query.home and query.is_evaluated for query in self.registry.queries.values())
+        self.merge.publish(sn, self.some_inline[sn])
         parts = self.together.step(sn)
         self.creating.update(number for part in parts if part.created for number in part.queries.tolist())
         self.one.take(Runner.INLINE, sn, parts)
@@ -144,6 +151,8 @@ class Divided(Play):
             self._acted(action)
         except Died:
             self.merge = self._merge(self.log, self.merge.plan)
+            for sn in range(self.merge.position, int(self.store.head()) + 1):
+                self.merge.publish(sn, self.some_inline.get(sn, False))
             self.inline = None
             for process in self.processes:
                 process.task = process.plan = 0
@@ -312,7 +321,7 @@ def test_any_number_of_shards_emits_what_one_emits(shards: int, tmp_path: Path) 
         emitted += some
         did += what
     assert emitted > 100
-    assert all(did[each] for each in ("lost", "plan", "kill", "kept", "die", "in_json")), did
+    assert all(did[each] for each in ("lost", "plan", "kill", "kept", "die", "in_json", "moved")), did
 
 
 @pytest.mark.soak

@@ -56,6 +56,6 @@ def test_a_store_is_copied_while_a_server_writes_to_it_and_the_copy_is_served(tm
 def test_dropping_needs_a_yes_and_hbase() -> None:
     assert rillet("hbase", "drop", "--store", "hbase://127.0.0.1:9/ns").returncode == 2
     refused = rillet("hbase", "check", "--store", "lmdb:here")
-    assert "write hbase://HOST:9090/NAMESPACE" in refused.stderr
+    assert "give --store hbase://HOST:9090/NAMESPACE" in refused.stderr
     printed = rillet("hbase", "create", "--script", "--store", "hbase://127.0.0.1:9/ns")
     assert (printed.returncode, printed.stdout.count("create 'ns_")) == (0, 11)

@@ -13,7 +13,7 @@ from stream_ext.continuous.run import Run
 
 def after_evaluations(monkeypatch: pytest.MonkeyPatch, then: Callable[[Run, int], None], after: bool = True) -> None:
     """`then` gets the run and the time of each evaluation, and may raise; `after`: once it is made."""
-    new, evaluate = Run._new_evaluator, Evaluator.evaluate
+    new, evaluate, evaluate_in_class = Run._new_evaluator, Evaluator.evaluate, Evaluator.evaluate_in_class
     runs: dict[Evaluator, Run] = {}
 
     def made(run: Run) -> Evaluator:
@@ -21,13 +21,20 @@ def after_evaluations(monkeypatch: pytest.MonkeyPatch, then: Callable[[Run, int]
         runs[evaluator] = run
         return evaluator
 
-    def evaluated(evaluator: Evaluator, triggered: Any, sn: int, time: int, k: int) -> Any:
+    def watched(evaluator: Evaluator, time: int, evaluate_now: Callable[[], Any]) -> Any:
         if not after:
             then(runs[evaluator], time)
-        found = evaluate(evaluator, triggered, sn, time, k)
+        found = evaluate_now()
         if after:
             then(runs[evaluator], time)
         return found
 
+    def evaluated(evaluator: Evaluator, triggered: Any, sn: int, time: int, k: int) -> Any:
+        return watched(evaluator, time, lambda: evaluate(evaluator, triggered, sn, time, k))
+
+    def evaluated_in_class(evaluator: Evaluator, sn: int, time: int, k: int) -> Any:
+        return watched(evaluator, time, lambda: evaluate_in_class(evaluator, sn, time, k))
+
     monkeypatch.setattr(Run, "_new_evaluator", made)
     monkeypatch.setattr(Evaluator, "evaluate", evaluated)
+    monkeypatch.setattr(Evaluator, "evaluate_in_class", evaluated_in_class)

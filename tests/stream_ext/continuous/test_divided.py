@@ -206,6 +206,8 @@ def test_the_keys_of_a_range_are_in_all_buckets_of_an_index(count: int) -> None:
 class AllDivided(Divided):
     """Every template that can be divided is, by most plans, and plans are frequent."""
 
+    moves = False
+
     def __init__(self, seed: int, store: Store, shards: int) -> None:
         self.most = shards
         super().__init__(seed, store, shards)

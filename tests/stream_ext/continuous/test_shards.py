@@ -75,6 +75,9 @@ class Process:
 
 
 class Divided(Play):
+    #: Whether queries are moved between the inline runner and Spark. Who is moved is not divided any more.
+    moves = True
+
     def __init__(self, seed: int, store: Store, shards: int) -> None:
         super().__init__(seed, store, [*OF_TEMPLATES, *PATTERNS, ("SELECT ?a ?b", "?a :k ?b", 0)], cqels=False)
         self.numbers = count(1_000_000)
@@ -103,18 +106,18 @@ class Divided(Play):
 
     def _change(self) -> None:
         registry, there, chosen = self.registry, sorted(self.registry.queries), self.chance.random()
-        if chosen < 0.7 or not there:
+        if self.moves and there and self.chance.random() < 0.08:
+            query = registry.queries[self.chance.choice(there)]
+            sn = registry.move(query.number, None if query.home else "inline", self.merge.left(query))
+            self.did["moved"] += 1
+        elif chosen < 0.7 or not there:
             sn = registry.register(filled(self.chance, self.chance.choice(self.scenes)).text)
         elif chosen < 0.8:
             sn = registry.drop(number := self.chance.choice(there))
             self.paused.discard(number)
             self.one.dropped(number)
             self.merge.dropped(number)
-        elif chosen < 0.88:
-            query = registry.queries[self.chance.choice(there)]
-            sn = registry.move(query.number, None if query.home else "inline", self.merge.left(query))
-            self.did["moved"] += 1
-        elif self.paused and chosen < 0.95:
+        elif self.paused and chosen < 0.92:
             number = self.chance.choice(sorted(self.paused))
             state = self.one.state(number)
             sn = registry.resume(number, None if state is None else state.t0)

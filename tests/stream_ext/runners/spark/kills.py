@@ -169,15 +169,19 @@ class Round:
 
     def _plan(self) -> None:
         """A plan with other weights, which divides other queries, begins with the next epoch."""
-        bell, plan = self.service._engine.spark._bell, self.service._engine.merge.plan  # type: ignore[union-attr]
-        weights = tuple(self.chance.choice((0.5, 1.0, 3.0)) for _ in plan.weights)
+        bell, merge = self.service._engine.spark._bell, self.service._engine.merge  # type: ignore[union-attr]
+        weights = tuple(self.chance.choice((0.5, 1.0, 3.0)) for _ in merge.plan.weights)
         catalog = self.service._engine._injector.catalog
         able = sorted({each.placement or each.number for each in self.service.queries() if may_divide(each, catalog)})
-        divided = frozenset(each for each in able if plan.shards > 1 and self.chance.random() < 0.7)
-        with bell._lock:
-            if bell.epochs.next_plan is None and not bell.epochs.is_over:
-                bell.epochs.next_plan = ShardPlan(plan.number + 1, weights, divided)
-                bell.epochs.end_sn = bell.head
+        divided = frozenset(each for each in able if merge.plan.shards > 1 and self.chance.random() < 0.7)
+        for _ in range(5):  # an epoch that ends just then has another plan, of balanced loads
+            with bell._lock:
+                if bell.epochs.next_plan is None and not bell.epochs.is_over:
+                    bell.epochs.next_plan = ShardPlan(merge.plan.number + 1, weights, divided)
+                    bell.epochs.end_sn = bell.head
+            until(lambda: bell.epochs.next_plan is None, "it is the plan, or what died has ended it")
+            if merge.plan.divided or not divided:
+                return
 
     # ---- what is killed
 

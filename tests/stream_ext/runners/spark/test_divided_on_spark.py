@@ -77,10 +77,17 @@ def divide(service: Service, weights: tuple[float, ...]) -> None:
     assert engine.spark is not None
     bell, plan = engine.spark._bell, engine.merge.plan
     able = [query for query in service.queries() if may_divide(query, engine._injector.catalog)]
-    with bell._lock:
-        placements = frozenset(query.placement or query.number for query in able)
-        bell.epochs.next_plan = ShardPlan(plan.number + 1, weights, placements)
-    until(lambda: engine.merge.plan.number > plan.number, "the plan is followed")
+    placements = frozenset(query.placement or query.number for query in able)
+
+    def is_followed() -> bool:
+        with bell._lock:
+            if (now := engine.merge.plan).divided == placements and now.number > plan.number:
+                return True
+            if bell.epochs.next_plan is None:  # or the merge had another plan by itself meanwhile
+                bell.epochs.next_plan = ShardPlan(now.number + 1, weights, placements)
+            return False
+
+    until(is_followed, "the plan is followed")
     until(lambda: all_on_spark(service), "all shards are on Spark")
 
 

@@ -205,9 +205,9 @@ class StoreReader:
             return Rows(NO_IDS, NO_IDS, NO_IDS, NO_IDS, np.empty(0, np.int64))
         before = self.at(number - 1)
         parts: list[tuple[Ids, Ids, Ids, Ids, Mask]] = []
-        for named, predicate, columns, inserted in written:
-            changed = before.contains_rows(named, predicate, columns) != inserted
-            parts.append(_quads(predicate, columns, inserted, changed))
+        for change in written:
+            _, predicate, columns, inserted = change
+            parts.append(_quads(predicate, columns, inserted, _really_changed(before, change)))
         *quads, signs = zip(*parts, strict=True)
         s, p, o, g = (concatenate(column) for column in quads)
         return Rows(s, p, o, g, np.where(np.concatenate(signs), 1, -1))
@@ -223,7 +223,7 @@ class StoreReader:
         found = (first := next(parts, None)) is not None
         if first is not None:
             before = self.at(number - 1)
-            found = any(_really_changed(before, part) for part in chain((first,), parts))
+            found = any(_really_changed(before, part).any() for part in chain((first,), parts))
         self._known_change = (sn, found)
         return found
 
@@ -338,9 +338,11 @@ def _in_parts(changes: Iterable[Changes]) -> Iterator[Changes]:
             yield named, predicate, tuple(column[part] for column in columns), inserted[part]
 
 
-def _really_changed(before: Snapshot, change: Changes) -> bool:
+def _really_changed(before: Snapshot, change: Changes) -> Mask:
+    """Which of these rows were not already as they were written."""
     named, predicate, columns, inserted = change
-    return bool((before.contains_rows(named, predicate, columns) != inserted).any())
+    changed: Mask = before.contains_rows(named, predicate, columns) != inserted
+    return changed
 
 
 def _quads(predicate: int, columns: Columns, inserted: Mask, changed: Mask) -> tuple[Ids, Ids, Ids, Ids, Mask]:

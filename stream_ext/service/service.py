@@ -31,7 +31,6 @@ from stream_ext.service.engine import Engine
 from stream_ext.service.graphs import Graphs
 from stream_ext.service.opened import Limits, OpenedStore, Wait
 from stream_ext.service.pushes import PushReceipt, StreamPushes
-from stream_ext.service.reading_ahead import ReadingAhead
 from stream_ext.service.registrations import Registrations
 from stream_ext.service.results import Results
 from stream_ext.service.role import Role, WriterSettings
@@ -40,6 +39,7 @@ from stream_ext.service.sources import AttachedSources
 from stream_ext.service.statements import Statements
 from stream_ext.service.status import at_once, service_status
 from stream_ext.service.streams import Streams
+from stream_ext.upkeep.reading_ahead import ReadingAhead
 from stream_ext.upkeep.retention import Retain
 from stream_ext.writer.injector import Injector
 from stream_ext.writer.write_queue import PublishingPace

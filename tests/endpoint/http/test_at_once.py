@@ -17,20 +17,13 @@ from stream_ext.evaluation_budget import Control
 from stream_ext.language.algebra.algebra import Query
 from stream_ext.language.syntax import parse
 from stream_ext.oneshot.effort import Effort
+from tests.endpoint.http.test_workers import Timer
 from tests.endpoint.live import Live, live
 from tests.endpoint.test_when_it_hangs import Gate
 from tests.parts.waiting import PATIENCE_S, until
 
 PEOPLE = 600
 NAME = "SELECT ?n { <http://ex/p%d> <http://ex/name> ?n }"
-
-
-class Timer:
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture
